@@ -13,7 +13,7 @@ import pickle
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import Any, Literal, overload
 
@@ -37,7 +37,8 @@ from flowveil.release.release import Release
 from flowveil.release.sliced import SlicedRelease, n_people
 from flowveil.release.unfinished import Unfinished, fingerprint, packed, unpacked
 from flowveil.remote_people import RemotePeople
-from flowveil.slices import Every, Key, SlicedFlows, declared_values, refuse_many_combinations
+from flowveil.slices import Key, SlicedFlows, declared_values, refuse_many_combinations
+from flowveil.time_steps import Every
 from flowveil.workers import DONE, run_tasks
 from flowveil.zoning.places import read_places
 
@@ -47,7 +48,7 @@ SECONDS_ALONE = 3.0
 #: Bytes of numpy that deciding takes for each flow, and for each pair of flow and person: above what
 #: `python -m benchmarks.memory` measures of TwinCut, and of the method that takes more.
 FLOW_DECIDED, PERSON_DECIDED = 1000, 150
-_MORE_DECIDED = {"paircut": 2000}
+_MORE_DECIDED = {"paircut": 2000, "layercut": 2000}
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,7 @@ class Thresholds:
     """What is asked of every cell; None where nothing was given, so that a given value differs from a default.
 
     Attributes:
+        usual_share: the method's default of ``max_suppressed``.
         allow_small_k, population_only: what is confirmed; see `flowveil.release.confirmation`.
     """
 
@@ -65,17 +67,18 @@ class Thresholds:
     l: int | None = None  # noqa: E741  # the papers' letter
     allow_small_k: bool | None = None
     population_only: bool | None = None
+    usual_share: float = field(default=0.1, kw_only=True)
 
     @property
     def given(self) -> list[str]:
         """The names of those that were given."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        values = {name: getattr(self, name) for name in (f.name for f in fields(self)) if name != "usual_share"}
         return [name for name, value in values.items() if value is not None and value is not False]
 
     @property
     def share(self) -> float:
         """The share that may be suppressed."""
-        return 0.1 if self.max_suppressed is None else self.max_suppressed
+        return self.usual_share if self.max_suppressed is None else self.max_suppressed
 
     def resolve(self, flows: Flows) -> Guarantee:
         """What every cell of these flows must satisfy."""
@@ -245,7 +248,8 @@ def anonymize(
         raise ParameterError(f"anonymize needs flows; found {type(flows).__name__}. Hint: {hint}.")
     afterwards = PostRules.of(dominance=dominance, stricter=stricter, revision=revision)
     chosen = _chosen(method, DEFAULT_METHOD, afterwards.zones_of(zones_of))
-    asked = Thresholds(k, protect, max_suppressed, k_population, l, allow_small_k, population_only)
+    thresholds = (k, protect, max_suppressed, k_population, l, allow_small_k, population_only)
+    asked = Thresholds(*thresholds, usual_share=chosen.max_suppressed)
     _check_request(flows, chosen, options, asked, afterwards)
     afterwards = afterwards.on(flows)
     flows, on_tree = chosen.on_hierarchy(flows, hierarchy)
@@ -382,7 +386,8 @@ def anonymize_slices(
     chosen = _method_of_slices(method, options, common_zones=common_zones, zones_of=zones_of)
     if workers < 1:
         raise ParameterError(f"workers must be at least 1; found {workers}.")
-    asked = Thresholds(k, protect, max_suppressed, k_population, l, allow_small_k, population_only)
+    thresholds = (k, protect, max_suppressed, k_population, l, allow_small_k, population_only)
+    asked = Thresholds(*thresholds, usual_share=chosen.max_suppressed)
     if chosen.promises == "epsilon":
         for_exact = {"resume": resume is not None, "accept_differencing": accept_differencing}
         chosen.refuse_thresholds([*asked.given, *(name for name, given in for_exact.items() if given)])

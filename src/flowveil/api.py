@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from flowveil.analysis.measures import measure
 from flowveil.anonymization import anonymize, anonymize_slices
 from flowveil.engines import read_slices, read_trips
-from flowveil.errors import ParameterError
+from flowveil.errors import DataError, ParameterError
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
 from flowveil.methods import find_method
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from flowveil.series.steps import Series
     from flowveil.sources.gps import Prepared
     from flowveil.verify.verification import Verification
+    from flowveil.zoning.files import ZoneMap
 
 __all__ = [
     "anonymize",
@@ -255,8 +256,8 @@ def picture(
         show: ``origins``, ``destinations``, ``both`` or ``flows``.
         place: latitude and longitude: draw only the cells whose origin zone holds it, of all sizes where zones nest.
         over: another release, or its folder, whose zones are drawn as outlines over the map.
-        **style: see `flowveil.published.pictures.draw`. The caption names the guarantee and the source, the title is the
-            release's own, unless others are given.
+        **style: see `flowveil.published.pictures.draw`. The caption names the guarantee and the source; the title is
+            that of the release, unless others are given.
     """
     if isinstance(release, Publishable):
         return _drawn(release, path, show=show, place=place, over=over, style=style)
@@ -301,33 +302,75 @@ def _drawn(
     return draw(flows, zones, path, show=show, **style)
 
 
-def reconstruct(release: str | PathLike[str], zones: Any, *, out: str | PathLike[str] | None = None) -> pa.Table:
-    """Estimate the flows of a published release between areas of choice, each cell spread evenly over its tiles.
+def reconstruct(
+    release: str | PathLike[str],
+    zones: Any,
+    *,
+    out: str | PathLike[str] | None = None,
+    population: Any = None,
+    land: Any = None,
+    decay: bool = True,
+    whole: bool = False,
+    bounds: bool = False,
+    per: Literal["day"] | None = None,
+    totals: Any = None,
+) -> pa.Table:
+    """Estimate the flows of a published release between areas of choice; see `flowveil.published.disaggregation`.
 
     Args:
         release: the folder; its published files are enough. A release in memory has `Release.reconstruct`, which
             knows the tiles that have trips.
-        zones: an H3 resolution; or, for a release on a map of one's own, that map, whose tiles are the areas: what
+        zones: an H3 resolution; the release's own map, whose tiles are the areas; or any map with outlines: what
             `read_zones` returns, or what it takes.
-        out: also write the table: .parquet, .csv or .omx.
+        out: also write the table: .parquet, .csv, .omx or .gpkg.
+        population: a file or table of ``lat``, ``lon`` and ``population``, or of ``zone`` and ``population`` for the
+            tiles of the release's map.
+        land: polygons outside of which no trip starts or ends.
+        decay: fit how trips get rarer with distance.
+        whole: round to whole trips, totals kept.
+        bounds: add ``trips_low`` and ``trips_high``: trips that cells prove, and the most that they allow.
+        per: ``day``: the mean of a day of the declared period.
+        totals: known totals to scale to: ``area``, ``origins`` and ``destinations``, or one of the two.
 
     Returns:
-        ``origin``, ``destination``, slice columns, ``trips`` and, where known, ``weight``, which are not whole.
+        ``origin``, ``destination``, slice columns, ``trips`` and, where known, ``weight``.
     """
     from flowveil.published.reconstructed import check_out, write_reconstructed
-    from flowveil.release.spreading import reconstruct_folder
-    from flowveil.zoning.files import ZoneMap
+    from flowveil.published.reconstruction import Wishes, outline_of, reconstruct_tables
+    from flowveil.zoning.files import ZoneMap, load_table, read_outlines
 
     if out is not None:
         check_out(out)
     folder = ReleaseFolder(named_path(release, what="the release"))
     own = folder.report["parameters"].get("zones") or {}
-    areas = zones if isinstance(zones, int | ZoneMap) else read_zones(zones, **own)
+    areas = zones if isinstance(zones, int | ZoneMap) else _areas_of_reader(zones, own)
+    wishes = Wishes(
+        population=None if population is None else load_table(population, what="the population")[0],
+        land=None if land is None else read_outlines(land),
+        decay=decay,
+        whole=whole,
+        bounds=bounds,
+        per=per,
+        totals=None if totals is None else load_table(totals, what="the totals")[0],
+    )
     with taken_at_its_word(folder.path):
-        table = reconstruct_folder(folder, areas)
+        lookup = folder.lookup if (folder.path / "lookup.csv").exists() else None
+        table = reconstruct_tables(folder.flows, folder.zones, folder.report, areas, lookup=lookup, wishes=wishes)
     if out is not None:
-        write_reconstructed(table, out, sliced=bool(folder.report["statement"]["slice_columns"]))
+        sliced = bool(folder.report["statement"]["slice_columns"])
+        write_reconstructed(table, out, sliced=sliced, outline=outline_of(areas))
     return table
+
+
+def _areas_of_reader(zones: Any, own: Mapping[str, str]) -> ZoneMap:
+    """The map of a release by its own columns, or another map by the columns that it has."""
+    try:
+        found: ZoneMap = read_zones(zones, **own)
+    except (DataError, ParameterError):
+        if not own:
+            raise
+        found = read_zones(zones)
+    return found
 
 
 def freeze(release: str | PathLike[str], *, out: str | PathLike[str] | None = None) -> FrozenMap:

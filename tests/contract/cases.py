@@ -64,6 +64,7 @@ RUNS = (
     Run("twincut", {"objective": "reconstruction", "effort": 0.0}, limit="volume", finest=False),
     Run("paircut", limit="volume"),
     Run("paircut", {"objective": "metres", "spend": False}, limit="volume", finest=False),
+    Run("layercut", limit="volume"),
     # The pre-filter may take flows that the one cell of everything would have needed.
     Run("odkanon", limit="flows", complete=False),
     Run("odkanon", {"budget": "volume"}, limit="volume"),
@@ -87,6 +88,7 @@ RUNS = (
 FOLDED_RUNS = (
     Run("paircut", limit="volume"),
     Run("paircut", {"objective": "cells", "spend": False}, limit="volume"),
+    Run("layercut", limit="volume"),
 )
 
 UNDECLARED = tuple(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cache
 from itertools import product
 
@@ -42,13 +43,14 @@ def all_divisions(flows: Flows, guarantee: Guarantee, time_weight: float = 0.0) 
     return set(outcomes(*([0] * len(trees))))
 
 
-def may_be_named(flows: Flows, guarantee: Guarantee, times: tuple[int, ...]) -> bool:
-    """Whether k people travelled in these times, where persons are known."""
+def may_be_named(flows: Flows, guarantee: Guarantee, times: tuple[int, ...], rows: Iterable[int] | None = None) -> bool:
+    """Whether k people of these flows, or of all, travelled in these times, where persons are known."""
     if flows.people is None or not times:
         return True
     inside = tiles_below(flows.times.tree, times[0])
     who = persons_by_flow(flows)
-    return len(set().union(*(who[f] for f in range(len(flows)) if flows.time[f] in inside))) >= guarantee.k
+    considered = range(len(flows)) if rows is None else rows
+    return len(set().union(*(who[f] for f in considered if flows.time[f] in inside))) >= guarantee.k
 
 
 def children(tree: Hierarchy, node: int) -> list[int]:

@@ -50,17 +50,6 @@ LAYER = "layer"
 _ENDS = ("origin_zone", "destination_zone")
 
 
-@dataclass(frozen=True, eq=False)
-class LayeredZones(NodeZones):
-    """Origin zones of a layered release: the same node in two layers is two zones.
-
-    Attributes:
-        layer: the layer of each zone, from 1.
-    """
-
-    layer: Ints
-
-
 Attached = Release | NoisyRelease | SlicedRelease | NoisySlices
 
 
@@ -274,7 +263,7 @@ def _in_cells(table: pa.Table, flows: Flows) -> _Found:
     zones_d, number_d = np.unique(np.concatenate((node_d, row_d)), return_inverse=True)
     origins: NodeZones = NodeZones(flows.origins, nodes)
     if layered:
-        origins = LayeredZones(flows.origins, nodes, (used // flows.origins.n_nodes).astype(np.int32))
+        origins = NodeZones(flows.origins, nodes, layer=(used // flows.origins.n_nodes).astype(np.int8))
     n = len(flows)
     zone_o: Ints = number_o.astype(np.int32)
     zone_d: Ints = number_d.astype(np.int32)

@@ -1,4 +1,4 @@
-"""``flowveil reconstruct``: the flows of a release between areas of one's own."""
+"""``flowveil reconstruct``: a matrix between the reader's areas, estimated from a published release."""
 
 from __future__ import annotations
 
@@ -13,22 +13,31 @@ from flowveil.cli.output import Output, with_output
 
 @click.command()
 @click.argument("directory", type=PLACE, metavar="RELEASE")
-@click.option("--zones", required=True, metavar="N|FILE", help="An H3 resolution, or the map of the release.")
-@click.option("--out", type=PLACE, required=True, metavar="FILE", help="The table: .parquet, .csv or .omx.")
+@click.option("--zones", required=True, metavar="N|FILE", help="An H3 resolution, the release's map, or any polygons.")
+@click.option(
+    "--population", type=PLACE, metavar="FILE", help="Inhabitants: lat, lon, population; or zone, population."
+)
+@click.option("--land", type=PLACE, metavar="FILE", help="Polygons of land: no trip starts or ends elsewhere.")
+@click.option("--decay/--no-decay", default=True, help="Fit how trips get rarer with distance (default: yes).")
+@click.option("--whole", is_flag=True, help="Whole trips; totals are kept.")
+@click.option("--bounds", is_flag=True, help="Also the trips that cells prove, and the most that they allow.")
+@click.option("--per", type=click.Choice(["day"]), help="The mean of a day of the declared period.")
+@click.option("--totals", type=PLACE, metavar="FILE", help="Known totals: area, origins, destinations.")
+@click.option("--out", type=PLACE, required=True, metavar="FILE", help="The table: .parquet, .csv, .omx or .gpkg.")
 @recipe_options
 @with_output
 def reconstruct(
-    output: Output, directory: str, zones: str, out: str, recipe: str | None, changes: tuple[str, ...]
+    output: Output, directory: str, out: str, zones: str, recipe: str | None, changes: tuple[str, ...], **wishes: Any
 ) -> None:
-    """Spread the cells of RELEASE evenly over areas of your own; the published files and the map are all it needs."""
+    """Estimate the flows of RELEASE between your own areas. Needs the published files alone; the result is no count."""
     from flowveil.api import read_zones
-    from flowveil.api import reconstruct as spread
+    from flowveil.api import reconstruct as estimate
     from flowveil.execution import map_columns
 
     chosen: Any = int(zones) if zones.isdecimal() else zones
     request = request_from({}, recipe, changes)
     if not zones.isdecimal() and request.arguments("map"):
         chosen = read_zones(zones, **map_columns(request))
-    path, table = Path(out), spread(directory, chosen, out=out)
+    path, table = Path(out), estimate(directory, chosen, out=out, **wishes)
     output.result({"table": str(path), "rows": len(table)})
     output.say(f"Estimated flows between {len(table):,} pairs of areas: {path}")

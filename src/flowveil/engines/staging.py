@@ -28,7 +28,8 @@ from flowveil.reading.limits import FLOW_READ, PERSON_READ, about, in_bytes, is_
 from flowveil.reading.persons import Nobody, known_persons, person_sql, placeholder_sql
 from flowveil.reading.screening import Kept
 from flowveil.reading.tiling import Tiling
-from flowveil.slices import MOST_SLICES, TIME, SlicedFlows, refuse_many_values
+from flowveil.slices import MOST_SLICES, SlicedFlows, refuse_many_values
+from flowveil.time_steps import TIME
 from flowveil.zoning.h3 import Cells64
 
 #: Rows in a batch: enough that the cost of a batch does not show, few enough that all its columns stay small.

@@ -15,6 +15,7 @@ from flowveil.methods.atg import atg_dual, atg_soft
 from flowveil.methods.curvecut import curvecut
 from flowveil.methods.glove import glove, glove_sk
 from flowveil.methods.laplace import laplace
+from flowveil.methods.layercut import layercut
 from flowveil.methods.method import Method
 from flowveil.methods.mondrian import mondrian
 from flowveil.methods.odkanon import odkanon
@@ -52,6 +53,15 @@ METHODS: dict[str, Method] = {
             homogeneous=False,
             folds=True,
             hierarchy="halves",
+        ),
+        Method(
+            "layercut",
+            layercut,
+            "PairCut in layers: nearly every trip in the finest cell that can hold it (ours)",
+            homogeneous=False,
+            folds=True,
+            hierarchy="halves",
+            max_suppressed=0.01,
         ),
         Method(
             "oigh",

@@ -28,6 +28,7 @@ class Method:
             without k, protect and max_suppressed.
         folds: it can merge time steps, cell by cell.
         hierarchy: default tree; None if the method does not use a hierarchy.
+        max_suppressed: default share that may be suppressed.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Method:
     folds: bool = False
     same_zones_plan: Callable[..., Any] | None = None
     hierarchy: Refinement | None = "h3"
+    max_suppressed: float = 0.1
 
     def planner(self, flows: Flows) -> Callable[..., Any]:
         """Returns the function that plans for these flows.

@@ -26,7 +26,8 @@ from flowveil.methods.epsilon import check_epsilon
 from flowveil.methods.method import Method
 from flowveil.methods.pair_domain import pair_domain
 from flowveil.release.noisy import NoisyCounts, PrivacyLoss
-from flowveil.slices import MOST_SLICES, TIME, Every, Key, SlicedFlows
+from flowveil.slices import MOST_SLICES, Key, SlicedFlows
+from flowveil.time_steps import TIME, Every
 
 #: Options of all noisy methods that choose the public domain.
 _OF_DOMAIN = ("level", "region")

@@ -70,7 +70,7 @@ def paircut(
             times. By default the error of the matrix of all times at once, to a power of two.
     """
     check_goal(objective)
-    weight = _time_weight(flows, guarantee, max_suppressed, objective, time_weight)
+    weight = time_weight_of(flows, guarantee, max_suppressed, objective, time_weight)
     table = PairTable.of(flows, guarantee, objective, time_weight=weight)
     budget = max_suppressed * float(np.sum(flows.volume(guarantee.basis)))
     price = None if table is None else dual_multiplier(table, budget)
@@ -98,7 +98,7 @@ def paircut(
     return plan
 
 
-def _time_weight(
+def time_weight_of(
     flows: Flows, guarantee: Guarantee, max_suppressed: float, objective: Goal, given: float | None
 ) -> float:
     """How many tiles an hour is worth; nothing where flows have no times."""
@@ -198,20 +198,41 @@ def _plan(flows: Flows, table: PairTable, found: Division, notes: dict[str, Any]
         np.where(cell >= 0, node[pair], tree.leaf_node[tile])
         for (tree, tile), node in zip(ends, table.node, strict=True)
     ]
-    return _plan_of_nodes(flows, own, cell >= 0, notes)
+    return plan_of_nodes(flows, own, cell >= 0, notes)
 
 
-def _plan_of_nodes(flows: Flows, own: Sequence[Ints], kept: NDArray[np.bool_], notes: Mapping[str, Any]) -> Plan:
-    """The plan that puts every flow into these nodes: of origins, of destinations and of times, if any."""
+def plan_of_nodes(
+    flows: Flows,
+    own: Sequence[Ints],
+    kept: NDArray[np.bool_],
+    notes: Mapping[str, Any],
+    *,
+    layer: NDArray[np.int8] | None = None,
+) -> Plan:
+    """The plan that puts every flow into these nodes: of origins, of destinations and of times, if any.
+
+    With layers, the same node in two layers is two origin zones.
+    """
     used, destination = _numbered(own[1], flows.destinations.n_nodes)
-    if flows.times is None:
+    origins: NodeZones
+    if flows.times is None and layer is None:
         nodes, origin = _numbered(own[0], flows.origins.n_nodes)
         origins = NodeZones(flows.origins, nodes.astype(np.int32))
     else:
-        wide = flows.times.tree.n_nodes
-        pairs, origin = np.unique(own[0].astype(np.int64) * wide + own[2], return_inverse=True)
-        node, time = np.divmod(pairs, wide)
-        origins = TimedZones(flows.origins, node.astype(np.int32), flows.times, time.astype(np.int32))
+        wide = 1 if flows.times is None else flows.times.tree.n_nodes
+        key = own[0].astype(np.int64)
+        if flows.times is not None:
+            key = key * wide + own[2]
+        high = 1 if layer is None else int(layer.max(initial=0)) + 1
+        if layer is not None:
+            key = key * high + layer
+        distinct, origin = np.unique(key, return_inverse=True)
+        layers = None if layer is None else (distinct % high).astype(np.int8)
+        node, time = (part.astype(np.int32) for part in np.divmod(distinct // high, wide))
+        if flows.times is None:
+            origins = NodeZones(flows.origins, node, layer=layers)
+        else:
+            origins = TimedZones(flows.origins, node, flows.times, time, layer=layers)
     return Plan(
         origin_zone=origin.astype(np.int32),
         destination_zone=destination.astype(np.int32),
@@ -245,7 +266,7 @@ def _or_all_times(
         )
     ]
     own.append(np.where(kept, np.int32(0), cast("Times", flows.times).tree.leaf_node[flows.time]))
-    other = _plan_of_nodes(flows, own, kept, plan.notes)
+    other = plan_of_nodes(flows, own, kept, plan.notes)
     found = [score(flows, p, guarantee.basis, goal, time_weight=weight) for p in (plan, other)]
     return other if found[1] < found[0] - 1e-12 * abs(found[0]) else plan
 

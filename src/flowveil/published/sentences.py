@@ -46,7 +46,7 @@ def _of_counts(statement: Statement, overlapping: int | None) -> list[str]:
     if statement.revision_of:
         lines.append(
             "Revised: the trips of an earlier release were corrected. Cells marked as revised count the trips as they "
-            "are now; the others keep their earlier value, because it did not change or because the change is below the "
+            "are now; the others keep their earlier value, because it did not change or the change is below the "
             "guarantee."
         )
     lines += _of_missing(statement)
@@ -106,7 +106,7 @@ def _of_ledger(statement: Statement) -> list[str]:
         return [f"Checked: subtraction against {against} gives no group below the guarantee."]
     return [
         f"Not protected: subtraction from earlier releases. Against {against}, {audit['groups']:,} groups below the "
-        f"guarantee can be computed, and {audit['unchecked']:,} comparisons could not be made. The operator accepted it."
+        f"guarantee can be computed, and {audit['unchecked']:,} comparisons could not be made. It was accepted."
     ]
 
 
@@ -146,8 +146,8 @@ def _of_places(statement: Statement, overlapping: int | None) -> list[str]:
         lines += _of_boxes(statement.boxes)
     elif statement.kind == "layered":
         lines.append(
-            "Layers: every trip is counted in one cell. A cell of a later layer counts the trips that are in no cell of "
-            "an earlier layer."
+            "Layers: every trip is counted in one cell. A cell of a later layer counts the trips that are in no cell "
+            "of an earlier layer."
         )
     elif not statement.homogeneous:
         lines.append("Zones are nested: areas of different cells may overlap; a trip is counted in one cell only.")
@@ -173,7 +173,7 @@ def _of_boxes(boxes: Mapping[str, Any]) -> list[str]:
     grid = f"{boxes['grid_lon']:g} degrees of longitude by {boxes['grid_lat']:g} degrees of latitude"
     edges = (
         f"Not protected: the outermost trips of a cell. Edges lie on a grid of {grid}; some trip of the cell starts or "
-        "ends in the outermost row of grid squares along each edge. Where a box is one square wide, that row is a single "
+        "ends in the outermost row of grid squares along each edge. Where a box is one square wide, that row is one "
         "square: it is disclosed that someone was there, not how many."
     )
     if boxes["finer_than_tiles"]:
@@ -187,8 +187,8 @@ def _of_slices(statement: Statement) -> list[str]:
     lines = ["Incomplete: slices that are not listed had no trips, or too few to be published."]
     if statement.differencing_accepted and statement.ledger is None:
         lines.append(
-            "Not protected: subtraction. Matrices of the same trips are published together; differences between them may "
-            "be below the guarantee, and the operator accepted it."
+            "Not protected: subtraction. Matrices of the same trips are published together; differences between them "
+            "may be below the guarantee, and the operator accepted it."
         )
     elif slices.get("common_zones"):
         lines.append("Protected: subtraction. Matrices of several slices are sums of published cells.")
@@ -311,7 +311,7 @@ def _of_noisy_zones(promise: Mapping[str, Any]) -> list[str]:
         return ["Protected: which pairs have trips. Pairs with few trips are not published."]
     if "steps" in promise:
         return [
-            "Protected: which pairs have trips. Zones come from outside the data, and the pairs that were counted depend "
-            "on noisy counts alone."
+            "Protected: which pairs have trips. Zones come from outside the data, and the pairs that were counted "
+            "depend on noisy counts alone."
         ]
     return ["Protected: which pairs have trips. All pairs of a list that does not come from the data got noise."]

@@ -67,7 +67,8 @@ def times_part(report: Mapping[str, Any], flows: pa.Table, zones: pa.Table) -> P
 def _mean_width(rows: list[dict[str, Any]], spans: list[tuple[float, float]]) -> float:
     """Returns the mean width of the intervals in hours, weighted by trips."""
     total = sum(row["trips"] for row in rows)
-    return sum(row["trips"] * (stop - start) for row, (start, stop) in zip(rows, spans, strict=True)) / total
+    hours = sum(row["trips"] * (stop - start) for row, (start, stop) in zip(rows, spans, strict=True))
+    return float(hours / total)
 
 
 def times_of(report: Mapping[str, Any], flows: pa.Table) -> dict[str, Any]:

@@ -17,8 +17,8 @@ TITLES = {
 CAVEATS = {
     "trips": "Not protected: people. Trips were counted, not people: one person may have made several or all trips of "
     "a cell.",
-    "population": "Not protected: participants. The population of a cell is a sum of weights: a single participant with "
-    "a large weight may account for all of it, and the published number of trips of a cell may be one.",
+    "population": "Not protected: participants. The population of a cell is a sum of weights: a single participant "
+    "with a large weight may account for all of it, and the published number of trips of a cell may be one.",
 }
 
 

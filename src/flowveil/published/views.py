@@ -20,9 +20,9 @@ import shapely
 from flowveil.hierarchy import VIRTUAL_ROOT
 from flowveil.published.maps import ENDS, MAX_FLOWS, View, hexagons, volume_of, zones_of
 from flowveil.published.noise import is_noisy
+from flowveil.published.reconstruction import rows_of_spreading, spread_over_cells
 from flowveil.published.slices import overview, zones_in
 from flowveil.published.times import times_of
-from flowveil.release.spreading import rows_of_spreading, spread_over_cells
 from flowveil.time_steps import TIME, Every
 from flowveil.times import TIME_COLUMNS
 

@@ -14,7 +14,8 @@ from flowveil.reading.areas import OUTSIDE, Area, parse_area
 from flowveil.reading.columns import ROLES, ColumnMap
 from flowveil.reading.partitions import parse_partition_columns
 from flowveil.reading.times import check_time_options
-from flowveil.slices import Every, check_slice_columns
+from flowveil.slices import check_slice_columns
+from flowveil.time_steps import Every
 from flowveil.zoning.h3 import MAX_RESOLUTION
 
 if TYPE_CHECKING:

@@ -197,6 +197,9 @@ def _matrix_tables(matrix: Matrix) -> Iterator[pa.Table]:
     order = _sorted_order(*ends)
     if timed is not None:
         order = np.lexsort((*ends[::-1], timed.stop[cells.origin], timed.start[cells.origin]))
+    if plan.layer is not None:
+        times = () if timed is None else (timed.stop[cells.origin], timed.start[cells.origin])
+        order = np.lexsort((plan.layer[cells.origin], *ends[::-1], *times))
     for first in range(0, len(cells), _BATCH_ROWS):
         rows = slice(first, first + _BATCH_ROWS) if order is None else order[first : first + _BATCH_ROWS]
         columns: dict[str, pa.Array] = {
@@ -209,6 +212,8 @@ def _matrix_tables(matrix: Matrix) -> Iterator[pa.Table]:
         revision = getattr(matrix, "revision", None)
         if revision is not None:
             columns["revised"] = pa.array(revision.revised[rows], type=pa.bool_())
+        if plan.layer is not None:
+            columns["layer"] = pa.array(plan.layer[cells.origin[rows]], type=pa.int8())
         if timed is not None:
             for name, texts in zip(TIME_COLUMNS, (timed.start, timed.stop), strict=True):
                 columns[name] = pa.array(texts[cells.origin[rows]].tolist(), type=pa.string())

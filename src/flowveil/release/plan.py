@@ -72,11 +72,18 @@ class Plan:
     stricter: Places | None = None
 
     @property
-    def kind(self) -> Literal["plain", "boxed", "folded"]:
-        """Whether zones are nodes, boxes, or nodes with times."""
+    def kind(self) -> Literal["plain", "layered", "boxed", "folded"]:
+        """Whether zones are nodes, nodes in layers, boxes, or nodes with times (in layers or not)."""
         if isinstance(self.origin_zones, TimedZones):
             return "folded"
+        if self.layer is not None:
+            return "layered"
         return "plain" if self.boxes is None else "boxed"
+
+    @property
+    def layer(self) -> NDArray[np.int8] | None:
+        """The layer of each origin zone, where cells come in layers."""
+        return self.origin_zones.layer if isinstance(self.origin_zones, NodeZones) else None
 
     @property
     def timed(self) -> TimedZones | None:
@@ -86,7 +93,7 @@ class Plan:
     @property
     def cells_may_overlap(self) -> bool:
         """Whether a flow may lie in several cells, although it is counted in one."""
-        return self.boxes is not None and not self.boxes.disjoint
+        return self.layer is not None or (self.boxes is not None and not self.boxes.disjoint)
 
     @classmethod
     def from_cuts(

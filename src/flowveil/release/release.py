@@ -271,8 +271,8 @@ class Release(Matrix):
         )
 
     @property
-    def kind(self) -> Literal["plain", "boxed", "folded"]:
-        """Whether zones are nodes, boxes, or nodes with times."""
+    def kind(self) -> Literal["plain", "layered", "boxed", "folded"]:
+        """Whether zones are nodes, nodes in layers, boxes, or nodes with times."""
         return self.plan.kind
 
     def reconstruct(self, zones: Any) -> Reconstruction:

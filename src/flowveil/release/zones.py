@@ -5,7 +5,7 @@ The other kind, rectangles between grid lines, is in `flowveil.release.boxes`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol
 
@@ -42,10 +42,18 @@ class Zones(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class NodeZones:
-    """Zones that are nodes of a hierarchy: a cut, or any nodes that a method chose."""
+    """Zones that are nodes of a hierarchy: a cut, or any nodes that a method chose.
+
+    Attributes:
+        hierarchy: the tree.
+        nodes: the node of each zone.
+        layer: of origin zones where cells come in layers: the layer of each, from 1. The same node in two layers is
+            two zones here, and one in zones.parquet. None where there are no layers.
+    """
 
     hierarchy: Hierarchy
     nodes: Ints
+    layer: NDArray[np.int8] | None = field(default=None, kw_only=True)
 
     def __len__(self) -> int:
         return len(self.nodes)

@@ -136,7 +136,7 @@ def _same_writer(one: Path, other: Path) -> bool:
     if one.suffix == ".parquet":
         return _written_by(one) == _written_by(other)
     if one.suffix == ".omx":
-        return _omx_writer(one) == _omx_writer(other)
+        return bool(_omx_writer(one) == _omx_writer(other))
     if one.suffix == ".gpkg":
         # Bytes 96 to 100 of a SQLite file are the version of the library.
         with open_regular(one) as first, open_regular(other) as second:

@@ -88,7 +88,7 @@ def _check_steps(guarantee: Mapping[str, Any], epsilon: float, bound: float) -> 
         yield "report.json: the steps spend more than the budget that is stated"
     for step in steps:
         spent = bound / step["scale"] if kind == "epsilon" else (bound / step["scale"]) ** 2 / 2
-        if step["scale"] <= 0 or spent > step[kind] * (1 + _TOLERANCE):
+        if not 0 < step["scale"] <= _LARGEST or spent > step[kind] * (1 + _TOLERANCE):
             yield "report.json: noise of this scale does not keep the budget that is stated"
             return
     if steps[-1]["scale"] != guarantee["scale"]:

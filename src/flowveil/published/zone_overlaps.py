@@ -1,0 +1,340 @@
+"""How published zones and a reader's areas overlap, at one end of a matrix.
+
+Areas are H3 cells of one resolution, tiles of the release's own map, or polygons of the reader. An overlap is measured
+in tiles or square kilometres, or by public weights: inhabitants, or land.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import h3.api.basic_int as h3_int
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import shapely
+from numpy.typing import NDArray
+
+from flowveil.errors import ParameterError
+from flowveil.hierarchy import OUTSIDE
+from flowveil.zoning.h3 import n_descendants, parent_of, resolution_of
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int32]
+Positions = NDArray[np.int64]
+Cells64 = NDArray[np.uint64]
+Outlines = NDArray[np.object_]
+#: What H3 cells, or outlines, are worth: tiles, square kilometres, inhabitants or land.
+Measure = Callable[[Any], Floats]
+
+#: Zones of more areas than this are spread only over areas that smaller zones lie in: nothing is known of the rest.
+MOST_AREAS = 343
+#: Kilometres of a degree of latitude.
+_DEGREE_KM = 111.195
+
+
+@dataclass(frozen=True, eq=False)
+class Overlap:
+    """The areas that each zone of one end touches.
+
+    Attributes:
+        zones: codes of the zones.
+        first: the areas of zone z are the slice ``first[z]:first[z + 1]`` of ``area`` and ``measure``.
+        area: numbers of areas.
+        measure: how much of the area lies in the zone.
+        size: how much each whole area is worth, in the same unit.
+        codes: codes of the areas, sorted.
+        partial: zones that also have areas that are not listed.
+        lat, lon: centres of the areas, not a number where there is none; None where they are not known.
+    """
+
+    zones: pa.Array
+    first: Positions
+    area: Ints
+    measure: Floats
+    size: Floats
+    codes: NDArray[np.str_]
+    partial: NDArray[np.bool_]
+    lat: Floats | None = None
+    lon: Floats | None = None
+
+    @classmethod
+    def of(
+        cls, zones: Sequence[str], zone: Any, code: NDArray[np.str_], measure: Floats, size: dict[str, float] | None
+    ) -> Overlap:
+        """Overlaps in any order, those of the same zone and area added up.
+
+        Args:
+            zones: codes of the zones.
+            zone, code, measure: the zone, the area and the measure of each overlap.
+            size: what whole areas are worth; by default the largest sum of disjoint overlaps that is known, its own.
+        """
+        codes, area = np.unique(code, return_inverse=True)
+        key, where = np.unique(np.asarray(zone, dtype=np.int64) * len(codes) + area, return_inverse=True)
+        summed = np.bincount(where, measure, len(key))
+        first = np.searchsorted(key, np.arange(len(zones) + 1) * len(codes))
+        own = np.zeros(len(codes))
+        np.maximum.at(own, key % len(codes), summed)
+        if size is not None:
+            own = np.array([size.get(c, v) for c, v in zip(codes.tolist(), own.tolist(), strict=True)])
+        partial = np.zeros(len(zones), dtype=np.bool_)
+        return cls(
+            pa.array(zones, pa.string()), first, (key % len(codes)).astype(np.int32), summed, own, codes, partial
+        )
+
+    def numbers(self, codes: pa.ChunkedArray) -> Positions:
+        """The zone of each code.
+
+        Raises:
+            ParameterError: a zone is not listed.
+        """
+        found = pc.index_in(codes, value_set=self.zones)
+        if found.null_count:
+            raise ParameterError("The flows name zones that the list of zones does not have.")
+        numbers: Positions = found.to_numpy().astype(np.int64)
+        return numbers
+
+
+def zones_of_end(zones: pa.Table, end: str) -> pa.Table:
+    """The rows of the published zones that serve as origins, or as destinations."""
+    return zones.filter(pc.is_in(zones["role"], value_set=pa.array([end, "both"]))).combine_chunks()
+
+
+# ---- H3 ----------------------------------------------------------------------------------------------------------
+
+
+def h3_overlap(zones: pa.Table, end: str, *, level: int, resolution: int, measure: Measure | None = None) -> Overlap:
+    """The H3 cells of a level that the zones of an end lie in, or that lie in them.
+
+    Args:
+        zones: the published zones, with ``h3_cells`` where a zone is not one cell.
+        end: ``origin`` or ``destination``.
+        level: resolution of the areas.
+        resolution: resolution of the tiles.
+        measure: what cells are worth; by default how many tiles they have.
+
+    Raises:
+        ParameterError: zones are not made of H3 cells.
+    """
+    worth = measure or (lambda cells: n_descendants(cells, resolution).astype(np.float64))
+    listed = zones_of_end(zones, end)
+    codes = listed["zone"].to_pylist()
+    zone, cells = _cells_of(listed)
+    finer = resolution_of(cells) >= level
+    n_areas = np.bincount(zone, np.where(finer, 1.0, 7.0 ** (level - resolution_of(cells))), len(codes))
+    large = n_areas > MOST_AREAS
+    if large.all():
+        large[:] = n_areas > n_areas.min()
+    of_zone, area = [zone[finer]], [parent_of(cells[finer], level)]
+    pieces = [cells[finer]]
+    for at in np.flatnonzero(~finer & ~large[zone]).tolist():
+        children = np.array(h3_int.cell_to_children(int(cells[at]), level), dtype=np.uint64)
+        of_zone.append(np.full(len(children), zone[at]))
+        area.append(children)
+        pieces.append(children)
+    known = np.unique(np.concatenate(area))
+    for r in np.unique(resolution_of(cells[~finer & large[zone]])).tolist():
+        above = np.flatnonzero(~finer & large[zone] & (resolution_of(cells) == r))
+        up = parent_of(known, r)
+        order = np.argsort(up, kind="stable")
+        low, high = (np.searchsorted(up[order], cells[above], side=side) for side in ("left", "right"))
+        within = np.concatenate([order[a:b] for a, b in zip(low.tolist(), high.tolist(), strict=True)] or [[]])
+        of_zone.append(np.repeat(zone[above], high - low))
+        area.append(known[within.astype(np.int64)])
+        pieces.append(known[within.astype(np.int64)])
+    piece, where = np.unique(np.concatenate(pieces), return_inverse=True)
+    outside = np.setdiff1d(np.arange(len(codes)), np.concatenate(of_zone))
+    names = _texts(np.concatenate(area))
+    found = Overlap.of(
+        codes,
+        np.concatenate([*of_zone, outside]),
+        np.concatenate([names, np.full(len(outside), OUTSIDE)]),
+        np.concatenate([worth(piece)[where], np.ones(len(outside))]),
+        dict(zip(_texts(known).tolist(), worth(known).tolist(), strict=True)),
+    )
+    centres = dict(zip(_texts(known).tolist(), (h3_int.cell_to_latlng(int(c)) for c in known), strict=True))
+    lat, lon = np.array([centres.get(code, (np.nan, np.nan)) for code in found.codes.tolist()]).reshape(-1, 2).T
+    return Overlap(**{**vars(found), "partial": large, "lat": lat, "lon": lon})
+
+
+def _cells_of(listed: pa.Table) -> tuple[Positions, Cells64]:
+    """The zone of each H3 cell, and the cell; zones outside the area have none."""
+    codes = listed["zone"].to_pylist()
+    parts = listed["h3_cells"].to_pylist() if "h3_cells" in listed.column_names else [[c] for c in codes]
+    zone = np.repeat(np.arange(len(codes)), [len(part) for part in parts])
+    try:
+        cells = np.array([int(cell, 16) for part in parts for cell in part], dtype=np.uint64)
+    except ValueError:
+        raise ParameterError("Some zones of this release are not H3 cells; they cannot be spread.") from None
+    return zone, cells
+
+
+def _texts(cells: Cells64) -> NDArray[np.str_]:
+    return np.array([format(cell, "x") for cell in cells.tolist()], dtype=np.str_)
+
+
+# ---- the release's own map ----------------------------------------------------------------------------------------
+
+
+def map_overlap(
+    zones: pa.Table,
+    lookup: pa.Table,
+    end: str,
+    *,
+    places: dict[str, tuple[float, float]],
+    worth: dict[str, float] | None,
+) -> Overlap:
+    """The tiles of each zone, from the release's own table of them.
+
+    Args:
+        zones: the published zones.
+        lookup: ``zone``, ``role``, ``tile``.
+        end: ``origin`` or ``destination``.
+        places: the centres of the tiles, as far as they are known.
+        worth: inhabitants of each tile, for example; by default every tile is worth the same.
+
+    Raises:
+        ParameterError: a zone has no tiles.
+    """
+    codes = zones_of_end(zones, end)["zone"]
+    rows = lookup.filter(pc.is_in(lookup["role"], value_set=pa.array([end, "both"]))).combine_chunks()
+    at = pc.index_in(rows["zone"], value_set=codes.combine_chunks())
+    rows, at = rows.filter(at.is_valid()), at.drop_null().to_numpy()
+    if len(np.unique(at)) < len(codes):
+        raise ParameterError("Some zones of the release have no tiles in its lookup.csv.")
+    tiles = np.array(rows["tile"].to_pylist(), dtype=np.str_)
+    measure = np.array([1.0 if worth is None else worth.get(tile, 0.0) for tile in tiles.tolist()])
+    found = Overlap.of(codes.to_pylist(), at, tiles, measure, None)
+    lat, lon = np.array([places.get(c, (np.nan, np.nan)) for c in found.codes.tolist()]).reshape(-1, 2).T
+    return Overlap(**{**vars(found), "lat": lat, "lon": lon})
+
+
+# ---- outlines -----------------------------------------------------------------------------------------------------
+
+
+def outline_overlap(
+    zones: pa.Table, end: str, codes: NDArray[np.str_], outlines: Outlines, *, measure: Measure | None = None
+) -> Overlap:
+    """The parts of each zone in a reader's polygons; what lies in none of them is one area, ``outside``.
+
+    Args:
+        zones: the published zones with their outlines.
+        end: ``origin`` or ``destination``.
+        codes, outlines: the reader's areas.
+        measure: what outlines are worth; by default their area.
+
+    Raises:
+        ParameterError: the zones have no outlines.
+    """
+    worth = measure or areas_km2
+    listed = zones_of_end(zones, end)
+    shapes = shapely.from_wkb(listed["geometry"].to_numpy(zero_copy_only=False))
+    drawn = np.flatnonzero(~shapely.is_missing(shapes))
+    if len(drawn) == 0:
+        raise ParameterError(
+            "The zones of this release have no outlines, so areas of one's own cannot be laid over them."
+        )
+    tree = shapely.STRtree(outlines)
+    zone, area = tree.query(shapes[drawn], predicate="intersects")
+    zone = drawn[zone]
+    parts = shapely.intersection(shapes[zone], outlines[area])
+    inside = worth(parts)
+    kept = inside > 0
+    zone, area, inside = zone[kept], area[kept], inside[kept]
+    covered = np.bincount(zone, inside, len(listed))
+    whole = np.zeros(len(listed))
+    whole[drawn] = worth(shapes[drawn])
+    whole[np.setdiff1d(np.arange(len(listed)), drawn)] = 1.0
+    # Outlines fit together up to rounding.
+    left = np.flatnonzero(whole - covered > 1e-6 * np.maximum(whole, covered) if whole.any() else covered == 0)
+    left = np.union1d(left, np.flatnonzero(covered == 0))
+    found = Overlap.of(
+        listed["zone"].to_pylist(),
+        np.concatenate([zone, left]),
+        np.concatenate([codes[area], np.full(len(left), OUTSIDE)]),
+        np.concatenate([inside, np.maximum(whole - covered, 1e-12)[left]]),
+        dict(zip(codes.tolist(), worth(outlines).tolist(), strict=True)),
+    )
+    middle = shapely.centroid(outlines)
+    places = dict(zip(codes.tolist(), zip(shapely.get_y(middle), shapely.get_x(middle), strict=True), strict=True))
+    lat, lon = np.array([places.get(c, (np.nan, np.nan)) for c in found.codes.tolist()]).reshape(-1, 2).T
+    return Overlap(**{**vars(found), "lat": lat, "lon": lon})
+
+
+def areas_km2(outlines: Outlines) -> Floats:
+    """Areas of outlines in degrees, on a plane at their own latitude: good to 1 % for areas of up to 100 km."""
+    bounds = np.nan_to_num(shapely.bounds(outlines))
+    middle = (bounds[:, 1] + bounds[:, 3]) / 2
+    areas: Floats = shapely.area(outlines) * _DEGREE_KM**2 * np.cos(np.radians(middle))
+    return areas
+
+
+def hexagons_around(zones: pa.Table, level: int) -> tuple[NDArray[np.str_], Outlines]:
+    """The H3 cells of a level that zones with outlines lie in, for zones that are not made of such cells."""
+    shapes = shapely.from_wkb(zones["geometry"].drop_null().to_numpy(zero_copy_only=False))
+    size = shapely.area(shapes)
+    small = shapes[size <= max(np.quantile(size, 0.9), MOST_AREAS * size.min(initial=np.inf))]
+    cells: set[int] = set()
+    for part in shapely.get_parts(small):
+        found = set(h3_int.geo_to_cells(part, level)) or {
+            h3_int.latlng_to_cell(part.centroid.y, part.centroid.x, level)
+        }
+        cells.update(*(h3_int.grid_disk(cell, 1) for cell in found))
+    codes = sorted(cells)
+    cells64 = np.array(codes, dtype=np.uint64)
+    return _texts(cells64), _hexagons(cells64)
+
+
+# ---- public weights -----------------------------------------------------------------------------------------------
+
+
+def land_measure(land: Outlines) -> Measure:
+    """Square kilometres of land of H3 cells, or of outlines."""
+    ground = shapely.union_all(land)
+    shapely.prepare(ground)
+
+    def measure(places: Any) -> Floats:
+        shapes = _hexagons(places) if places.dtype == np.uint64 else places
+        dry = shapely.contains_properly(ground, shapes)
+        parts = np.where(dry, shapes, None)
+        parts[~dry] = shapely.intersection(shapes[~dry], ground)
+        return areas_km2(parts)
+
+    return measure
+
+
+def population_measure(lat: Floats, lon: Floats, inhabitants: Floats) -> Measure:
+    """Inhabitants of H3 cells, or of outlines, from points with inhabitants."""
+    finest = _fine_cells(lat, lon)
+    points = shapely.points(lon, lat)
+
+    def measure(places: Any) -> Floats:
+        if places.dtype != np.uint64:
+            shape, at = shapely.STRtree(points).query(places, predicate="intersects")
+            return np.bincount(shape, inhabitants[at], len(places))
+        found = np.zeros(len(places))
+        for r in np.unique(resolution_of(places)).tolist():
+            here = np.flatnonzero(resolution_of(places) == r)
+            cells, of_point = np.unique(parent_of(finest, r), return_inverse=True)
+            held = np.bincount(of_point, inhabitants, len(cells))
+            at = np.minimum(np.searchsorted(cells, places[here]), len(cells) - 1)
+            found[here] = np.where(cells[at] == places[here], held[at], 0.0)
+        return found
+
+    return measure
+
+
+def _fine_cells(lat: Floats, lon: Floats) -> Cells64:
+    pairs = zip(lat.tolist(), lon.tolist(), strict=True)
+    return np.array([h3_int.latlng_to_cell(y, x, 13) for y, x in pairs], dtype=np.uint64)
+
+
+def _hexagons(cells: Cells64) -> Outlines:
+    return np.array([hexagon(code) for code in _texts(cells).tolist()], dtype=object)
+
+
+def hexagon(code: str) -> shapely.Polygon:
+    """The outline of an H3 cell."""
+    return shapely.Polygon([(x, y) for y, x in h3_int.cell_to_boundary(int(code, 16))])

@@ -1,0 +1,105 @@
+"""LayerCut, step by step: recursion over all pairs of nodes, layer after layer."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import NamedTuple
+
+from flowveil.flows import Flows
+from flowveil.guarantee import Guarantee
+from reference.paircut import may_be_named
+from reference.trees import children, is_safe, tiles_below, volume
+
+RATIO, FIRST_PRICE, TRIALS = 4.0, 2.5, 4
+
+
+class Cell(NamedTuple):
+    """A published cell: its layer, the tiles of each end, and its flows."""
+
+    layer: int
+    tiles: tuple[frozenset[int], ...]
+    rows: frozenset[int]
+
+
+def layers(flows: Flows, guarantee: Guarantee, time_weight: float = 0.0) -> list[Cell]:
+    """The cells of the ladder, without a limit on what is left."""
+    found: list[Cell] = []
+    left, number = frozenset(range(len(flows))), 0
+    for price in prices(flows, time_weight):
+        cells = one_layer(flows, guarantee, left, price, time_weight)
+        if cells:
+            number += 1
+            found += [Cell(number, tiles, rows) for tiles, rows in cells]
+            left -= frozenset().union(*(rows for _, rows in cells))
+    return found
+
+
+def prices(flows: Flows, time_weight: float) -> list[float]:
+    most = RATIO * (flows.origins.n_tiles + flows.destinations.n_tiles)
+    if flows.times is not None:
+        most += RATIO * time_weight * float(flows.times.hours[0])
+    found = [FIRST_PRICE]
+    while found[-1] < most:
+        found.append(found[-1] * RATIO)
+    return found
+
+
+def ends_of(flows: Flows):
+    trees, tiles = [flows.origins, flows.destinations], [flows.origin, flows.destination]
+    return (trees, tiles) if flows.times is None else ([*trees, flows.times.tree], [*tiles, flows.time])
+
+
+def one_layer(flows, guarantee, left, price, time_weight):
+    """The best division of the flows that are left, around the cells that the rule refuses."""
+    banned: set = set()
+    for trial in range(TRIALS):
+        cells = best_division(flows, guarantee, left, price, time_weight, frozenset(banned))
+        refused = [cell for cell in cells if is_determined(flows, guarantee, *cell)]
+        if not refused or trial == TRIALS - 1:
+            return [cell for cell in cells if cell not in refused]
+        banned |= {tiles for tiles, _ in refused}
+    raise AssertionError
+
+
+def best_division(flows, guarantee, left, price, time_weight, banned):
+    trees, ends = ends_of(flows)
+
+    @cache
+    def best(*nodes):
+        below = tuple(frozenset(tiles_below(tree, node)) for tree, node in zip(trees, nodes, strict=True))
+        rows = [f for f in left if all(end[f] in tiles for end, tiles in zip(ends, below, strict=True))]
+        if not rows or not is_safe(flows, rows, guarantee) or not may_be_named(flows, guarantee, nodes[2:], left):
+            return 0.0, ()
+        hours = sum(float(flows.times.hours[node]) for node in nodes[2:])
+        v = sum(volume(flows, f, guarantee) for f in rows)
+        worth = v * price - v * (len(below[0]) + len(below[1]) + time_weight * hours)
+        cells = ((below, frozenset(rows)),)
+        if worth < 0 or below in banned:
+            worth, cells = 0.0, ()
+        for end, tree in enumerate(trees):
+            parts = [best(*nodes[:end], c, *nodes[end + 1 :]) for c in children(tree, nodes[end])]
+            if sum(w for w, _ in parts) > worth:
+                worth, cells = sum(w for w, _ in parts), tuple(cell for _, c in parts for cell in c)
+        return worth, cells
+
+    return best(*([0] * len(trees)))[1]
+
+
+def is_determined(flows, guarantee, tiles, rows) -> bool:
+    """Whether the trips of a cell are k - 1 times its flows, its tiles at an end, or its child zones at an end."""
+    trees, ends = ends_of(flows)
+    trips, most = sum(int(flows.trips[f]) for f in rows), guarantee.k - 1
+    parts = [len(rows)]
+    for tree, end, own in zip(trees, ends, tiles, strict=True):
+        node = max(v for v in range(tree.n_nodes) if frozenset(tiles_below(tree, v)) == own)
+        seen = {int(end[f]) for f in rows}
+        inner = [tiles_below(tree, child) for child in children(tree, node)] or [own]
+        parts += [len(seen), sum(bool(seen & set(child)) for child in inner)]
+    return guarantee.k >= 3 and trips > most and any(trips == n * most for n in parts)
+
+
+def cell_of_flow(cells: list[Cell], flows: Flows, row: int) -> Cell | None:
+    """What a reader does: of the cells around a flow, the one with the lowest layer."""
+    _, ends = ends_of(flows)
+    around = [cell for cell in cells if all(end[row] in own for end, own in zip(ends, cell.tiles, strict=True))]
+    return min(around, key=lambda cell: cell.layer, default=None)
