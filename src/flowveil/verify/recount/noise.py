@@ -60,6 +60,11 @@ def check_form(release: Release, trips: Trips, expect: Mapping[str, Any]) -> Ite
         yield "report.json: the unit is not what the input allows"
     if guarantee["unit"] == "trip" and bound != 1:
         yield "report.json: the unit is a trip, but the bound is not 1"
+    if "weight" in release.flows.column_names:
+        yield "flows.parquet: weights of a noisy release would reveal true counts"
+    ends = ["origin_zone", "destination_zone", *release.slice_columns]
+    if release.flows.select(ends).group_by(ends).aggregate([]).num_rows < len(release):
+        yield "flows.parquet: a pair is listed twice"
     yield from _check_steps(guarantee, epsilon, bound)
     if (threshold is None) != (delta == 0 or "rho" in guarantee):
         yield "report.json: a threshold goes with δ above 0 and Laplace noise, and only with these"
