@@ -27,8 +27,8 @@ import flowveil
 from benchmarks.twincut_table import DATA
 from flowveil.flows import Flows
 from flowveil.published.disaggregation import disaggregate
-from flowveil.published.zone_overlaps import Overlap, h3_overlap, map_overlap
 from flowveil.published.tables import flows_table, zones_table
+from flowveil.published.zone_overlaps import Overlap, h3_overlap, map_overlap
 from flowveil.release.release import Release
 from flowveil.zoning.h3 import parent_of
 
