@@ -60,7 +60,9 @@ def method_name(request: Request) -> str | None:
     if request.method.zones_of is not None or request.method.revision:
         return request.method.method
     slices = request.slices
-    default = "odkanon" if slices.common_zones else "paircut" if slices.fold_time else "twincut"
+    from flowveil.anonymization import DEFAULT_METHOD
+
+    default = "odkanon" if slices.common_zones else "paircut" if slices.fold_time else DEFAULT_METHOD
     return request.method.method or default
 
 
