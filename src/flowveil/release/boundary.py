@@ -200,6 +200,7 @@ def _matrix_tables(matrix: Matrix) -> Iterator[pa.Table]:
     if plan.layer is not None:
         times = () if timed is None else (timed.stop[cells.origin], timed.start[cells.origin])
         order = np.lexsort((plan.layer[cells.origin], *ends[::-1], *times))
+    amount = pa.int64() if cells.trips.dtype.kind == "i" else pa.float64()
     for first in range(0, len(cells), _BATCH_ROWS):
         rows = slice(first, first + _BATCH_ROWS) if order is None else order[first : first + _BATCH_ROWS]
         columns: dict[str, pa.Array] = {
