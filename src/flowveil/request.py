@@ -388,7 +388,8 @@ class Request:
         known = {one.name: one.section for one in settings()}
         for name, value in values.items():
             found[known.get(name) or find_setting(name).section][name] = value
-        return cls(**{section: SECTIONS[section](**given) for section, given in found.items()})
+        made: dict[str, Any] = {section: SECTIONS[section](**given) for section, given in found.items()}
+        return cls(**made)
 
     @classmethod
     def from_sections(cls, content: Mapping[str, Any]) -> Request:
