@@ -8,8 +8,8 @@ from typing import Any
 import click
 
 from flowveil.recipe import given_by_hand
-from flowveil.request import SECTIONS, Request, find_setting, section_settings, settings
-from flowveil.settings import Setting
+from flowveil.request import SECTIONS, Request, find_setting, settings
+from flowveil.settings import Setting, section_settings
 
 Command = Callable[..., Any]
 
