@@ -207,9 +207,7 @@ TAMPERED = {
     "a low threshold": lambda f: edit_report(f, lambda r: r["guarantee"].update(delta=1e-6, threshold=20)),
     "no threshold": lambda f: edit_report(f, lambda r: r["guarantee"].update(delta=1e-6)),
     "a threshold too many": lambda f: edit_report(f, lambda r: r["guarantee"].update(threshold=3)),
-    "another region": lambda f: edit_report(
-        f, lambda r: r["guarantee"]["domain"].update(region=["851f8d3bfffffff"])
-    ),
+    "another region": lambda f: edit_report(f, lambda r: r["guarantee"]["domain"].update(region=["851f8d3bfffffff"])),
     "another level": lambda f: edit_report(f, lambda r: r["guarantee"]["domain"].update(level=6)),
     "a seed": lambda f: edit_report(f, lambda r: r["parameters"]["options"].update(unsafe_seed_for_tests=3)),
 }
