@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import shutil
 
 import h3
@@ -15,10 +14,6 @@ import pytest
 import flowveil
 from conftest import trip_table
 from flowveil import NoisyRelease, ParameterError, anonymize, read_trips
-from flowveil.analysis.pages.before_after import render_internal
-from flowveil.cli import main
-from flowveil.errors import OutputError
-from flowveil.published.document import sensible
 from flowveil.published.exports import FORMATS
 from flowveil.published.noise import rounded
 from flowveil.workers import LATE, Ended
