@@ -160,7 +160,7 @@ def check_zones_of(folder: Path, zones_of: Any) -> tuple[str, ...]:
     if zones_of is None:
         return ()
     frozen = FrozenMap.of(zones_of)
-    if release.statement.zones_of not in (None, frozen.sha256):
+    if release.statement.zones_of != frozen.sha256:
         return ("report.json: states another zone map than the one that is given",)
     known = set(frozen.table["zone"].to_pylist())
     strange = sum(zone not in known for zone in release.zones["zone"].to_pylist())

@@ -114,7 +114,7 @@ def verify_release(
         notes.append(FOLDED)
     result = _recount(folder, statement, against, private, expect or {}, reading, noise=noise)
     notes += [note for note in result.notes if note not in notes]
-    findings = list(result.findings)
+    findings = [*check_zones_of(folder, private.zones_of), *result.findings]
     if strict and not findings:
         findings = [note for note in notes if note != FOLDED]
     return Verification(tuple(findings), tuple(notes), result.counted)
