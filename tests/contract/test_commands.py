@@ -50,6 +50,12 @@ FAILURES: dict[str, list[tuple[tuple[str, ...], int, str]]] = {
         (("{release}", "--against", "{absent}"), 2, "absent"),
         (("{release}", "--against", "{in}", "--out", "{release}/private"), 2, "inside a release"),
     ],
+    "run": [
+        (("{absent}",), 2, "absent"),
+        (("{bad}",), 2, "TOML"),
+        (("{recipe}", "--out", "{old}", "--set", "protection.nosuch=1"), 2, "nosuch"),
+        (("{recipe}", "--out", "{old}", "--set", "protection.k=100000"), 3, "lower k"),
+    ],
     "audit": [
         (("{new}",), 2, "new"),
         (("{release}", "--fail-on", "beauty=1"), 2, "homogeneity"),
@@ -153,7 +159,9 @@ FAILURES: dict[str, list[tuple[tuple[str, ...], int, str]]] = {
 
 
 def commands(group: click.Group, prefix: str = "") -> Iterator[str]:
-    for name, command in group.commands.items():
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
         if isinstance(command, click.Group):
             yield from commands(command, f"{prefix}{name} ")
         else:
@@ -191,6 +199,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     for name in ("old", "short"):
         shutil.copytree(release, folder / name)
     (folder / "short" / "flows.parquet").write_bytes(b"")
+    (folder / "recipe.toml").write_text('[input]\ninput = "trips.csv"\n[zones]\nresolution = 8\n')
     names = ("old", "new", "blocked", "release", "short")
     files = {
         "in": "trips.csv",
@@ -199,6 +208,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         "absent": "absent.csv",
         "records": "records.csv",
         "latin": "latin.csv",
+        "recipe": "recipe.toml",
     }
     return {
         "folder": str(folder),

@@ -17,7 +17,7 @@ from flowveil.release.folder import ReleaseFolder
 from flowveil.release.statement import Statement
 from flowveil.slices import SlicedFlows
 from flowveil.verify.files import check_files
-from flowveil.verify.from_flows import recount_flows
+from flowveil.verify.from_flows import check_zones_of, recount_flows
 from flowveil.verify.rebuild import check_rebuild, map_of_statement
 from flowveil.verify.recount import recount
 from flowveil.verify.recount.trips import UnreadableInputError, read_trips
