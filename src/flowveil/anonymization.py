@@ -21,9 +21,8 @@ from flowveil.errors import DataError, InfeasibleError, ParameterError, option
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee, check_max_suppressed
 from flowveil.methods import Method, find_method
-from flowveil.methods.common_zones import common_cuts
 from flowveil.methods.noise_by_slice import noisy_matrices
-from flowveil.methods.odkanon import Cuts
+from flowveil.methods.odkanon import Cuts, common_cuts
 from flowveil.methods.zones_of import ZonesOf
 from flowveil.paths import named_path
 from flowveil.progress import lines_every, log

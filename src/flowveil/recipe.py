@@ -103,7 +103,9 @@ def changed(request: Request, changes: Sequence[str]) -> Request:
             values["options"] = {**kept, name.removeprefix(options): value.strip()}
         else:
             one = find_setting(name)
-            values[one.name] = one.parse(value) if value.strip() else None
+            # An empty name says that there is no such column; elsewhere an empty value removes the setting.
+            is_value = value.strip() or "COLUMN" in one.metavar
+            values[one.name] = one.parse(value) if is_value else None
     return request.with_values(**values)
 
 

@@ -142,7 +142,7 @@ RUNS: dict[str, list[tuple[str, ...]]] = {
     "verify": [("{release}", "--against", "{trips}", "--certificate", "{out}.json"),
                ("{release}", "--against", "{trips}", "--certificate", "{out}.html")],
     "compare": [("{trips}", *READ, "--out", "{out}", "--methods", "odkanon,suppression")],
-    "study": [("{trips}", *READ, "--out", "{out}", "--by", "sex", "--methods", "suppression", "--workers", "1")],
+    "study": [("{trips}", *READ, "--out", "{out}", "--by", "sex", "--methods", "suppression", "--set", "resources.workers=1")],
     "picture": [("{release}", "--out", "{out}.svg"), ("{release}", "--out", "{out}.png")],
     "reconstruct": [("{release}", "--zones", "7", "--out", "{out}.parquet")],
     "freeze": [("{release}", "--out", "{out}.parquet")],
@@ -158,7 +158,7 @@ RUNS: dict[str, list[tuple[str, ...]]] = {
         ("{records}", "--out", "{out}.parquet", "--epsilon", "none", *IPF),
     ],
     "tabular compare": [
-        ("{records}", "--out", "{out}", *TABLE, "--k", "5", "--epsilon", "1", "--priorn", "0", "--repeats", "1"),
+        ("{records}", "--out", "{out}", *TABLE, "--k", "5", "--epsilon", "1", "--set", "priorn=0", "--set", "repeats=1"),
     ],
 }  # fmt: skip
 #: Commands that write nothing, the demo, which reads nothing, and the workbench, whose release is held equal to that of

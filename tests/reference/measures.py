@@ -10,6 +10,7 @@ from pyproj import Geod
 
 from flowveil.release.release import Release
 from flowveil.release.zones import NodeZones
+from flowveil.zoning.box_geometry import Rectangles
 
 
 def measures(release: Release, basis: str) -> dict[str, float]:
@@ -53,7 +54,7 @@ def tiles_of(tree, zones) -> dict[int, set[int]]:
     lat, lon = tree.geography.centers(tree.leaf_node)
     lon = np.where(lon >= 180, lon - 360, lon)
     inside: dict[int, set[int]] = {}
-    for z, outline in enumerate(zones.polygons(np.arange(len(zones)))):
+    for z, outline in enumerate(Rectangles.from_codes(zones.codes(np.arange(len(zones))).tolist()).polygons()):
         inside[z] = set()
         for part in getattr(outline, "geoms", [outline]):
             west, south, east, north = part.bounds

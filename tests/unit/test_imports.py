@@ -21,7 +21,7 @@ LAYERS = (
         "hierarchy",
         "times",
         "flows",
-        "distant",
+        "remote_people",
         "slices",
         "guarantee",
         "headers",

@@ -42,6 +42,8 @@ COMMANDS = {
     "serve": ("serve", "Open the workbench in a browser."),
     "completion": ("completion", "Print a script that completes commands in a shell."),
 }
+#: The last line of every command's help.
+EVERYWHERE = "With every command: --json prints one JSON object, --quiet prints nothing but errors."
 #: Flags that are taken anywhere on the line.
 _ANYWHERE = ("--json", "--quiet")
 
@@ -59,6 +61,8 @@ class Program(click.Group):
             return None
         module = import_module(f"flowveil.cli.{COMMANDS[cmd_name][0]}")
         command: click.Command = getattr(module, cmd_name)
+        for one in command.commands.values() if isinstance(command, click.Group) else [command]:
+            one.epilog = EVERYWHERE
         return command
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from flowveil.cli.by_method import bbox_of, limits_of, method_limits, options_by_method
+from flowveil.cli.by_method import limits_of, method_limits, options_by_method
 from flowveil.cli.from_request import PLACE, READING, with_request
 from flowveil.cli.output import Output, with_output
 from flowveil.errors import ParameterError
@@ -35,8 +35,6 @@ _SETTINGS = ("methods", "time_limit")
 )
 @click.option("--picture", type=PLACE, metavar="FILE", help="Also draw the zones; those of two runs over each other.")
 @click.option("--show", default="origins", show_default=True, help="In the picture: origins, destinations or both.")
-@click.option("--bbox", metavar="W,S,E,N", help="In the picture, in degrees [default: what holds nearly all trips].")
-@click.option("--zoom", type=float, default=1.0, show_default=True, help="How many times nearer, around the middle.")
 @click.option("--out", type=PLACE, required=True, help="Folder of the tables and the page; not for publication.")
 @with_request(*READING, "every", "fold_time")
 @with_output
@@ -57,9 +55,8 @@ def compare(output: Output, source: str, out: str, request: Request, **given: An
     slices = request.slices
     if len({slices.fold_time, slices.time is not None, bool(slices.every)}) > 1:
         raise ParameterError("--fold-time, --time and --every are given together here, or none of them.")
-    drawn = {name: given.pop(name) for name in ("show", "bbox", "zoom")}
+    show = given.pop("show")
     picture = given.pop("picture")
-    drawn["bbox"] = None if drawn["bbox"] is None else bbox_of(drawn["bbox"])
     check_folder(out)
     if picture is not None:
         check_place(picture)
@@ -70,7 +67,7 @@ def compare(output: Output, source: str, out: str, request: Request, **given: An
             found = compare_flows(flows, progress=progress, **settings)
     folder = found.write(out)
     if picture is not None:
-        output.say(f"Picture, NOT for publication: {found.picture(picture, **drawn)}")
+        output.say(f"Picture, NOT for publication: {found.picture(picture, show=show)}")
     said = {"columns": flows.intake.columns, "notes": list(flows.intake.notes)}
     runs: list[dict[str, Any]] = [
         {"method": r.method, "k": r.k, "protect": list(r.protect), "status": r.status} for r in found.runs

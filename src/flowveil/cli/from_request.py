@@ -171,6 +171,7 @@ class RequestCommand(click.Command):
         if not ctx.meta.get("flowveil.help_all"):
             formatter.write_paragraph()
             formatter.write_text("More: --help-all lists every setting by topic. --save-recipe FILE keeps a run.")
+        super().format_epilog(ctx, formatter)
 
 
 def _row(one: Setting, rows: Mapping[str, tuple[str, str]]) -> tuple[str, str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from flowveil.hierarchy import Hierarchy
 from flowveil.remote_people import RemotePeople
 from flowveil.slices import SlicedFlows
 from flowveil.time_steps import TIME
-from flowveil.verify.recount import PersonRows, Places, Result, Trips, Unread, ZoneMap, recount
+from flowveil.verify.recount import PersonRows, Places, Result, Trips, ZoneMap, recount
 
 if TYPE_CHECKING:
     from flowveil.zoning.places import Places as ListedPlaces
@@ -65,7 +66,8 @@ def trips_from_flows(flows: Flows | SlicedFlows, *, stricter: ListedPlaces | Non
     return Trips(
         origin=_stacked([part.origin for part in parts]),
         destination=_stacked([part.destination for part in parts]),
-        trips=_stacked([part.trips for part in parts]),
+        trips=_stacked([_whole(part.trips) for part in parts]),
+        unit=MILLION if any(part.trips.dtype.kind == "f" for part in parts) else 1,
         weight=weight,
         persons=_persons(parts, start),
         origins=_tiles(trees[0]),
@@ -115,13 +117,16 @@ def _persons(parts: Any, start: Any) -> PersonRows | RemotePersons | None:
 def _unread(flows: Flows) -> dict[str, Any]:
     """Rows that are in no flow."""
     summary = flows.intake
-    dropped = Unread(sum(summary.dropped.values()), round(summary.dropped_trips), _millionths(summary.dropped_weight))
-    outside = Unread(summary.outside_rows, round(summary.outside_trips), _millionths(summary.outside_weight))
-    return {"rows": summary.rows - summary.empty_rows, "dropped": dropped, "outside": outside}
-
-
-def _millionths(weight: float | None) -> int:
-    return 0 if weight is None else round(weight * MILLION)
+    volumes = {
+        basis: tuple(Fraction(getattr(summary, f"{what}_{basis}") or 0) for what in ("dropped", "outside"))
+        for basis in ("trips", "weight")
+    }
+    return {
+        "rows": summary.rows - summary.empty_rows,
+        "dropped": sum(summary.dropped.values()),
+        "outside": summary.outside_rows,
+        "unread": volumes,
+    }
 
 
 def recount_flows(

@@ -108,7 +108,7 @@ def test_verify_reads_partition_columns_as_the_release_says(tmp_path):
         write(pa.concat_tables([TRIPS] * 70), tmp_path / "in" / f"month={month}" / "t.parquet")
     out = tmp_path / "trips=7" / "out"
     out.parent.mkdir()
-    asked = ["--by", "month", "--partition-columns", "month", "--format", "csv"]
+    asked = ["--by", "month", "--set", "input.partition_columns=month", "--format", "csv"]
     with unchecked():
         main(["anonymize", str(tmp_path / "in"), *asked, "--out", str(out)])
     assert "--partition-columns month" in (out / "report.json").read_text()

@@ -227,7 +227,16 @@ def test_format_and_zone_reach_the_report_its_command_and_verify(tmp_path, capsy
     path, out, again = tmp_path / "trips.csv", tmp_path / "release", tmp_path / "again"
     rows = "".join(f"{CELL},{CELL},1/{d}/19 3:09 PM +0000\n" for d in (2, 3) for _ in range(5))
     path.write_text(f"o_h3,d_h3,at\n{rows}")
-    said = ["--time", "at", "--every", "1h", "--time-format", "%m/%d/%y %I:%M %p %z", "--timezone", "Europe/Paris"]
+    said = [
+        "--time",
+        "at",
+        "--every",
+        "1h",
+        "--set",
+        "slices.time_format=%m/%d/%y %I:%M %p %z",
+        "--timezone",
+        "Europe/Paris",
+    ]
     with unchecked():
         run("anonymize", path, "--k", 5, *said, "--out", out)
     told = capsys.readouterr().out

@@ -55,12 +55,6 @@ def test_a_matrix_of_slices_is_that_of_the_slice(releases):
     assert of_women == sliced["F"].flows
 
 
-def test_an_internal_report_is_about_one_matrix(releases, tmp_path):
-    with pytest.raises(ParameterError, match="one matrix"):
-        releases["sliced"].write_internal_report(tmp_path / "page.html")
-    assert not list(tmp_path.iterdir())
-
-
 def test_measures_are_computed_once_and_nobody_can_change_them(monkeypatch):
     release = anonymize(read_trips(survey(), resolution=7), "odkanon", k=5)
     calls = []

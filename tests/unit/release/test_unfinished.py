@@ -98,8 +98,8 @@ def test_a_command_leaves_nothing_beside_its_release(tmp_path: Path, capsys):
 
     pq.write_table(survey(), tmp_path / "trips.parquet")
     asked = ["anonymize", str(tmp_path / "trips.parquet"), "--k", "5", "--resolution", "7", "--method", "odkanon"]
-    main([*asked, "--by", "sex", "--resume", "--out", str(tmp_path / "release")])
+    main([*asked, "--by", "sex", "--set", "resources.resume=true", "--out", str(tmp_path / "release")])
     assert sorted(p.name for p in tmp_path.iterdir()) == ["release", "trips.parquet"]
     with pytest.raises(SystemExit):
-        main([*asked, "--resume", "--out", str(tmp_path / "other")])
+        main([*asked, "--set", "resources.resume=true", "--out", str(tmp_path / "other")])
     assert "No slices are asked for" in capsys.readouterr().err

@@ -174,7 +174,7 @@ def test_a_total_needs_a_ledger_and_noise(flows, tmp_path):
 def test_noise_that_leaves_nothing_has_cost_its_epsilon(trips_csv, tmp_path):
     asked = ("anonymize", trips_csv, "--method", "laplace", "--resolution", 6, "--out", tmp_path / "a")
     options = ("--option", "epsilon=0.001", "--option", "delta=1e-9", "--option", "bound=1")
-    assert run(*asked, *options, "--ledger", tmp_path / "ledger", "--epsilon-total", 1) == 3
+    assert run(*asked, *options, "--ledger", tmp_path / "ledger", "--set", "output.epsilon_total=1") == 3
     assert lines_of(tmp_path / "ledger")[0]["spent"] == {"unit": "person", "epsilon": 0.001, "delta": 1e-9}
     assert not (tmp_path / "a").exists()
 
@@ -196,14 +196,14 @@ def test_what_the_total_does_not_allow_does_not_show_whether_anything_is_left(tr
     ledger = tmp_path / "ledger"
     asked = ("anonymize", trips_csv, "--method", "laplace", "--resolution", 6, "--out", tmp_path / "a")
     options = ("--option", "epsilon=0.001", "--option", "delta=1e-9", "--option", "bound=1", "--ledger", ledger)
-    assert run(*asked, *options, "--epsilon-total", 0.0015) == 3
+    assert run(*asked, *options, "--set", "output.epsilon_total=0.0015") == 3
     assert "is left to publish" in capsys.readouterr().err
     assert lines_of(ledger)[0]["epsilon_total"] == 0.0015
     assert run(*asked, *options) == 3
     said = capsys.readouterr().err
     assert "would come to 0.002, and the total is 0.0015" in said
     assert "is left to publish" not in said
-    assert run(*asked, *options, "--epsilon-total", 1) == 2
+    assert run(*asked, *options, "--set", "output.epsilon_total=1") == 2
     assert "lowered and not raised" in capsys.readouterr().err
     assert len(lines_of(ledger)) == 1
 

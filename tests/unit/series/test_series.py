@@ -127,7 +127,17 @@ def test_the_command_line_publishes_and_verifies_a_series(tmp_path, capsys):
     assert run("series", trips, "--time", "time", *asked, "--out", out) == 0
     assert "2 steps are published over one map" in capsys.readouterr().out
     assert run("verify", out, "--against", trips) == 0
-    again = ("anonymize", trips, "--time", "time", "--during", "2024-02", *asked, "--zones-of", out / "map.parquet")
+    again = (
+        "anonymize",
+        trips,
+        "--time",
+        "time",
+        "--set",
+        "slices.during=2024-02",
+        *asked,
+        "--zones-of",
+        out / "map.parquet",
+    )
     assert run(*again, "--out", tmp_path / "again") == 0
     assert snapshot(tmp_path / "again") == snapshot(out / "2024-02")
     assert "Kept zones" in capsys.readouterr().out

@@ -1,7 +1,7 @@
 """Boxes: zones that are rectangles in degrees, named `box_west_south_east_north`.
 
-A box holds its west and south edges, not its east and north ones. A tile lies in a box if its centre does. The west of a
-box is larger than its east where it crosses the 180th meridian.
+A box holds its west and south edges, not its east and north ones. A tile lies in a box if its centre does. The west of
+a box is larger than its east where it crosses the 180th meridian.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def bounds_of(codes: pa.Array) -> Floats:
 
 def off_grid(bounds: Floats, grid_lon: float, grid_lat: float) -> int:
     """How many boxes have an edge that is not on the lines of the declared grid; ends of the map are lines too."""
-    off = np.isnan(bounds).any(axis=1)
+    off = np.isnan(bounds).any(axis=1) | (not (grid_lon > 0 and grid_lat > 0))
     for column, grid, end in ((0, grid_lon, 180), (1, grid_lat, 90), (2, grid_lon, 180), (3, grid_lat, 90)):
         step = max(1, round(grid * _UNITS_PER_DEGREE))
         edge = np.nan_to_num(bounds[:, column])

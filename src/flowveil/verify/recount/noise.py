@@ -60,6 +60,11 @@ def check_form(release: Release, trips: Trips, expect: Mapping[str, Any]) -> Ite
         yield "report.json: the unit is not what the input allows"
     if guarantee["unit"] == "trip" and bound != 1:
         yield "report.json: the unit is a trip, but the bound is not 1"
+    if "weight" in release.flows.column_names:
+        yield "flows.parquet: weights of a noisy release would reveal true counts"
+    ends = ["origin_zone", "destination_zone", *release.slice_columns]
+    if release.flows.select(ends).group_by(ends).aggregate([]).num_rows < len(release):
+        yield "flows.parquet: a pair is listed twice"
     yield from _check_steps(guarantee, epsilon, bound)
     if (threshold is None) != (delta == 0 or "rho" in guarantee):
         yield "report.json: a threshold goes with δ above 0 and Laplace noise, and only with these"
@@ -83,9 +88,15 @@ def _check_steps(guarantee: Mapping[str, Any], epsilon: float, bound: float) -> 
         yield "report.json: the steps spend more than the budget that is stated"
     for step in steps:
         spent = bound / step["scale"] if kind == "epsilon" else (bound / step["scale"]) ** 2 / 2
-        if step["scale"] <= 0 or spent > step[kind] * (1 + _TOLERANCE):
+        if not 0 < step["scale"] <= _LARGEST or spent > step[kind] * (1 + _TOLERANCE):
             yield "report.json: noise of this scale does not keep the budget that is stated"
             return
+    if "steps" not in guarantee:
+        q = math.exp(-1 / guarantee["scale"])
+        if guarantee["scale"] * epsilon > bound * (1 + _TOLERANCE):
+            yield "report.json: states more noise than its ε needs"
+        if not math.isclose(guarantee["deviation"], math.sqrt(2 * q) / (1 - q), rel_tol=_TOLERANCE):
+            yield "report.json: the standard deviation is not that of noise of this scale"
     if steps[-1]["scale"] != guarantee["scale"]:
         yield "report.json: the noise of the last step is not that of the published counts"
     if kind == "rho" and _log_delta(guarantee["rho"], epsilon) > math.log(guarantee["delta"] or 1e-300) + 1e-6:

@@ -33,8 +33,8 @@ and what was counted. A finding has numbers of cells, never a value of a cell, a
    coarser matrix is the sum of the published cells of the finest slices.
 9. *Subtraction.* A coarser matrix minus published cells of finer ones inside it leaves nothing, or a remainder that
    reaches the guarantee, unless the release says that differences are accepted.
-10. *Boxes.* Where boxes may overlap, a trip may be in several, and which cell counts it is not known. Then it is
-    checked that no cell has more than lies in its boxes, and that cells lack no more than is suppressed. A note says it.
+10. *Boxes.* Where boxes may overlap, a trip may be in several, and which cell counts it is not known. Then no cell has
+    more than lies in its boxes, and cells lack no more than is suppressed. A note says so.
 11. *Shares.* See `_check_shares`.
 12. *Revisions* (revisions.py) and *noise* (noise.py).
 """
@@ -56,7 +56,7 @@ from numpy.typing import NDArray
 from . import boxes, noise, revisions, spans
 from .release import FolderError, Release, check_expected, check_guarantee, mean_population
 from .table import Counts, PersonRows, Places, Trips
-from .tree import Codes, Ints, Tree, build_tree, cell_texts
+from .tree import Codes, Ints, Tree, build_tree, cell_texts, count_overlaps, zones_around
 
 Mask = NDArray[np.bool_]
 
@@ -97,16 +97,17 @@ def recount(
     counted: dict[str, Any] = {"read_by": trips.read_by}
     try:
         release = Release.read(Path(folder), trips)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, pa.ArrowException) as error:
+        counted |= {"kind": release.kind, "cells": len(release), "units": list(release.protected)}
+        if release.kind == "noisy":
+            findings = [*noise.check_form(release, trips, expect or {})]
+        else:
+            findings = [*check_guarantee(release, trips), *check_expected(release, trips, expect or {})]
+        if not findings and (test_noise or release.kind != "noisy"):
+            findings = list(_Recount(release, trips, notes).run(earlier))
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, pa.ArrowException) as error:
+        # A report with other entries than those of version 0.3 can fail anywhere, and must not hold.
         reason = str(error) if isinstance(error, FolderError) else "not readable, or not of the form of version 0.3"
-        return Result((f"the release cannot be recounted: {reason}",), tuple(notes), counted)
-    counted |= {"kind": release.kind, "cells": len(release), "units": list(release.protected)}
-    if release.kind == "noisy":
-        findings = [*noise.check_form(release, trips, expect or {})]
-    else:
-        findings = [*check_guarantee(release, trips), *check_expected(release, trips, expect or {})]
-    if not findings and (test_noise or release.kind != "noisy"):
-        findings = list(_Recount(release, trips, notes).run(earlier))
+        findings = [f"the release cannot be recounted: {reason}"]
     return Result(tuple(findings), tuple(notes), counted)
 
 
@@ -252,8 +253,13 @@ class _Recount:
         yield from self._check_groups_of_people(families)
         if not self.release.common_zones and len(assigned) > 1:
             yield from self._check_subtraction(assigned)
-        if assigned:
-            yield from self._check_after(assigned[0], earlier)
+        if self.release.is_revision and assigned:
+            cell = assigned[0][1]
+            counted = self._count(cell, len(self.release), self.release.least)
+            yield from revisions.check(self.release, self.trips, cell, counted, earlier, self.notes)
+        elif "revised" in self.release.flows.column_names:
+            yield "flows.parquet: says which cells are revised, but the release is no revision"
+        yield from self._check_shares(families)
 
     def _check_noise(self, families: list[_Family]) -> Iterator[str]:
         assigned: list[tuple[Ints, Ints]] = []
@@ -263,15 +269,6 @@ class _Recount:
             if cell is not None:
                 assigned.append((family.container[0][self.trips.of_slice()], cell))
         yield from noise.check_counts(self.release, self.trips, assigned)
-
-    def _check_after(self, finest: tuple[_Family, Ints], earlier: Sequence[Any]) -> Iterator[str]:
-        family, cell = finest
-        if self.release.is_revision:
-            counted = self._count(cell, len(self.release), self.release.least)
-            yield from revisions.check(self.release, self.trips, cell, counted, earlier, self.notes)
-        elif "revised" in self.release.flows.column_names:
-            yield "flows.parquet: says which cells are revised, but the release is no revision"
-        yield from self._check_shares(family)
 
     # ---- slices and spans --------------------------------------------------------------------------------------------
 
@@ -584,13 +581,13 @@ class _Recount:
         ends = [(self.zone[0], self.trees[0]), (self.zone[1], self.trees[1])]
         slices = self.slice_of_cell[family.cells]
         for (zone, tree), role in zip(ends, ("origin", "destination"), strict=True):
-            n = _overlaps(slices, zone[family.cells], tree)
+            n = count_overlaps(slices, zone[family.cells], tree)
             if n:
                 yield f"flows.parquet: {n} {role} zones overlap others, but the release is said to be homogeneous"
                 return
         if release.parameters.get("same_zones"):
             both = np.concatenate([zone[family.cells] for zone, _ in ends])
-            if _overlaps(np.concatenate((slices, slices)), both, self.trees[0]):
+            if count_overlaps(np.concatenate((slices, slices)), both, self.trees[0]):
                 yield "flows.parquet: origin and destination zones differ, but both are said to be the same"
         if release.parameters.get("stricter") is not None and trips.stricter is None:
             return
@@ -598,7 +595,7 @@ class _Recount:
         for container in family.container:
             held = np.where(lost, container[trips.of_slice()], -1)
             nodes = [
-                _zones_around(held, end, slices, zone[family.cells], tree)
+                zones_around(held, end, slices, zone[family.cells], tree)
                 for end, (zone, tree) in zip((trips.origin, trips.destination), ends, strict=True)
             ]
             group, n, first = _numbered(held, nodes[0], nodes[1])
@@ -706,13 +703,13 @@ class _Recount:
             inside &= (tree.start[c] <= tree.start[f]) & (tree.stop[f] <= tree.stop[c])
         return inside
 
-    def _check_shares(self, finest: _Family) -> Iterator[str]:
+    def _check_shares(self, families: list[_Family]) -> Iterator[str]:
         """Section 11: shares of the input that were dropped while reading, outside the study area, and suppressed.
 
-        The basis is weight if the population is protected, else trips. The whole is the volume of all input rows:
-        read, dropped and outside. Of rows whose number of trips or weight cannot be read, only the known part counts;
-        `dropped` is the larger of the shares of rows and of volume. A share is stated as the smallest multiple of the
-        step that is not below it, at least one step and at most 1; the step is max(1 %, k / published trips).
+        The basis is weight if the population is protected, else trips. The whole is the volume of all input rows: read,
+        dropped and outside. The dropped share is the larger of those of rows and of volume. Of several matrices of the
+        same trips, the finest count. A share is stated as the smallest multiple of the step that is not below it, at
+        least one step and at most 1; the step is max(1 %, k / published trips), at most 1.
         """
         stated, trips, release = self.release.statement.get("shares"), self.trips, self.release
         if stated is None or release.is_revision:
@@ -720,42 +717,43 @@ class _Recount:
                 yield "report.json: shares are missing, or stated by a revision"
             return
         basis = "weight" if "population" in release.least else "trips"
-        weight = release.weight()
-        published = release.numbers("trips") if basis == "trips" or weight is None else weight
-        read = int((trips.trips if basis == "trips" or trips.weight is None else trips.weight).sum())
-        dropped, outside = getattr(trips.dropped, basis), getattr(trips.outside, basis)
-        whole = max(1, read + dropped + outside)
-        rows = max(trips.rows, trips.dropped.rows + trips.outside.rows, 1)
-        shares = {
-            "dropped": max(Fraction(dropped, whole), Fraction(trips.dropped.rows, rows)),
-            "outside": Fraction(outside, whole),
-            "suppressed": Fraction(max(0, read - int(published[finest.cells].sum())), whole),
-        }
-        step = min(1.0, max(0.01, release.k / max(1, int(release.numbers("trips")[finest.cells].sum()))))
-        if stated.get("basis") != basis or not _close(stated.get("step"), step):
-            yield "report.json: the shares have another basis or step than the recount"
+        unread = trips.unread_volume(basis)
+        if unread is None:
+            self.notes.append("shares were not compared: the volume of rows that could not be read is unknown")
             return
-        if stated.get("outside") is None and not trips.outside.rows and release.parameters.get("within") is None:
-            del shares["outside"]
-        for name, share in shares.items():
-            if not any(_close(stated.get(name), value) for value in shown_shares(share, step)):
-                yield f"report.json: the share '{name}' is not what the recount gives"
+        made, weight = release.numbers("trips"), release.weight()
+        cells = max(families, key=lambda family: family.detail).cells
+        volume, published = (Fraction(int(values.sum()), trips.unit) for values in (trips.trips, made[cells]))
+        step = min(Fraction(1), max(Fraction(1, 100), Fraction(release.k) / max(Fraction(1), published)))
+        if basis == "weight" and trips.weight is not None and weight is not None:
+            volume, published = (Fraction(int(values.sum()), 10**6) for values in (trips.weight, weight[cells]))
+        dropped, outside = unread
+        whole = max(Fraction(1), volume + dropped + outside)
+        rows = Fraction(0) if trips.rows is None else Fraction(trips.dropped, max(1, trips.rows))
+        shares = {
+            "dropped": max(dropped / whole, rows),
+            "outside": None if release.parameters.get("within") is None else outside / whole,
+            "suppressed": max(Fraction(0), volume - published) / whole,
+        }
+        expected = {name: None if share is None else shown_share(share, step) for name, share in shares.items()}
+        expected["step"] = float(step)
+        wrong = [name for name, value in expected.items() if not _same(stated.get(name), value)]
+        if wrong or stated.get("basis") != basis:
+            yield f"report.json: shares ({', '.join(wrong) or 'basis'}) are not what the recount gives"
 
 
 # ---- small parts -----------------------------------------------------------------------------------------------------
 
 
-def shown_shares(share: Fraction, step: float) -> list[float]:
-    """What may be stated for a share: two values where it lies on a multiple of the step to the last digit."""
-    steps = float(share) / step
-    whole = (
-        {math.ceil(steps - 1e-9), math.ceil(steps + 1e-9)} if abs(steps - round(steps)) < 1e-9 else {math.ceil(steps)}
-    )
-    return sorted(min(1.0, max(1, n) * step) for n in whole)
+def shown_share(share: Fraction, step: Fraction) -> float:
+    """The smallest multiple of the step that is not below a share: at least one step, at most 1."""
+    return float(min(Fraction(1), max(1, math.ceil(share / step)) * step))
 
 
-def _close(stated: Any, value: float) -> bool:
-    return isinstance(stated, int | float) and abs(stated - value) <= 1e-9
+def _same(stated: Any, value: float | None) -> bool:
+    if value is None:
+        return stated is None
+    return isinstance(stated, int | float) and abs(stated - value) <= 1e-12
 
 
 def _detail(key: tuple[str | None, ...], columns: Sequence[str]) -> tuple[int, ...]:
@@ -771,30 +769,6 @@ def _cut(values: tuple[str, ...], detail: tuple[int, ...], columns: Sequence[str
         None if not n else value[:n] if name == "time" else value
         for value, n, name in zip(values, detail, columns, strict=True)
     )
-
-
-def _overlaps(slices: NDArray[Any], zone: NDArray[Any], tree: Tree) -> int:
-    """How many zones lie in others of the same slice."""
-    pairs = np.unique(np.stack((slices, zone)), axis=1)
-    wide = np.int64(int(tree.stop.max()) + 1)
-    start, stop = pairs[0] * wide + tree.start[pairs[1]], pairs[0] * wide + tree.stop[pairs[1]]
-    order = np.lexsort((-stop, start))
-    return int(np.sum(start[order][1:] < np.maximum.accumulate(stop[order])[:-1]))
-
-
-def _zones_around(held: Any, tile: Ints, slices: Any, zone: Any, tree: Tree) -> NDArray[np.int64]:
-    """The zone of its slice around the tile of each row; -1 for none. Zones of a slice are disjoint."""
-    known = np.unique(slices * len(tree.code) + zone)
-    found = np.full(len(tile), -1, dtype=np.int64)
-    rows = np.flatnonzero(held >= 0)
-    for step in tree.up:
-        node = step[tile[rows]]
-        key = held[rows].astype(np.int64) * len(tree.code) + node
-        at = np.searchsorted(known, key).clip(max=len(known) - 1)
-        hit = known[at] == key
-        found[rows[hit]] = node[hit]
-        rows = rows[~hit]
-    return found
 
 
 def _texts(codes: Codes) -> Codes:

@@ -26,7 +26,7 @@ _MILLION = 1_000_000
 _COLUMNS = {
     "origin_zone": (pa.string(), pa.large_string()),
     "destination_zone": (pa.string(), pa.large_string()),
-    "trips": (pa.int64(),),
+    "trips": (pa.int64(), pa.float64()),
     "weight": (pa.float64(),),
     "revised": (pa.bool_(),),
     "layer": (pa.int8(),),
@@ -48,11 +48,13 @@ class Release:
         flows: flows.parquet.
         least: threshold of each protected unit; ``locations`` too. The population is in millionths, as a number that
             may have a fraction.
+        unit: what one trip is counted as; see `Trips`.
     """
 
     report: Mapping[str, Any]
     flows: pa.Table
     least: dict[str, float]
+    unit: int = 1
 
     @classmethod
     def read(cls, folder: Path, trips: Trips) -> Release:
@@ -77,12 +79,12 @@ class Release:
         flows = pq.read_table(path, partitioning=None)
         _check_columns(flows, slices)
         _check_listed(flows, pq.read_table(folder / "zones.parquet", columns=["zone", "role"], partitioning=None))
-        release = cls(report, flows, {})
+        release = cls(report, flows, {}, trips.unit)
         release.least.update(_thresholds(report["guarantee"], trips))
         return release
 
     def __len__(self) -> int:
-        return self.flows.num_rows
+        return int(self.flows.num_rows)
 
     @property
     def kind(self) -> str:
@@ -139,6 +141,9 @@ class Release:
     def numbers(self, name: str) -> NDArray[Any]:
         """A column of numbers."""
         found: NDArray[Any] = self.flows[name].to_numpy()
+        if name == "trips" and self.unit != 1:
+            scaled = np.rint(found * self.unit)
+            return np.where(scaled / self.unit == found, scaled, -1).astype(np.int64)
         return found
 
     def weight(self) -> Counts | None:
@@ -183,7 +188,7 @@ def _check_listed(flows: pa.Table, zones: pa.Table) -> None:
 
 def mean_population(trips: Trips, k: float) -> int | None:
     """The k-fold mean weight of a trip in millionths, rounded up; None without weights."""
-    n = int(trips.trips.sum())
+    n = Fraction(int(trips.trips.sum()), trips.unit)
     return None if trips.weight is None or n == 0 else math.ceil(Fraction(k) * int(trips.weight.sum()) / n)
 
 
@@ -192,12 +197,12 @@ def _thresholds(guarantee: Mapping[str, Any], trips: Trips) -> dict[str, float]:
     for unit in (*UNITS, "locations"):
         if unit in guarantee and (guarantee[unit] is not None or unit == "population"):
             value = guarantee[unit]
+            if value is not None and (isinstance(value, bool) or not math.isfinite(value) or value <= 0):
+                raise FolderError("report.json: a threshold of the guarantee is not a number above 0")
             if unit == "population":
-                given = value is not None
-                value = value * _MILLION if given else mean_population(trips, guarantee["k"])
-                if given and not math.isfinite(value):
-                    raise FolderError("report.json: the guarantee is not a number")
-            least[unit] = math.inf if value is None else value
+                value = mean_population(trips, guarantee["k"]) if value is None else float(value) * _MILLION
+            scale = trips.unit if unit == "trips" else 1
+            least[unit] = math.inf if value is None else value * scale
     return least
 
 
@@ -222,8 +227,8 @@ def check_guarantee(release: Release, trips: Trips) -> Iterator[str]:
     if release.protected == ("population",) and given is not None:
         if stated.get("k") is not None:
             yield "report.json: the guarantee calls k what is a population given as a number"
-    elif (stated.get("k") or 0) < 1:
-        yield "report.json: the guarantee has no k of at least 1"
+    elif (stated.get("k") or 0) < 1 or stated["k"] != asked.get("k", stated["k"]):
+        yield "report.json: the guarantee has no k of at least 1, or another one than the parameters"
     least = {"trips": k, "people": k, "locations": asked.get("l") or 0}
     least["population"] = given * _MILLION if given is not None else mean_population(trips, k) or 0
     for unit, value in release.least.items():

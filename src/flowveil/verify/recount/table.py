@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, Protocol
 
 import numpy as np
@@ -74,21 +75,6 @@ class Places:
     l: Counts  # noqa: E741  # the letter of the papers
 
 
-@dataclass(frozen=True)
-class Unread:
-    """Input rows that are in no flow, for one reason.
-
-    Attributes:
-        rows: how many.
-        trips: their trips, as far as they are known; the number of rows if trips are not counted by a column.
-        weight: their weight in millionths, as far as it is known.
-    """
-
-    rows: int = 0
-    trips: int = 0
-    weight: int = 0
-
-
 @dataclass(frozen=True, eq=False)
 class Trips:
     """Raw trips: one row for each (slice, origin tile, destination tile), or finer.
@@ -104,7 +90,12 @@ class Trips:
         slices: values of each slice; one empty tuple if trips are not cut.
         slice: number of the slice of each row.
         every: step of time; None without time.
-        dropped: rows that could not be read. outside: rows with an end outside the study area.
+        unit: what one trip is counted as: 1, or 1,000,000 where the input has fractions of trips.
+        rows: input rows that represent trips; None if that is not known.
+        dropped: how many of them could not be read.
+        outside: how many have an end outside the study area.
+        unread: trips and weight of the dropped rows and of those outside, by basis; None if unknown.
+        rows_are_trips: whether every row is one trip.
         stricter: places around which cells must reach more, if the operator gave the list.
         l_places: places that locations are counted by, if the operator gave the list.
         read_by: who read the input: ``recount`` or ``engine``.
@@ -124,9 +115,12 @@ class Trips:
     slices: Sequence[tuple[str, ...]] = ((),)
     slice: Ints | None = None
     every: str | None = None
-    rows: int = 0
-    dropped: Unread = field(default_factory=Unread)
-    outside: Unread = field(default_factory=Unread)
+    unit: int = 1
+    rows: int | None = None
+    dropped: int = 0
+    outside: int = 0
+    unread: Mapping[str, tuple[Fraction, Fraction]] | None = None
+    rows_are_trips: bool = False
     stricter: Places | None = None
     l_places: Places | None = None
     read_by: str = "recount"
@@ -134,6 +128,13 @@ class Trips:
 
     def __len__(self) -> int:
         return len(self.origin)
+
+    def unread_volume(self, basis: str) -> tuple[Fraction, Fraction] | None:
+        """Volume of the dropped rows and of those outside; None if it is unknown."""
+        if self.unread is not None:
+            return self.unread[basis]
+        known = (self.rows_are_trips and basis == "trips") or not (self.dropped or self.outside)
+        return (Fraction(self.dropped), Fraction(self.outside)) if known else None
 
     def of_slice(self) -> Any:
         """The slice of each row."""

@@ -72,7 +72,8 @@ class Tree:
         chain = self.up[:, np.flatnonzero(seen)[0]]
         root = chain[np.argmax((self.start[chain] <= place.min()) & (self.stop[chain] > place.max()))]
         height = np.argmax(self.up == root, axis=0)
-        return self.up[np.minimum(steps, height), np.arange(self.up.shape[1])]
+        lifted: Ints = self.up[np.minimum(steps, height), np.arange(self.up.shape[1])]
+        return lifted
 
 
 def build_tree(tiles: Codes, zone_map: ZoneMap | None, *, halves: bool) -> Tree:
@@ -90,6 +91,30 @@ def build_tree(tiles: Codes, zone_map: ZoneMap | None, *, halves: bool) -> Tree:
         return _tree_of_cells(tiles, halves=halves)
     base = _without_halves(zone_map)
     return _tree_of_map(tiles, _with_halves(base) if halves else base)
+
+
+def count_overlaps(slices: NDArray[Any], zone: NDArray[Any], tree: Tree) -> int:
+    """How many zones lie in others of the same slice."""
+    pairs = np.unique(np.stack((slices, zone)), axis=1)
+    wide = np.int64(int(tree.stop.max()) + 1)
+    start, stop = pairs[0] * wide + tree.start[pairs[1]], pairs[0] * wide + tree.stop[pairs[1]]
+    order = np.lexsort((-stop, start))
+    return int(np.sum(start[order][1:] < np.maximum.accumulate(stop[order])[:-1]))
+
+
+def zones_around(held: Any, tile: Ints, slices: Any, zone: Any, tree: Tree) -> NDArray[np.int64]:
+    """The zone of its slice around the tile of each row; -1 for none. Zones of a slice are disjoint."""
+    known = np.unique(slices * len(tree.code) + zone)
+    found = np.full(len(tile), -1, dtype=np.int64)
+    rows = np.flatnonzero(held >= 0)
+    for step in tree.up:
+        node = step[tile[rows]]
+        key = held[rows].astype(np.int64) * len(tree.code) + node
+        at = np.searchsorted(known, key).clip(max=len(known) - 1)
+        hit = known[at] == key
+        found[rows[hit]] = node[hit]
+        rows = rows[~hit]
+    return found
 
 
 # ---- H3 --------------------------------------------------------------------------------------------------------------
