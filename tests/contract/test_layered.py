@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import cycle
 from pathlib import Path
 
 import numpy as np
@@ -39,11 +40,18 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 def reading(files: tuple[Path, Path], kind: str) -> dict:
     if kind != "sectors":
         return {"resolution": 8}
-    return {"zones": flowveil.read_zones(files[1], parent="sector", root="all"), "origin_tile": "from", "destination_tile": "to"}
+    return {
+        "zones": flowveil.read_zones(files[1], parent="sector", root="all"),
+        "origin_tile": "from",
+        "destination_tile": "to",
+    }
 
 
-@pytest.mark.parametrize("kind", TREES)
-@pytest.mark.parametrize("asked", GUARANTEES)
+#: Every guarantee on one of the trees, and the first of them on all.
+PLACED = [("trips", kind) for kind in TREES] + list(zip(list(GUARANTEES)[1:], cycle(TREES)))
+
+
+@pytest.mark.parametrize(("asked", "kind"), PLACED)
 def test_every_guarantee_on_every_tree_holds(asked, kind, files, tmp_path):
     flows = flowveil.read_trips(files[0], weight="weight", **reading(files, kind))
     tree = {} if TREES[kind] is None else {"hierarchy": TREES[kind]}

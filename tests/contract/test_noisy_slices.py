@@ -135,7 +135,10 @@ def test_what_is_not_declared_leaves_no_trace_and_what_is_written_holds(method, 
     report = json.loads((tmp_path / "out" / "report.json").read_text())
     assert report["guarantee"]["epsilon"] == (6.0 if total else 3.0)
     assert report["guarantee"].get("layers", 1) == 1 + total
-    assert any(line.startswith("Slices: ε and δ are those of all matrices together") for line in report["published"]["sentences"])
+    assert any(
+        line.startswith("Slices: ε and δ are those of all matrices together")
+        for line in report["published"]["sentences"]
+    )
     assert verify_release(tmp_path / "out", against=table).findings == ()
     # Nothing certain can be computed from noise, and the audit says so, with the trips as well.
     found = audit_releases([tmp_path / "out"], against=table)
