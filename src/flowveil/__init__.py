@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from flowveil.engines import read_slices as read_slices
     from flowveil.engines import read_trips as read_trips
     from flowveil.engines.spark_session import cluster as cluster
+    from flowveil.published.read_release import read_release as read_release
 
 __version__ = "0.3.0"
 
@@ -62,6 +63,7 @@ _PUBLIC = {
     "picture": "api",
     "prepare": "api",
     "publish_series": "api",
+    "read_release": "published.read_release",
     "read_slices": "engines",
     "read_trips": "engines",
     "read_zones": "api",

@@ -8,8 +8,8 @@ from typing import Any
 import click
 
 from flowveil.recipe import given_by_hand
-from flowveil.request import SECTIONS, Request, find_setting, section_settings, settings
-from flowveil.settings import Setting
+from flowveil.request import SECTIONS, Request, find_setting, settings
+from flowveil.settings import Setting, section_settings
 
 Command = Callable[..., Any]
 
@@ -18,7 +18,7 @@ _PREFIX = "setting_"
 #: Options of every command that reads trips, but for those whose release says how its trips were read.
 READING = (
     "origin", "destination", "origin_tile", "destination_tile", "person", "no_person", "trips", "weight", "zones",
-    "resolution", "time", "timezone",
+    "resolution", "time",
 )  # fmt: skip
 #: Options that are gone, and what to do instead.
 _GONE = {
@@ -86,13 +86,17 @@ def help_text(one: Setting, *, brief: bool = False) -> str:
     return f"{one.meaning}{choices}{default}"
 
 
+set_option = click.option(
+    "--set",
+    "changes",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Any setting of docs/reference/options.md, such as people.person_case=keep (repeatable).",
+)
 recipe_options = options(
     click.option("--recipe", type=PLACE, metavar="FILE", help="Take settings from a recipe; options win over it."),
-    click.option(
-        "--set", "changes", multiple=True, metavar="NAME=VALUE",
-        help="Any setting of docs/reference/options.md, such as people.person_case=keep (repeatable).",
-    ),
-)  # fmt: skip
+    set_option,
+)
 
 
 def with_request(*names: str, required: Sequence[str] = ()) -> Callable[[Command], Command]:
@@ -138,13 +142,6 @@ class RequestCommand(click.Command):
     def __init__(self, *arguments: Any, **settings: Any) -> None:
         super().__init__(*arguments, **settings)
         self.params.append(_help_all())
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse; a setting that is no option is named with the way to give it."""
-        try:
-            return super().parse_args(ctx, args)
-        except click.NoSuchOption as wrong:
-            raise click.UsageError(elsewhere(wrong.option_name) or wrong.format_message(), ctx) from None
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the common options, or all of them by topic."""
