@@ -12,6 +12,7 @@ from contextlib import nullcontext
 
 import pytest
 
+from flowveil import publication
 from flowveil.errors import GuaranteeError, OutputError
 from flowveil.publication import publish
 from flowveil.published import folder as folder_module
@@ -52,7 +53,7 @@ def test_the_folder_has_its_files_and_their_hashes(release, tmp_path):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["out"]
     manifest = read_json(out / "manifest.json")
     assert sorted(manifest["sha256"]) == sorted(set(FILES) - {"manifest.json"})
-    assert manifest["statement"] == read_json(out / "report.json")["statement"]
+    assert manifest["statement"] == read_json(out / "report.json")["published"]["sentences"]
     assert (out / "report.json").read_text(encoding="utf-8") == (
         json.dumps(read_json(out / "report.json"), sort_keys=True, indent=2, ensure_ascii=False) + "\n"
     )
@@ -210,7 +211,7 @@ POINTS = [
     (folder_module, "_write_parquet", 2),
     (folder_module, "_write_text", 3),
     (folder_module, "render", 1),
-    (folder_module, "verify_release", 1),
+    (publication, "recount_flows", 1),
     (os, "rename", 1),
     (os, "rename", 2),
 ]
@@ -227,7 +228,7 @@ def test_a_crash_leaves_the_old_release_untouched(release, earlier, tmp_path, mo
     target = shutil.copytree(earlier, tmp_path / "out")
     old = content(target)
     wanted = problem()
-    with monkeypatch.context() as patch, nullcontext() if name == "verify_release" else unchecked():
+    with monkeypatch.context() as patch, nullcontext() if name == "recount_flows" else unchecked():
         calls = fail_at(patch, owner, name, wanted, call)
         with pytest.raises(OutputError if isinstance(wanted, OSError) else type(wanted)) as raised:
             publish(release, target)
@@ -295,7 +296,7 @@ def test_somebody_else_was_faster(release, tmp_path, monkeypatch):
         _strangers(tmp_path)
         return []
 
-    monkeypatch.setattr(folder_module, "verify_release", meanwhile)
+    monkeypatch.setattr(publication, "recount_flows", meanwhile)
     with pytest.raises(OutputError, match="holds no release"):
         publish(release, target)
     assert content(target) == {"thesis.docx": b"years of work"}

@@ -34,12 +34,6 @@ def sliced(tmp_path_factory):
         return release.write(tmp_path_factory.mktemp("sliced") / "out")
 
 
-def test_the_table_of_slices_says_shares_as_percentages():
-    measures = {"trips": {"n_cells": 4, "suppressed_share": 0.09958}}
-    report = {"slice_columns": ["time"], "slices": [{"slice": {"time": "03:00"}, "measures": measures}]}
-    assert re.findall(r">([\d.,%]+)</td>", str(slices_part(report).content)) == ["4", "10.0%"]
-
-
 def test_each_slice_is_shown_with_its_own_zones_and_flows(sliced):
     data, flows = on_page(sliced), pq.read_table(sliced / "flows.parquet").to_pylist()
     slices, codes = data["slices"], data["areas"]["code"]
