@@ -27,8 +27,8 @@ import flowveil
 from benchmarks.twincut_table import DATA
 from flowveil.flows import Flows
 from flowveil.published.disaggregation import disaggregate
-from flowveil.published.overlaps import Overlap, h3_overlap, map_overlap
 from flowveil.published.tables import flows_table, zones_table
+from flowveil.published.zone_overlaps import Overlap, h3_overlap, map_overlap
 from flowveil.release.release import Release
 from flowveil.zoning.h3 import parent_of
 
@@ -99,6 +99,8 @@ def _mean_length(pairs: dict[tuple[str, str], float], ends: list[Overlap]) -> fl
     known = [(place[0][o], place[1][d], v) for (o, d), v in pairs.items() if o in place[0] and d in place[1]]
     a, b = (np.radians([row[i] for row in known]) for i in (0, 1))
     v = np.array([row[2] for row in known])
+    placed = ~np.isnan(a).any(axis=1) & ~np.isnan(b).any(axis=1)
+    a, b, v = a[placed], b[placed], v[placed]
     half = np.sin((b[:, 0] - a[:, 0]) / 2) ** 2
     half += np.cos(a[:, 0]) * np.cos(b[:, 0]) * np.sin((b[:, 1] - a[:, 1]) / 2) ** 2
     return float(np.sum(v * 12_742 * np.arcsin(np.sqrt(half))) / v.sum())

@@ -342,19 +342,19 @@ MUTANTS = (
     # ---- what noise costs
     Mutant(
         "topdown: every step spends all",
-        "part = share * Fraction(promise.epsilon)",
-        "part = Fraction(promise.epsilon)",
+        "part = share * Fraction(privacy.epsilon)",
+        "part = Fraction(privacy.epsilon)",
         TOPDOWN,
     ),
     Mutant(
         "topdown: half of the Gaussian noise",
-        "DiscreteGaussian(promise.bound**2 / (2 * part))",
-        "DiscreteGaussian(promise.bound**2 / (4 * part))",
+        "DiscreteGaussian(privacy.bound**2 / (2 * part))",
+        "DiscreteGaussian(privacy.bound**2 / (4 * part))",
         TOPDOWN,
     ),
     Mutant(
         "topdown: the bound is forgotten",
-        "DiscreteLaplace(promise.bound / part), rounded_up",
+        "DiscreteLaplace(privacy.bound / part), rounded_up",
         "DiscreteLaplace(1 / part), rounded_up",
         TOPDOWN,
     ),
@@ -373,20 +373,20 @@ MUTANTS = (
     ),
     Mutant(
         "privtree: divisions at the price of one count",
-        "promise.bound * (2 * b - 1) / ((b - 1) * parts[0])",
-        "promise.bound / parts[0]",
+        "privacy.bound * (2 * b - 1) / ((b - 1) * parts[0])",
+        "privacy.bound / parts[0]",
         PRIVTREE,
     ),
     Mutant(
         "privtree: counts without the bound",
-        "promise.bound / parts[1]",
+        "privacy.bound / parts[1]",
         "1 / parts[1]",
         PRIVTREE,
     ),
     Mutant(
         "privtree: divisions without noise",
-        "divides[can] = lowered + spent.divisions.draw(int(can.sum()), bits) > spent.above",
-        "divides[can] = lowered > spent.above",
+        "divides[can] = lowered + noise.divisions.draw(int(can.sum()), bits) > noise.above",
+        "divides[can] = lowered > noise.above",
         PRIVTREE,
     ),
     # ---- the ledger

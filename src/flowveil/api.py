@@ -362,7 +362,7 @@ def reconstruct(
     return table
 
 
-def _areas_of_reader(zones: Any, own: Mapping[str, str]) -> ZoneMap:
+def _areas_of_reader(zones: Any, own: Mapping[str, Any]) -> Any:
     """The map of a release by its own columns, or another map by the columns that it has."""
     try:
         found: ZoneMap = read_zones(zones, **own)

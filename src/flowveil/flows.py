@@ -532,6 +532,8 @@ class Intake:
         notes: sentences on how the input was taken that whoever gave it should read; never published.
         same_zones: whether both ends have one tree, over the tiles seen at either, and are to have the same zones.
         matrix, lookup, wide: which matrices of a file were read, and how its zones were named.
+        crs: reference system of the coordinates; None for degrees.
+        decimal_comma: whether numbers in text had a decimal comma.
         nobody: rows that were used although nobody is known to have made their trips, by what stands for the person.
     """
 
@@ -563,6 +565,8 @@ class Intake:
     matrix: tuple[str, ...] = ()
     lookup: str | None = None
     wide: bool = False
+    crs: str | None = None
+    decimal_comma: bool = False
     nobody: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -599,6 +603,8 @@ class Intake:
             "timezone": self.timezone,
             "during": self.during,
             "outside": self.outside,
+            "crs": self.crs,
+            "decimal_comma": self.decimal_comma or None,
         }
         return {
             **{name: value for name, value in said.items() if value is not None},

@@ -1,12 +1,11 @@
-"""Guarantee: who is hidden in every published cell.
+"""The guarantee: thresholds that every published cell must reach.
 
-A guarantee is a set of thresholds, one for each unit it protects. A cell is safe when it reaches all of them. Every
-unit is monotone (merging cells never lowers a value), and that is all the methods rely on, so every method works
-for every guarantee.
+A guarantee is a set of thresholds, one for each protected unit. A cell is safe if it reaches all of them. Every unit is
+monotone (merging cells never lowers a value). Methods rely on nothing else, so every method works for every guarantee.
 
-`UNITS` says what a unit is: how a cell's value is taken, what k asks of it, what the data must have, and its
-words. To add one, add it there and give `Guarantee` a field of its name. One that sums a column of its own names it:
-a column of `flowveil.flows.SUM_COLUMNS`, which says how it is read and added up.
+`UNITS` defines the units: the value of a cell, the threshold for k, the required data, and texts. To add a unit, add it
+there and give `Guarantee` a field of its name. A unit that sums a column names a column of
+`flowveil.flows.SUM_COLUMNS`.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from flowveil.flows import MILLION, Cells, Flows, is_fixed_point, to_fixed_point
 
 Values = NDArray[Any]
 
-#: Sums of weights may be off by this share when they are recounted elsewhere.
+#: Relative tolerance of recounted sums of weights.
 _TOLERANCE = 1e-9
 
 
@@ -34,23 +33,24 @@ def _one_less(least: float, _: int) -> float:
 
 @dataclass(frozen=True)
 class Unit:
-    """Whom or what a guarantee counts in a cell.
+    """What a guarantee counts in a cell.
 
     Attributes:
-        name: as users, parameters and reports name it.
+        name: name in options, parameters and reports.
         title: for tables.
-        smallest: title and meaning of the measure that is the smallest value of a cell.
-        short: meaning of the measure that counts the cells under the threshold.
-        value: of each cell; None where the data does not know it. Merging cells never lowers it.
-        threshold: what k asks of a cell of this input.
-        most_short: the most that a cell under a threshold can hold, given the threshold and k.
-        in_words: a threshold in a sentence: "10 trips". Rounded down, never up: no more is claimed than holds.
-        if_withheld: the same where the number would reveal something; of k.
-        missing: what to say where the data does not have it.
-        caveat: what protecting it leaves open, for readers; said unless a unit counts persons.
-        basis: what a run counts as volume where the unit is protected.
-        column: the column of `flowveil.flows.SUM_COLUMNS` that its value is the sum of; empty where it sums none.
-        counts_persons: whether its value is a number of different persons.
+        smallest: title and meaning of the measure "smallest value of a cell".
+        short: meaning of the measure that counts cells below the threshold.
+        value: values of cells; None if the data lacks them. Merging never lowers them.
+        threshold: the threshold of this input for k.
+        most_short: largest value of a cell below the threshold, given the threshold and k.
+        in_words: the threshold as text: "10 trips". Rounded down, so that the claim is never stronger than the
+            guarantee.
+        if_withheld: the same as a function of k, if the number would reveal something.
+        missing: message if the data lacks the unit.
+        caveat: what is not protected, for readers; shown unless a unit counts persons.
+        basis: what a run counts as volume if the unit is protected.
+        column: the column of `flowveil.flows.SUM_COLUMNS` that is summed; empty if none.
+        counts_persons: whether the value is a number of distinct persons.
     """
 
     name: str
@@ -70,14 +70,14 @@ class Unit:
 
     @property
     def asks_k(self) -> bool:
-        """Whether its threshold is k itself."""
+        """Whether the threshold is k itself."""
         return self.threshold is _k
 
     def of(self, cells: Cells) -> Values:
-        """The value of each cell.
+        """Returns the value of each cell.
 
         Raises:
-            DataError: the cells do not carry it.
+            DataError: the cells do not have it.
         """
         values = self.value(cells)
         if values is None:
@@ -90,7 +90,7 @@ def _k(_: Cells, k: int) -> int:
 
 
 def _k_mean_weights(flows: Cells, k: int) -> float:
-    """In whole millionths, rounded up: where all weights are alike, k trips reach it to the last digit."""
+    """Returns k times the mean weight, rounded up to a millionth: with equal weights, exactly k trips reach it."""
     total = int(np.sum(to_fixed_point(flows.volume("weight"))))
     if flows.trips.dtype == np.int64:
         return -(-k * total // int(np.sum(flows.trips))) / MILLION
@@ -98,7 +98,7 @@ def _k_mean_weights(flows: Cells, k: int) -> float:
 
 
 def _all_but_one_mean_weight(least: float, k: int) -> float:
-    """A cell may come as close to the threshold as weights allow. Where all are alike, that is k - 1 of them."""
+    """Returns the threshold minus one mean weight: the closest a cell can come if all weights are equal."""
     return least * (k - 1) / k / (1 + _TOLERANCE)
 
 
@@ -111,7 +111,7 @@ def _fewest_tiles(cells: Cells) -> Values | None:
     return None if tiles is None else np.minimum(*tiles)
 
 
-#: What can be protected by ``protect``, in reading order.
+#: Units that ``protect`` accepts, in reading order.
 UNITS: dict[str, Unit] = {
     unit.name: unit
     for unit in (
@@ -154,14 +154,14 @@ UNITS: dict[str, Unit] = {
             missing="The population cannot be protected: the input has no weights. "
             "Hint: name the column with --weight (weight=...).",
             caveat="Not protected: participants. The population of a cell is a sum of weights; a single participant "
-            "with a large weight may stand for all of it, and the number of trips of a cell, which is published, may "
+            "with a large weight may account for all of it, and the number of trips of a cell, which is published, may "
             "be one. Protect trips or people as well where that matters.",
             basis="weight",
             column="weight",
         ),
     )
 }
-#: Protected by ``l``, whatever else is: against learning where somebody went who is known to be in a cell.
+#: Protected by ``l``: against learning the destination of a person who is known to be in a cell.
 LOCATIONS = Unit(
     "locations",
     "Tiles in which its trips begin, and in which they end",
@@ -176,22 +176,22 @@ ALL_UNITS: dict[str, Unit] = {**UNITS, LOCATIONS.name: LOCATIONS}
 
 
 def default_units(flows: Cells) -> tuple[str, ...]:
-    """What is protected unless somebody chooses: people where persons are known, else trips."""
+    """Returns the units protected by default: people if persons are known, else trips."""
     return ("trips",) if flows.people is None else ("people",)
 
 
 @dataclass(frozen=True)
 class Guarantee:
-    """Thresholds by unit; None where a unit is not protected.
+    """Thresholds by unit; None if a unit is not protected.
 
     Attributes:
-        k: the k that was asked for; thresholds of trips and people equal it.
-        trips: fewest trips of a cell.
-        people: fewest distinct people of a cell.
+        k: the requested k; thresholds of trips and people equal it.
+        trips: smallest number of trips of a cell.
+        people: smallest number of distinct people of a cell.
         population: smallest sum of weights of a cell.
-        population_is_given: the population's threshold was given as a number. It then has nothing to do with k, and is
-            never called k: it may be far below k times the mean weight, down to a single trip.
-        locations: fewest tiles in which the trips of a cell begin, and fewest in which they end.
+        population_is_given: the population's threshold was given as a number. It is then independent of k and never
+            called k.
+        locations: smallest number of tiles in which the trips of a cell begin, and in which they end.
     """
 
     k: int
@@ -211,17 +211,17 @@ class Guarantee:
         k_population: float | None = None,
         l: int | None = None,  # noqa: E741  # the papers' letter
     ) -> Guarantee:
-        """Turn what the user asks for into thresholds for these flows.
+        """Converts a request into thresholds for these flows.
 
         Args:
-            flows: what will be protected; needed to see which units the data has, and their mean weight.
+            flows: the flows to protect; determine the available units and the mean weight.
             k: at least 1.
             protect: one or several of `UNITS`; by default `default_units`.
             k_population: absolute threshold of the population; by default k times the mean weight of a trip.
-            l: fewest tiles in which a cell's trips begin, and in which they end.
+            l: smallest number of tiles in which a cell's trips begin, and in which they end.
 
         Raises:
-            ParameterError: k or l out of range, unknown unit.
+            ParameterError: k or l is out of range, or a unit is unknown.
             DataError: the data has no persons or no weights.
         """
         _check_whole(k, "k")
@@ -254,7 +254,7 @@ class Guarantee:
 
     @property
     def basis(self) -> str:
-        """What a run counts as volume: weight when the population is protected, else trips."""
+        """What a run counts as volume: weight if the population is protected, else trips."""
         return next((UNITS[u].basis for u in self.units if UNITS[u].basis != "trips"), "trips")
 
     @property
@@ -264,82 +264,81 @@ class Guarantee:
 
     @property
     def of_columns(self) -> dict[str, float]:
-        """The thresholds of the columns of `flowveil.flows.SUM_COLUMNS` whose sums are protected, by column."""
+        """Thresholds of protected columns of `flowveil.flows.SUM_COLUMNS`, by column."""
         return {UNITS[name].column: getattr(self, name) for name in self.units if UNITS[name].column}
 
     @property
     def thresholds(self) -> dict[str, float]:
-        """The thresholds that are set, those of locations included."""
+        """The thresholds that are set, including locations."""
         set_ones = {name: getattr(self, name) for name in ALL_UNITS}
         return {name: least for name, least in set_ones.items() if least is not None}
 
     @property
     def claimed_k(self) -> int | None:
-        """What may be called k: None where all that is protected is a population given as a number."""
+        """The k that may be claimed: None if only a population given as a number is protected."""
         return None if self.population_is_given and self.units == ("population",) else self.k
 
     def asks(self, unit: str, flows: Cells) -> float:
-        """The threshold of a unit; what k would ask of it where it is not protected."""
+        """Returns the threshold of a unit, or the one that k implies if the unit is not protected."""
         least: float | None = getattr(self, unit)
         return UNITS[unit].threshold(flows, self.k) if least is None else least
 
     def class_size(self, basis: str, flows: Cells) -> float:
-        """The volume that k asks of a cell: the smallest class there could be if this basis were protected."""
+        """Returns the smallest possible class volume if this basis were protected."""
         return self.asks(next(unit.name for unit in UNITS.values() if unit.basis == basis), flows)
 
     def prepare(self, flows: Flows) -> Flows:
-        """The flows with all that `safe` counts in the cells merged from them; the same ones where nothing is missing.
+        """Returns the flows with all data that `safe` needs in merged cells.
 
-        Tiles are carried through merges only where locations are protected, because they cost as much as people do.
+        Tiles are carried through merges only if locations are protected, because they cost as much as people.
         """
         return flows if self.locations is None else flows.located(most=self.locations)
 
     def raised(self, flows: Cells, *, k: int = 0, l: int = 0) -> Guarantee:  # noqa: E741  # the papers' letter
-        """The same units with thresholds that a higher k and a higher l ask for; never lower ones.
+        """Returns the same units with the thresholds of a higher k and l; never lower ones.
 
-        A population that was given as a number has nothing to do with k, and stays.
+        A population given as a number is independent of k and stays.
 
         Args:
-            flows: the input, whose mean weight the population's threshold follows from.
-            k: fewest trips, people and mean weights.
-            l: fewest tiles at each end.
+            flows: the input, which determines the mean weight.
+            k: smallest number of trips, people and mean weights.
+            l: smallest number of tiles at each end.
         """
-        asked: dict[str, Any] = {}
+        thresholds: dict[str, Any] = {}
         if k > self.k:
-            asked = {name: UNITS[name].threshold(flows, k) for name in self.units}
+            thresholds = {name: UNITS[name].threshold(flows, k) for name in self.units}
             if self.population_is_given:
-                asked.pop("population", None)
-            asked["k"] = int(k)
+                thresholds.pop("population", None)
+            thresholds["k"] = int(k)
         if l > (self.locations or 0):
-            asked["locations"] = int(l)
-        return replace(self, **asked)
+            thresholds["locations"] = int(l)
+        return replace(self, **thresholds)
 
     def to_fixed_point(self, flows: Flows) -> tuple[Flows, Guarantee]:
         """Returns flows and guarantee with protected sums, and fractions of trips, as whole millionths (int64).
 
-        Methods add up in many orders, and sums of integers are exact in all of them. Weights that are not protected
-        stay as they are: they decide nothing. Returns the same flows if there is nothing to change.
+        Integer sums are exact in any order. Columns that are not protected stay unchanged.
         """
         columns: dict[str, Any] = {}
-        asked: dict[str, Any] = {}
+        thresholds: dict[str, Any] = {}
         if flows.trips.dtype != np.int64:
             columns["trips"] = to_fixed_point(flows.trips)
             if self.trips is not None:
-                asked["trips"] = self.trips * MILLION
+                thresholds["trips"] = self.trips * MILLION
         for name, column in ((name, UNITS[name].column) for name in self.units if UNITS[name].column):
             values, threshold = getattr(flows, column), getattr(self, name)
             if values is not None and not is_fixed_point(values):
                 least = math.ceil(threshold * MILLION)
-                # The fewest millionths whose double reaches the threshold: the product above may be off by a little.
-                asked[name] = next(m for m in (least - 1, least, least + 1) if m / MILLION >= threshold)
+                # The smallest fixed-point number that reaches the threshold; the product above may be rounded.
+                thresholds[name] = next(m for m in (least - 1, least, least + 1) if m / MILLION >= threshold)
                 columns[column] = to_fixed_point(values)
-        return (replace(flows, **columns), replace(self, **asked)) if columns else (flows, self)
+        return (replace(flows, **columns), replace(self, **thresholds)) if columns else (flows, self)
 
     def safe(self, cells: Cells) -> NDArray[np.bool_]:
-        """Which cells reach every threshold, by what is counted in them.
+        """Returns which cells reach every threshold.
 
         Raises:
-            DataError: the cells do not carry what is protected: persons, weights, or the tiles of `prepare`.
+            DataError: the cells lack persons, weights, or the tiles of `prepare`.
         """
         ok = np.ones(len(cells), dtype=np.bool_)
         for name, least in self.thresholds.items():
@@ -347,11 +346,11 @@ class Guarantee:
         return ok
 
     def in_words(self) -> str:
-        """The thresholds in a sentence: '10 trips and 10 people'."""
+        """Returns the thresholds as text: '10 trips and 10 people'."""
         return " and ".join(ALL_UNITS[name].in_words(least) for name, least in self.thresholds.items())
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for reports: only the thresholds that are set; ``k`` is None where nothing is held against it."""
+        """Returns plain data for reports: the thresholds that are set; ``k`` is None if it is not claimed."""
         return {"k": self.claimed_k, "protect": list(self.units), **self.thresholds}
 
 
@@ -367,11 +366,7 @@ def _given_population(least: float) -> float:
 
 
 def check_max_suppressed(share: float) -> None:
-    """Refuse a max_suppressed that is not a share.
-
-    Raises:
-        ParameterError: it is not a number of at least 0 and below 1.
-    """
+    """Raises ParameterError unless the share is a number of at least 0 and below 1."""
     if isinstance(share, bool) or not isinstance(share, int | float):
         raise ParameterError(f"max_suppressed must be a number; found {type(share).__name__}.")
     if not 0 <= share < 1:

@@ -1,8 +1,7 @@
-"""The first line of a table: names of columns, or the first record of a file that has no such line?
+"""Decides whether messages may quote the header of a table.
 
-Messages help by listing the columns there are. In a file without a line of names that list is a record: somebody's
-name, home and destination. So names are repeated only where they are names beyond doubt. What is not repeated can still
-be pointed at, by the number of the column.
+Messages list the columns of a table. In a file without a header that list would be a record, with a person's name, home
+and destination. So names are quoted only if they are certainly column names; otherwise columns are numbered.
 """
 
 from __future__ import annotations
@@ -15,23 +14,23 @@ from functools import cached_property
 
 from flowveil.errors import did_you_mean
 
-#: Numbers, times, lists, geometries, addresses and identifiers are not names of columns.
+#: Numbers, times, lists, geometries, addresses and identifiers are not column names.
 _LIKE_DATA = re.compile(
     r"^\s*[+-]?\d+([.,:/-]\d+)*(e[+-]?\d+)?\s*$"
     r"|^\s*\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}[ t]\s*\d|^\s*[\[(]\s*[\[\d+-]|@|^8[0-9a-f]{14}$"
     r"|^\s*(?!(19|20)\d\d\s)[+-]?\d+([.,]\d+)?\s|://|^\s*(point|linestring|polygon|multi\w+)\s*\("
     r"|^\{?[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12}\}?$"
     r"|^\d{1,2}[ .-]?(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)"
-    # Three digits in a row that are not a year: a number of a person, a house, a zone.
+    # Three digits in a row that are not a year: an identifier.
     r"|(?<!\d)(?!(19|20)\d\d(?!\d))\d{3,}"
     r"|^\s*(true|false|yes|no|nan|null|none|unknown|missing|male|female|man|woman)\s*$",
     re.IGNORECASE,
 )
-#: Names in public data sets that look like data: the total of LODES.
+#: Column names of public data sets that look like data: the total of LODES.
 _PUBLIC = frozenset({"s000"})
-#: Two words or more that begin with capitals, as persons, streets and towns do.
+#: Two or more capitalised words, as in names of persons, streets and towns.
 _LIKE_A_NAME = re.compile(r"^\s*[A-ZÀ-Þ][\w.'’-]*(\s+(?:[a-z’']{1,3}\s+)*[A-ZÀ-Þ][\w.'’-]*)+\s*$")
-#: Words that make a name of a column wherever they stand in it.
+#: Words that identify a column name anywhere in it.
 _WORDS = frozenset(
     """
     id ids uid uuid code codes key index name names nom label type kind category categories mode purpose
@@ -48,7 +47,7 @@ _WORDS = frozenset(
     rider member customer client subscriber card account imsi imei msisdn plate tag token hash bike scooter
     """.split()  # noqa: SIM905  # a list of a word a line would be longer than the file
 )
-#: Words that are names of columns only by themselves: they stand in values as well.
+#: Words that are column names only alone: they occur in values as well.
 _ALONE = frozenset(
     """
     city town ville state country department province station stop street address place location
@@ -63,14 +62,13 @@ _SHORT = re.compile(r"[a-z]{1,2}\d{0,2}", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Header:
-    """The names of a table's columns, and whether a message may repeat them.
+    """The column names of a table, and whether messages may quote them.
 
     Attributes:
-        names: as they stand in the table.
-        below: some values of each column; a name that recurs there, in any column, is a value.
-        in_text: whether they are the first line of a text file. Whoever wrote another kind of table had to name its
-            columns; in a text file half of the names must be made of words that name columns, or be words above
-            numbers: a record has numbers there too.
+        names: the names in the table.
+        below: some values of each column; a name that recurs in any column is a value.
+        in_text: whether the names are the first line of a text file. Then half of the names must consist of column
+            words, or be words above numbers.
     """
 
     names: Sequence[str]
@@ -79,7 +77,7 @@ class Header:
 
     @cached_property
     def may_be_data(self) -> bool:
-        """Whether nothing of the names may be repeated."""
+        """Whether no name may be quoted."""
         names = [name.strip() for name in self.names if name.strip()]
         if any(_LIKE_DATA.search(name) for name in names if name.casefold() not in _PUBLIC):
             return True
@@ -92,31 +90,31 @@ class Header:
             above = {name.strip() for name, column in zip(self.names, columns, strict=False) if _all_numbers(column)}
             if 2 * sum(name in known or name in above for name in names) < len(names):
                 return True
-        # A name that is a number was found above, so that numbers need not be written out.
+        # Numeric names were rejected above, so numeric values can be skipped.
         texts = (value for column in below for value in column if value is not None and not _is_finite(value))
         values = {str(value).strip().casefold() for value in texts}
         return any(name.casefold() in values for name in names)
 
     @property
     def quotable(self) -> Sequence[str]:
-        """The names, or none where they may be data."""
+        """The names; empty if they may be data."""
         return () if self.may_be_data else self.names
 
     def did_you_mean(self, name: str) -> str:
-        """`` Did you mean 'x'?`` for the nearest name, if names may be repeated."""
+        """Returns `` Did you mean 'x'?`` for the nearest name, if names may be quoted."""
         return did_you_mean(name, self.quotable)
 
     def described(self) -> str:
-        """A sentence on the columns there are."""
+        """Returns a sentence about the columns."""
         if self.may_be_data:
             return (
                 f"The table has {len(self.names)} columns; their names are not repeated, because the first line looks "
-                "like data, not like names of columns. Hint: if it is data, add a line with names."
+                "like data, not like names of columns. Hint: if it is data, add a header line."
             )
         return f"The table has {listed(self.names)}."
 
     def listed(self, some: Iterable[str]) -> str:
-        """Some of the names for a message: themselves, or the numbers of their columns, from 1 on."""
+        """Returns some of the names for a message, or the numbers of their columns, from 1."""
         if not self.may_be_data:
             return ", ".join(some)
         numbers = ", ".join(str(list(self.names).index(name) + 1) for name in some)
@@ -124,12 +122,12 @@ class Header:
 
 
 def plain_name(name: str) -> str:
-    """A name without case and separators: ``Start_Lat``, ``startLat`` and ``start lat`` are the same."""
+    """Returns a name without case and separators: ``Start_Lat``, ``startLat`` and ``start lat`` are equal."""
     return re.sub(r"[^a-z0-9]", "", name.casefold())
 
 
 def listed(names: Sequence[str], *, most: int = 60) -> str:
-    """Names for a message; a very wide table is cut short."""
+    """Returns names for a message; long lists are truncated."""
     shown = ", ".join(f"'{name}'" for name in names[:most])
     return f"{shown} and {len(names) - most} more" if len(names) > most else shown or "no columns"
 
@@ -139,13 +137,13 @@ def _is_finite(value: object) -> bool:
 
 
 def _all_numbers(values: Sequence[str]) -> bool:
-    """Whether a column holds numbers and nothing else; a single one may be chance."""
+    """Returns whether a column has at least two values, all of them numbers."""
     held = [value for value in values if value]
     return len(held) > 1 and all(_NUMBER.fullmatch(value) for value in held)
 
 
 def _names_a_column(name: str) -> bool:
-    """Whether a name is made as names of columns are: of words that are, or so short that it says nothing."""
+    """Returns whether a name consists of column words, or is too short to reveal anything."""
     whole = re.sub(r"[\W_]", "", name).casefold()
     parts = {part.casefold() for part in _PARTS.findall(name)}
     return bool(parts & _WORDS) or whole in _WORDS or whole in _ALONE or bool(_SHORT.fullmatch(name))

@@ -1,11 +1,9 @@
 """The tree over the tiles, in flat arrays.
 
-Nodes stand in depth-first pre-order, so the subtree of a node and the leaves below it are slices: the sum of
-anything over a node is a difference of two prefix sums, and generalising a tile is one array look-up. A pointer
-tree would do the same one Python object at a time.
+Nodes are in depth-first pre-order, so the subtree of a node and the leaves below it are slices. A sum over a node is a
+difference of two prefix sums, and generalising a tile is one array look-up.
 
-Where the nodes lie on the earth is not the tree's business: that is its `Geography`, which the builders in
-`flowveil.zoning` attach.
+Coordinates are not part of the tree but of its `Geography`, which the builders in `flowveil.zoning` attach.
 """
 
 from __future__ import annotations
@@ -22,32 +20,30 @@ from flowveil.errors import HierarchyError
 Ints = NDArray[np.int32]
 Floats = NDArray[np.float64]
 
-#: Text of a root that stands above several trees and has no name of its own.
+#: Code of a root above several trees.
 VIRTUAL_ROOT = "all"
-#: Text of the tile that stands for everything outside a study area, and its number among H3 cells: behind all of them,
-#: and no cell itself.
+#: Code of the tile for everything outside a study area, and its number among H3 cells: above all valid cells.
 OUTSIDE = "outside"
 OUTSIDE_CELL = 0x78FFFFFFFFFFFFFF
-#: What is written behind the cell for each part of an H3 cell: the digits of its children, in ascending order. The
-#: number of a part stands in the three bits that H3 reserves (0: the cell itself); the last is that of a pentagon,
-#: which has no child 1.
+#: Suffix of the code for each part of an H3 cell: the digits of its children, ascending. The number of a part is stored
+#: in the three bits that H3 reserves (0: the cell itself). The last part is that of a pentagon, which has no child 1.
 H3_PARTS = ("", ".0246", ".135", ".04", ".26", ".13", ".35")
 H3_PART_SHIFT = 56
 
 
 class Geography(Protocol):
-    """Where the nodes of a hierarchy lie. Nodes are given by number; answers are in the same order."""
+    """Coordinates of the nodes of a hierarchy. Results are in the order of the given nodes."""
 
     def centers(self, nodes: Ints) -> tuple[Floats, Floats]:
-        """Latitude and longitude of each node's centre, in degrees (WGS 84)."""
+        """Returns latitude and longitude of each node's centre, in degrees (WGS 84)."""
         ...
 
     def areas_km2(self, nodes: Ints) -> Floats:
-        """Area of each node in square kilometres."""
+        """Returns the area of each node in square kilometres."""
         ...
 
     def polygons(self, nodes: Ints) -> NDArray[np.object_]:
-        """A shapely geometry for each node (longitude, latitude)."""
+        """Returns a shapely geometry for each node (longitude, latitude)."""
         ...
 
 
@@ -63,16 +59,15 @@ class Hierarchy:
 
     Attributes:
         parent: int32; the root is node 0 with -1, otherwise ``parent[v] < v``.
-        code: unique names, uint64 (H3) or text; the only place where outside names live. Node order among
-            siblings is code order for every builder in flowveil.
-        base_level: what `level` says of the root (the resolution of an H3 root, -1 for a virtual root above
-            several base cells, 0 for a tree with no numbering of its own).
-        geography: where the nodes lie, if known.
-        names: what people call each node, where a map says so; empty where it does not.
-        kind: what the tiles are: ``"h3"``, ``"halves"`` (H3 cells, and parts of them between), ``"table"``,
-            ``"dendrogram"``; ``"tree"`` if nobody said.
-        levels: int32; the level of each node where it is not its depth: a part of a zone has that of the zone.
-        depth: int16; the parent's plus one.
+        code: unique codes, uint64 (H3) or text. All builders in flowveil order siblings by code.
+        base_level: `level` of the root (the resolution of an H3 root, -1 for a virtual root above several base cells, 0
+            for a tree without numbering).
+        geography: coordinates of the nodes, if known.
+        names: names of the nodes for people, if the map has them; empty texts for missing ones.
+        kind: ``"h3"``, ``"halves"`` (H3 cells with parts of cells between), ``"table"``, ``"dendrogram"``, or
+            ``"tree"`` if not specified.
+        levels: int32; the level of each node if it differs from its depth: a part of a zone has the level of the zone.
+        depth: int16; that of the parent plus one.
         stop: int32; the subtree of v is the slice ``v:stop[v]``.
         leaf_start, leaf_stop: int32; the leaves below v are that slice of the leaf order.
 
@@ -104,7 +99,7 @@ class Hierarchy:
                 "Hint: put one root above them."
             )
         if np.any(parent[1:] >= np.arange(1, n)):
-            raise HierarchyError("Nodes are not in pre-order: a parent must stand before its children.")
+            raise HierarchyError("Nodes are not in pre-order: a parent must come before its children.")
         code = self._checked_codes(n)
         if self.names is not None and len(self.names) != n:
             raise HierarchyError(f"{n} nodes but {len(self.names)} names; one name for each node is needed.")
@@ -130,7 +125,7 @@ class Hierarchy:
         ordered = np.sort(code)
         twice = int(np.sum(ordered[1:] == ordered[:-1]))
         if twice:
-            raise HierarchyError(f"Duplicate codes: {twice}; every node needs a code of its own.")
+            raise HierarchyError(f"Duplicate codes: {twice}; every node needs a distinct code.")
         return code
 
     # ---- size ------------------------------------------------------------------------------------------------
@@ -167,14 +162,14 @@ class Hierarchy:
 
     @cached_property
     def level(self) -> Ints:
-        """Depth counted from `base_level`, or what `levels` says: the resolution, for H3."""
+        """Depth counted from `base_level`, or `levels` if set: the resolution, for H3."""
         if self.levels is not None:
             return _read_only(self.levels, np.int32)
         return _read_only(self.depth.astype(np.int32) + self.base_level, np.int32)
 
     @cached_property
     def code_rank(self) -> Ints:
-        """Position of each node's code among all codes, for ties that are broken by code."""
+        """Rank of each node's code among all codes, for ties."""
         rank = np.empty(self.n_nodes, dtype=np.int32)
         rank[np.argsort(self.code)] = np.arange(self.n_nodes, dtype=np.int32)
         return _read_only(rank, np.int32)
@@ -182,13 +177,13 @@ class Hierarchy:
     # ---- sums and cuts ---------------------------------------------------------------------------------------
 
     def sum_over(self, per_tile: NDArray[Any]) -> NDArray[Any]:
-        """Sum a value of the tiles over every node, by prefix sums (exact for counts and for Flows' weights)."""
+        """Returns the sum of a tile value over every node, by prefix sums (exact for counts and fixed point)."""
         dtype = np.float64 if per_tile.dtype.kind == "f" else np.int64
         total = np.concatenate((np.zeros(1, dtype=dtype), np.cumsum(per_tile, dtype=dtype)))
         return total[self.leaf_stop] - total[self.leaf_start]
 
     def nodes_at_depth(self, depth: int) -> Ints:
-        """The nodes of one depth, in node order."""
+        """Returns the nodes of one depth, in node order."""
         order, start = self._by_depth
         return order[start[depth] : start[depth + 1]]
 
@@ -205,19 +200,19 @@ class Hierarchy:
 
     @cached_property
     def lift_all(self) -> Ints:
-        """The parent of every node; the root stays where it is."""
+        """The parent of every node; the root is its own parent."""
         return _read_only(np.maximum(self.parent, 0), np.int32)
 
     def lift(self, nodes: Ints) -> Ints:
-        """The parents of these nodes; the root stays where it is."""
+        """Returns the parents of these nodes; the root is its own parent."""
         return self.lift_all[nodes]
 
     def cut_from_merged(self, merged: NDArray[np.bool_]) -> Ints:
-        """The topmost merged nodes, in node order: disjoint leaf slices that cover all tiles.
+        """Returns the topmost merged nodes, in node order: disjoint leaf slices that cover all tiles.
 
         Args:
-            merged: for each node, whether its children have become one zone. Where it holds for a node it must
-                hold for every inner node below; leaves count as merged.
+            merged: for each node, whether its children are merged into one zone. If True for a node, it must be True
+                for every inner node below; leaves count as merged.
         """
         closed = merged | self.is_leaf
         top = closed.copy()
@@ -225,26 +220,25 @@ class Hierarchy:
         return np.flatnonzero(top).astype(np.int32)
 
     def zone_of_tile(self, cut: Ints) -> Ints:
-        """The position in ``cut`` of the zone that holds each tile."""
+        """Returns the position in ``cut`` of the zone of each tile."""
         return np.repeat(np.arange(len(cut), dtype=np.int32), self.size[cut])
 
     @cached_property
     def narrowest(self) -> Ints:
-        """For each node the deepest one that holds the same tiles: the end of its chain of single children."""
+        """For each node the deepest node with the same tiles: the end of its chain of single children."""
         nodes = np.where(self.n_children == 1, self.n_nodes, np.arange(self.n_nodes))
         return _read_only(np.minimum.accumulate(nodes[::-1])[::-1], np.int32)
 
     def check_cut(self, cut: Ints) -> None:
-        """Raise HierarchyError unless these nodes are disjoint, in node order, and cover every tile."""
+        """Raises HierarchyError unless these nodes are disjoint, in node order, and cover every tile."""
         start, stop = self.leaf_start[cut], self.leaf_stop[cut]
         if len(cut) == 0 or start[0] != 0 or stop[-1] != self.n_tiles or np.any(start[1:] != stop[:-1]):
             raise HierarchyError("These nodes are not a cut: they must be disjoint and cover every tile.")
 
     def code_text(self, nodes: Ints) -> NDArray[np.str_]:
-        """The codes as they are published: hexadecimal for H3, 'all' for a virtual root, else as given.
+        """Returns published codes: hexadecimal for H3, 'all' for a virtual root, 'outside', else the given code.
 
-        What lies outside an area is 'outside'. A part of an H3 cell is the cell, a dot and the digits of the children
-        it holds.
+        A part of an H3 cell is the cell, a dot and the digits of its children.
         """
         code = self.code[nodes]
         if code.dtype.kind == "U":
@@ -268,11 +262,11 @@ class Hierarchy:
         base_level: int = 0,
         kind: str = "tree",
     ) -> tuple[Hierarchy, Ints]:
-        """Build from parents in any order.
+        """Builds a hierarchy from parents in any order.
 
         Args:
-            parent: for each item the position of its parent, -1 for the one root.
-            code: a unique code for each item; siblings are ordered by it.
+            parent: position of the parent of each item, -1 for the root.
+            code: unique code of each item; siblings are ordered by it.
             base_level: see the class.
             kind: see the class.
 
@@ -312,7 +306,7 @@ class Hierarchy:
 
 
 def _depth_of(up: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Depth of each item by pointer doubling: O(log depth) whole-array passes, and a cycle shows itself."""
+    """Returns the depth of each item by pointer doubling, in O(log depth) passes; detects cycles."""
     n = len(up)
     depth = (up >= 0).astype(np.int64)
     jump = np.where(up < 0, np.arange(n), up)
@@ -325,18 +319,18 @@ def _depth_of(up: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _layers(depth: NDArray[Any]) -> list[NDArray[np.int64]]:
-    """The items of each depth, root first, each layer in item order."""
+    """Returns the items of each depth, root first, each layer in item order."""
     order = np.argsort(depth, kind="stable")
     return np.split(order, np.cumsum(np.bincount(depth))[:-1])
 
 
 def _depth_and_stop(parent: Ints) -> tuple[Ints, Ints]:
-    """Depth and end of the subtree of every node; raises if the order is not depth-first."""
+    """Returns depth and end of the subtree of every node; raises if the order is not depth-first."""
     n = len(parent)
     depth = _depth_of(parent.astype(np.int64)).astype(np.int32)
     if n > 1 and int(depth.max()) > np.iinfo(np.int16).max:
         raise HierarchyError(f"The hierarchy is {int(depth.max())} levels deep; at most 32,767 are allowed.")
-    # Subtrees that stay inside their parents' have no room for strangers: then the order is depth-first.
+    # The order is depth-first exactly if every subtree is inside that of its parent.
     subtree = np.ones(n, dtype=np.int64)
     for layer in reversed(_layers(depth)[1:]):
         np.add.at(subtree, parent[layer], subtree[layer])

@@ -1,8 +1,7 @@
-"""Memory that is done with, given back to the system.
+"""Returns free memory to the operating system.
 
-Arrays of up to 32 MB come from the heap of the C library, one heap a thread, and go back there. What is free in the
-midst of a heap stays with the process. After a walk in which thousands of such arrays came and went, that can be more
-than what is left of it, and what comes next is too large to fit in between.
+Arrays of up to 32 MB come from heaps of the C library, one per thread. Free memory inside a heap stays with the
+process; after thousands of such arrays it can exceed the memory in use.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from contextlib import suppress
 
 
 def give_back() -> None:
-    """Give free memory back, where the C library has a way to say so (glibc). It changes nothing else."""
+    """Releases free memory if the C library supports it (glibc). No other effect."""
     if sys.platform != "linux":
         return
     with suppress(OSError, AttributeError):

@@ -1,12 +1,11 @@
-"""Where results go: places are tried before anything is computed, and results take them whole or not at all.
+"""Atomic output: places are tested before anything is computed, and results replace them completely or not at all.
 
-Everything is written into a hidden folder beside its place first (``.flowveil-draft-`` and a random number). That is
-the same file system, so taking the place is a rename. The hidden folder is locked as long as its process lives. What
-a killed process leaves behind is not locked: the next run that writes beside it removes it, and puts the earlier
-result back if the kill came between moving that aside and putting the new one there.
+Results are first written into a hidden folder next to their place (``.flowveil-draft-`` and a random number), in the
+same file system, so that taking the place is a rename. The hidden folder is locked while its process lives. The next
+run removes unlocked drafts of killed processes, and restores the earlier result if it had been moved aside.
 
-A folder that only looks like a draft, from an archive or a synchronised disk, is not touched. A draft has a note of the
-one name that may be put back and of the number that the file system gave to the folder, which no copy has.
+Folders that only look like drafts, from an archive or a synchronised disk, are not touched. A draft contains the name
+that may be restored, and the inode number of the folder, which no copy has.
 """
 
 from __future__ import annotations
@@ -28,20 +27,20 @@ from flowveil.errors import OutputError
 
 try:
     import fcntl
-except ImportError:  # Windows: nothing is locked there, so nothing is taken for left behind.
+except ImportError:  # Windows has no locks, so no draft is considered stale.
     fcntl = None  # type: ignore[assignment]
 
 Place = str | PathLike[str]
-#: A text, or what writes a file into the path it is given.
+#: A text, or a function that writes a file to a path.
 Content = str | Callable[[Path], object]
 
 _ROOM = re.compile(r"\.flowveil-draft-[0-9a-f]{16}")
-#: What a hidden folder may hold: the result, what stood in its place, and a result that was taken back.
+#: Entries of a hidden folder: the result, the earlier content of its place, and a withdrawn result.
 _NEW, _OLD, _BACK = "new", "old", "back"
-#: The note that makes a hidden folder a draft, and the most that is read of it.
+#: The note that marks a hidden folder as a draft, and its largest size.
 _NOTE, _NOTE_BYTES = "draft.json", 1 << 14
-#: Hidden folders of this process, each with the place it was made for: named here before they are made, and until they
-#: are removed. An interrupt can come between any two steps of a context; what it leaves is removed when Python ends.
+#: Hidden folders of this process with their target, registered before they are created. An interrupt can come between
+#: any two steps; remains are removed when Python exits.
 _ROOMS: dict[Path, tuple[int, Path]] = {}
 
 
@@ -49,17 +48,17 @@ _ROOMS: dict[Path, tuple[int, Path]] = {}
 
 
 def real_place(path: Place) -> Path:
-    """The place that a path names, links followed.
+    """Returns the place that a path names, links followed.
 
     Raises:
-        OutputError: nothing can have that name, or it lies below a file.
+        OutputError: the name is invalid, or a part of the path is a file.
     """
     text = os.fspath(path)
     shown = ascii(text if len(text) <= 80 else text[:77] + "...")
     if not text:
         raise OutputError("The output has no name. Hint: name a file or folder.")
     try:
-        # Libraries that read and write take names as UTF-8, whatever the system allows.
+        # Libraries take names as UTF-8.
         text.encode("utf-8")
         target = Path(os.path.realpath(text))
         os.lstat(target)
@@ -78,7 +77,7 @@ def real_place(path: Place) -> Path:
 
 
 def try_place(path: Place) -> Path:
-    """Try whether something could be written there: a draft is begun and removed, what is there is not touched.
+    """Tests whether a place is writable, by creating and removing a draft; existing content is not touched.
 
     Raises:
         OutputError: the name cannot be, or nothing can be written into the parent, or the parent cannot be made.
@@ -134,10 +133,10 @@ def check_folder(path: Place, *, refuse: Callable[[Path], str | None]) -> Path:
 
 
 def write_files(files: Mapping[Place, Content], *, private: bool = False) -> None:
-    """Write files that take their places together: after an error all is what it was.
+    """Writes files atomically together: after an error nothing has changed.
 
     Args:
-        files: what goes into each file.
+        files: content of each file.
         private: only their owner may read them.
 
     Raises:
@@ -152,10 +151,10 @@ def write_files(files: Mapping[Place, Content], *, private: bool = False) -> Non
 
 
 def write_folder(path: Place, files: Mapping[str, Content]) -> None:
-    """Write a folder of files that takes its place whole; what was there is replaced.
+    """Writes a folder of files atomically, replacing an existing one.
 
     Raises:
-        OutputError: it cannot be written; what was there is untouched.
+        OutputError: it cannot be written; the existing one is unchanged.
     """
     with explained(path), Draft(path) as draft:
         os.mkdir(draft.new)
@@ -166,7 +165,7 @@ def write_folder(path: Place, files: Mapping[str, Content]) -> None:
 
 
 def _write(path: Path, content: Content) -> None:
-    """Write a file and make it durable."""
+    """Writes a file and syncs it to disk."""
     if isinstance(content, str):
         path.write_bytes(content.encode("utf-8"))
     else:
@@ -177,7 +176,7 @@ def _write(path: Path, content: Content) -> None:
 
 @contextmanager
 def explained(*paths: Place) -> Iterator[None]:
-    """Say which places could not be written, and why."""
+    """Converts OSError into OutputError with the paths and the reason."""
     try:
         yield
     except OutputError:
@@ -195,13 +194,13 @@ def explained(*paths: Place) -> Iterator[None]:
 
 
 class Draft:
-    """A file or folder on its way to its place; a context, at the end of which nothing of the draft is left.
+    """A file or folder before it takes its place; a context manager that leaves no draft behind.
 
-    Leaving the context with an exception takes back what has taken its place.
+    Leaving the context with an exception reverts what has taken its place.
 
     Attributes:
         target: the place, links followed.
-        new: where the result is to be written; nothing is there at first.
+        new: path for the result; initially missing.
     """
 
     def __init__(self, path: Place) -> None:
@@ -217,13 +216,13 @@ class Draft:
         return self
 
     def write_file(self, content: Content, *, private: bool = False) -> None:
-        """Write the result as a file and make it durable."""
+        """Writes the result as a file and syncs it to disk."""
         _write(self.new, content)
         if private:
             os.chmod(self.new, 0o600)
 
     def take_place(self) -> None:
-        """Put the result where the target is, and what was there aside. If that fails, the target is what it was."""
+        """Moves the result to the target and the earlier content aside. After an error, the target is unchanged."""
         os.mkdir(self._old.parent)
         if self.target.is_dir():
             os.rename(self.target, self._old)
@@ -248,9 +247,9 @@ class Draft:
 
 @atexit.register
 def remove_own_drafts() -> None:
-    """Remove what an interrupt left of this process's drafts; what was moved aside comes back to an empty place."""
+    """Removes drafts of this process after an interrupt; content moved aside is restored to an empty place."""
     for room, (process, target) in list(_ROOMS.items()):
-        # A process that was forked has the list of its parent, and nothing to tidy up there.
+        # A forked process has the list of its parent.
         if process == os.getpid():
             with suppress(OSError):
                 _put_back(room, target.name)
@@ -258,9 +257,9 @@ def remove_own_drafts() -> None:
 
 
 def remove_stale_drafts(folder: Path) -> None:
-    """Remove what killed processes left in a folder; drafts of living ones, of others and other things stay.
+    """Removes drafts of killed processes in a folder; those of living processes and other users stay.
 
-    An earlier result that had been moved aside comes back, under the name that its draft was begun for and no other.
+    An earlier result that was moved aside is restored under its recorded name.
     """
     try:
         rooms = [folder / entry.name for entry in os.scandir(folder) if _ROOM.fullmatch(entry.name)]
@@ -285,7 +284,7 @@ def remove_stale_drafts(folder: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make names durable, where the system can: a folder cannot be opened on Windows."""
+    """Syncs the names in a folder to disk, if the system supports it (not on Windows)."""
     try:
         handle = os.open(folder, os.O_RDONLY)
     except OSError:
@@ -299,7 +298,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def _keep(target: Path, aside: Path) -> None:
-    """Keep a file under a second name, so that its place is never empty; move it where there are no second names."""
+    """Links a file under a second name, so that its place is never empty; moves it if links are not supported."""
     try:
         os.link(target, aside)
     except OSError:
@@ -307,14 +306,14 @@ def _keep(target: Path, aside: Path) -> None:
 
 
 def _put_back(room: Path, name: str) -> None:
-    """Put back what was moved aside, where its place is empty."""
+    """Restores what was moved aside, if its place is empty."""
     aside = room / _OLD / name
     if os.path.lexists(aside) and not os.path.lexists(room.parent / name):
         os.rename(aside, room.parent / name)
 
 
 def _remove(room: Path) -> None:
-    """Remove a hidden folder, its note last: what is left of one whose removal is cut short is still a draft."""
+    """Removes a hidden folder, its note last, so that an interrupted removal still leaves a draft."""
     for name in (_NEW, _OLD, _BACK):
         inside = room / name
         shutil.rmtree(inside, ignore_errors=True)
@@ -324,19 +323,19 @@ def _remove(room: Path) -> None:
 
 
 def _remove_room(room: Path, target: Path) -> None:
-    """Remove a hidden folder of this process, unless it holds what has to go back to a place that is empty."""
+    """Removes a hidden folder of this process, unless it has content to restore to an empty place."""
     if os.path.lexists(target) or not os.path.lexists(room / _OLD / target.name):
         _remove(room)
         _ROOMS.pop(room, None)
 
 
 def _note(room: Path, target: Path) -> None:
-    """Note in a hidden folder for which name it was made, and the number of the folder in its file system."""
+    """Writes the target name and the inode number into a hidden folder."""
     (room / _NOTE).write_text(json.dumps({"target": target.name, "folder": os.lstat(room).st_ino}), encoding="ascii")
 
 
 def _noted_name(room: Path) -> str | None:
-    """The name that a hidden folder was made for; None for a folder that no run of ours is known to have made."""
+    """Returns the target name of a hidden folder; None for a folder that flowveil did not create."""
     try:
         entries, old = set(os.listdir(room)), room / _OLD
         if not entries <= {_NEW, _OLD, _BACK, _NOTE} or not stat.S_ISREG(os.lstat(room / _NOTE).st_mode):
@@ -353,7 +352,7 @@ def _noted_name(room: Path) -> str | None:
 
 
 def _locked_room(target: Path) -> tuple[Path, int | None]:
-    """A new hidden folder that only its owner may read, and its lock; None where the system has no locks."""
+    """Returns a new hidden folder, readable by its owner only, and its lock; None if the system has no locks."""
     while True:
         room = target.parent / f".flowveil-draft-{secrets.token_hex(8)}"
         _ROOMS[room] = os.getpid(), target
@@ -366,7 +365,7 @@ def _locked_room(target: Path) -> tuple[Path, int | None]:
         try:
             lock = lock_folder(room)
         except BlockingIOError:
-            # Somebody who tidies up was faster than our lock, and has removed it.
+            # Another process removed it before it was locked.
             _ROOMS.pop(room, None)
             continue
         except OSError:
@@ -377,7 +376,7 @@ def _locked_room(target: Path) -> tuple[Path, int | None]:
 
 
 def lock_folder(room: Path) -> int | None:
-    """Lock a hidden folder; None where it has gone, or the system has no locks.
+    """Locks a hidden folder; returns None if it is missing, or the system has no locks.
 
     Raises:
         BlockingIOError: a living process has locked it.
@@ -392,7 +391,7 @@ def lock_folder(room: Path) -> int | None:
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         ours = os.fstat(handle)
-        # Between opening and locking it may have been removed by another who tidies up.
+        # Another process may have removed it between opening and locking.
         there = os.lstat(room)
         if (ours.st_dev, ours.st_ino) == (there.st_dev, there.st_ino):
             return handle

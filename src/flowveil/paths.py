@@ -1,10 +1,10 @@
-"""Paths that users give, and files that somebody else has made.
+"""Paths given by users, and untrusted files.
 
-Python takes an empty path for the current folder. A script whose variable is unset would then read, or write, whatever
-happens to lie there; so an empty path is refused wherever one is taken.
+Python takes an empty path for the current folder. A script with an unset variable would then read or write there, so
+empty paths are refused.
 
-A release folder comes from somebody. Whoever reads one opens its files here: a link could lead anywhere, reading a pipe
-or a device never ends, and JSON that readers understand differently says two things.
+Release folders are untrusted. Their files are opened here, without following links and without reading pipes or
+devices; JSON that parsers understand differently is refused.
 """
 
 from __future__ import annotations
@@ -19,45 +19,45 @@ from typing import Any
 
 from flowveil.errors import ParameterError
 
-#: More bytes than these files of a release have, and than any other has; hashing them is still a matter of a minute.
+#: Largest accepted sizes of files of a release, in bytes.
 _LARGEST = {"manifest.json": 1 << 20, "report.json": 1 << 28, "report.html": 1 << 30, "context.geojson": 1 << 22}
 _LARGEST_OTHER = 1 << 33
-#: Numbers of JSON beyond these are refused where they are read, so that nothing that counts or compares meets them.
+#: Larger numbers in JSON are refused.
 _LARGEST_WHOLE, _LARGEST_FRACTION = 1 << 63, 1e100
 
 
 def named_path(path: str | PathLike[str], *, what: str) -> Path:
-    """The path as it was given.
+    """Returns the given path.
 
     Args:
-        path: what the user gave.
+        path: the path that the user gave.
         what: what it should name, for the message.
 
     Raises:
-        ParameterError: it is empty, or blank.
+        ParameterError: it is empty or blank.
     """
-    # Path("") is '.', and so is what was made of it: only the text that was given can be empty.
+    # Path("") is '.', so only the given text can be checked.
     if not fspath(path).strip():
         raise ParameterError(f"The path of {what} is empty. Hint: is a variable of your script not set?")
     return Path(path)
 
 
 def most_bytes(name: str) -> int:
-    """More bytes than a file of this name has in any release."""
+    """Returns the largest accepted size of a file of this name."""
     return _LARGEST.get(name, _LARGEST_OTHER)
 
 
 class NotRegularError(OSError):
-    """A file that is not a regular one, or larger than any file of a release."""
+    """A file that is not a regular one, or too large."""
 
 
 def open_regular(path: Path) -> BufferedReader:
-    """Open a file for reading, if it is a regular one of a sane size; never waits, never follows a link.
+    """Opens a regular file of limited size for reading; never waits, never follows a link.
 
     Raises:
-        OSError: it is missing, cannot be read, or is something else.
+        OSError: it is missing, cannot be read, or is not a regular file.
     """
-    # Looked at through the handle: between a look at the name and the opening it could be exchanged.
+    # Checked through the handle: the name could be replaced in between.
     flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     if not hasattr(os, "O_NOFOLLOW") and path.is_symlink():
         raise NotRegularError("not a regular file")
@@ -73,19 +73,18 @@ def open_regular(path: Path) -> BufferedReader:
 
 
 def read_json(path: Path) -> Any:
-    """The content of a JSON file that every reader understands alike.
+    """Returns the content of a JSON file that all parsers understand alike.
 
     Raises:
         OSError: it is missing or not a regular file.
-        ValueError: it is not JSON in UTF-8, has an entry twice (readers differ in which they take), or a number that is
-            none, or larger than any of a release.
+        ValueError: it is not JSON in UTF-8, has a duplicate key, or an invalid or too large number.
     """
     with open_regular(path) as file:
         return parse_json(file.read())
 
 
 def parse_json(content: bytes) -> Any:
-    """The same of bytes; raises ValueError like `read_json`."""
+    """Parses JSON bytes; raises ValueError like `read_json`."""
     try:
         text = content.decode("utf-8")
         return json.loads(

@@ -1,7 +1,7 @@
-"""Progress as lines of a log: what a program without a terminal shows of a long run.
+"""Progress of a long run as log lines, for programs without a terminal.
 
-The logger is ``flowveil``. Lines name what is done and how far it is, never a number of rows or trips: a log is read
-by more people than the data.
+The logger is ``flowveil``. Lines contain a label and a percentage, never numbers of rows or trips: logs have more
+readers than the data.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ log.addHandler(logging.NullHandler())
 def lines_every(
     label: str, say: Callable[[str], None] = log.info, *, seconds: float = EVERY
 ) -> Callable[[float], None]:
-    """A progress that says a line now and then: nothing in the first seconds, and never two lines for one percent."""
+    """Returns a progress callback that logs a line at intervals, never twice for the same percentage."""
     last = [time.monotonic(), -1.0]
 
     def progress(share: float) -> None:

@@ -17,8 +17,8 @@ from typing import Any
 
 from flowveil.errors import DataError, OutputError, ParameterError
 from flowveil.reading.addresses import database_address
-from flowveil.request import SECTIONS, Request, find_setting, section_settings
-from flowveil.settings import Setting, is_area, is_given
+from flowveil.request import SECTIONS, Request, find_setting
+from flowveil.settings import Setting, is_area, is_given, section_settings
 
 #: Key of the version that wrote the recipe.
 _VERSION = "flowveil"
@@ -103,7 +103,9 @@ def changed(request: Request, changes: Sequence[str]) -> Request:
             values["options"] = {**kept, name.removeprefix(options): value.strip()}
         else:
             one = find_setting(name)
-            values[one.name] = one.parse(value) if value.strip() else None
+            # An empty name says that there is no such column; elsewhere an empty value removes the setting.
+            is_value = value.strip() or "COLUMN" in one.metavar
+            values[one.name] = one.parse(value) if is_value else None
     return request.with_values(**values)
 
 

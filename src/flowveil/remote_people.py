@@ -1,11 +1,10 @@
-"""Persons that stay where they were read: a cluster counts them, and their rows never come here.
+"""Persons whose rows stay on a cluster and are counted there.
 
-`RemotePeople` stands where `People` stands. Merging cells only notes which flow is in which cell; when somebody asks
-how many different persons each cell has, the question goes to where the rows are. They are there in blocks, and all
-rows of a person are in one block, so the distinct persons of a cell are the sum of those of the blocks: however rows
-are divided into blocks, the answers are the same whole numbers.
+`RemotePeople` replaces `People`. Merging cells only updates the cell of each flow. A request for distinct persons is
+sent to the blocks of rows on the cluster. All rows of a person are in one block, so the distinct persons of a cell are
+the sum over the blocks, for any partition into blocks.
 
-Who needs the rows themselves (which person made which trips) is refused in words.
+Code that needs the rows themselves gets a DataError.
 """
 
 from __future__ import annotations
@@ -21,15 +20,15 @@ from flowveil.flows import People
 from flowveil.hierarchy import Ints
 
 Counts = NDArray[np.int64]
-#: Counts something in a block: distinct rows of flow and person, sorted by flow, and what is asked.
+#: Counts in a block: takes flow and person of its distinct rows, sorted by flow, and the query.
 Counting = Callable[[Ints, Ints, Any], Counts]
 
 
 class Blocks(Protocol):
-    """Where the rows of persons are: distinct (flow, person), all those of a person in one block.
+    """Remote blocks of distinct (flow, person) rows; all rows of a person are in one block.
 
     Attributes:
-        n_flows: flows that persons are known of, numbered from 0.
+        n_flows: number of flows with known persons, numbered from 0.
         n_rows: rows in all blocks.
     """
 
@@ -37,21 +36,21 @@ class Blocks(Protocol):
     n_rows: int
 
     def summed(self, counting: Counting, asked: Any) -> Counts:
-        """Count in every block, where it is, and add up; whoever counts is a function of a module."""
+        """Runs a module-level counting function on every block and returns the sum."""
         ...
 
 
 class RemotePeople(People):
-    """Who is behind each cell, for whoever asks how many they are; see the module.
+    """The people of each cell, stored on a cluster; see the module.
 
     Attributes:
-        blocks: where the rows are.
+        blocks: the remote rows.
         flow: the flows of the blocks that are in a cell, ascending.
         row: the cell of each.
     """
 
     def __init__(self, blocks: Blocks, flow: Ints, row: Ints) -> None:
-        # The fields of the base class are what is not here, and the class is frozen.
+        # The base class is frozen, and its fields are not available here.
         object.__setattr__(self, "blocks", blocks)
         object.__setattr__(self, "flow", flow)
         object.__setattr__(self, "row", row)
@@ -64,11 +63,11 @@ class RemotePeople(People):
 
     @classmethod
     def concat(cls, parts: Sequence[People], n_cells: Sequence[int]) -> RemotePeople:
-        """The people of tables that stand one below the other; no flow is in two of them."""
+        """Returns the people of concatenated tables; no flow may be in two of them."""
         first = np.cumsum([0, *n_cells[:-1]]).astype(np.int32)
         distant = [part for part in parts if isinstance(part, RemotePeople)]
         if len(distant) < len(parts) or any(part.blocks is not distant[0].blocks for part in distant):
-            raise DataError("Persons of different inputs cannot be counted together where they stay on a cluster.")
+            raise DataError("Persons of different inputs cannot be counted together on a cluster.")
         flow = np.concatenate([part.flow for part in distant])
         row = np.concatenate([part.row + start for part, start in zip(distant, first, strict=True)])
         order = np.argsort(flow, kind="stable")
@@ -78,31 +77,31 @@ class RemotePeople(People):
 
     @property
     def n_rows(self) -> int:
-        """Rows that are held in memory: none."""
+        """Rows in local memory: none."""
         return 0
 
     def count(self, n_cells: int) -> Counts:
-        """Distinct people of each cell; asked once."""
+        """Returns the distinct people of each cell; cached."""
         if n_cells not in self._counted:
             self._counted[n_cells] = self.blocks.summed(count_distinct, (*self.window(self.row), n_cells))
         return self._counted[n_cells]
 
     def total(self) -> int:
-        """Distinct people of all cells together."""
+        """Returns the distinct people of all cells together."""
         return int(self.merge(np.zeros(int(self.row.max(initial=-1)) + 1, np.int32)).count(1)[0])
 
     def merge(self, new_cell: Ints) -> RemotePeople:
-        """Move every flow to its new cell (-1: leave it out)."""
+        """Moves every flow to its new cell (-1: drops it)."""
         row = new_cell[self.row].astype(np.int32)
         kept = row >= 0
         return RemotePeople(self.blocks, self.flow[kept], row[kept])
 
     def renumber(self, place: Ints) -> RemotePeople:
-        """The same people of cells that have other numbers."""
+        """Returns the same people with renumbered cells."""
         return self.merge(place)
 
     def window(self, value: Ints) -> tuple[int, Ints]:
-        """A value of each flow here as one array over the flows from the first on, -1 for those that are not here."""
+        """Returns a value of each flow as one array from the first flow on, -1 for missing flows."""
         first = int(self.flow[0]) if len(self.flow) else 0
         length = int(self.flow[-1]) + 1 - first if len(self.flow) else 0
         out = np.full(length, -1, dtype=np.int32)
@@ -111,42 +110,42 @@ class RemotePeople(People):
 
     @property
     def cell(self) -> Ints:
-        """Not here."""
+        """Not available."""
         self._refuse()
 
     @property
     def person(self) -> Ints:
-        """Not here."""
+        """Not available."""
         self._refuse()
 
     @property
     def trips(self) -> NDArray[np.int64] | None:
-        """Not here."""
+        """Not available."""
         self._refuse()
 
     def __reduce__(self) -> NoReturn:
         raise DataError(
-            "Persons stay on the cluster, and only the process that read them can ask it. Hint: one process "
+            "Persons stay on the cluster, and only the process that read them can query it. Hint: use one process "
             f"({option('workers')} 1)."
         )
 
     def _refuse(self) -> NoReturn:
         raise DataError(
-            "What was asked for needs every person of every flow on the driver, and there are more than it takes, so "
-            f"they stay on the cluster: {self.blocks.n_rows:,} rows. Hint: methods that only count persons work there "
+            "This needs every person of every flow on the driver, but there are too many and they "
+            f"stay on the cluster: {self.blocks.n_rows:,} rows. Hint: methods that only count persons work there "
             "(twincut, paircut, odkanon, oigh, atg-dual, atg-soft, glove-sk, suppression); or let a driver with enough "
             f"memory, about 100 bytes a row, take them ({option('driver_flows')} {self.blocks.n_rows})."
         )
 
 
 def in_window(flow: Ints, first: int, value: Ints) -> tuple[slice, Ints]:
-    """Which rows of a block are of flows in a window, and the value of each."""
+    """Returns the rows of a block whose flows are in a window, and the value of each."""
     start, stop = np.searchsorted(flow, (first, first + len(value)))
     return slice(start, stop), value[flow[start:stop] - first]
 
 
 def count_distinct(flow: Ints, person: Ints, asked: tuple[int, Ints, int]) -> Counts:
-    """Distinct persons of each cell in a block, given the first flow, the cell of it and those after, and the cells."""
+    """Returns the distinct persons of each cell in a block, for a query (first flow, cell of each flow, cells)."""
     first, cell_of_flow, n_cells = asked
     rows, cell = in_window(flow, first, cell_of_flow)
     kept = cell >= 0

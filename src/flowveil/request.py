@@ -26,7 +26,7 @@ class Input(Section, key="input", heading="Input", call="reading"):
     """Trips and the columns that describe them."""
 
     input: str | None = setting(
-        "Trips: a file (CSV, Parquet, OMX, XLSX, zipped CSV), a folder or pattern of files, or a database: "
+        "Trips: a file (CSV, Parquet, OMX), a folder or pattern of files, or a database: "
         "duckdb:FILE?table=NAME, sqlite:FILE?query=SELECT ..., postgresql://host/db?table=NAME.",
         call="run", example="trips.parquet", metavar="INPUT", **PLACE,
     )  # fmt: skip
@@ -54,9 +54,7 @@ class Input(Section, key="input", heading="Input", call="reading"):
         "Largest share of rows or trips that may be dropped because they cannot be read.",
         default=0.05, between=(0, 1), example="0.01", metavar="SHARE", recorded=True,
     )  # fmt: skip
-    skip_unknown: bool = setting(
-        "Drop rows whose tile is unknown, instead of refusing them.", tier="recipe", recorded=True
-    )
+    skip_unknown: bool = setting("Drop rows whose tile is unknown, instead of refusing them.", recorded=True)
     partition_columns: tuple[str, ...] = setting(
         "Columns taken from names of folders such as month=3/; other folder names are ignored.",
         tier="recipe", example="month", metavar="A,B,...", recorded=True, page=False,
@@ -69,6 +67,10 @@ class Input(Section, key="input", heading="Input", call="reading"):
         "Lookup of an OMX file that has the codes of the zones.", tier="recipe", example="zone", recorded=True
     )
     wide: bool = setting("INPUT is a CSV matrix: a column for each destination.", tier="recipe", recorded=True)
+    crs: str | None = setting(
+        "Reference system of the coordinates.", default="degrees (EPSG:4326)", example="EPSG:25832", recorded=True
+    )
+    decimal_comma: bool = setting("Numbers in text have a decimal comma.", recorded=True)
     remote: bool = setting("Allow INPUT to be an address: s3:// or https://.", tier="recipe", page=False)
 
 
@@ -143,7 +145,6 @@ class Slices(Section, key="slices", heading="Time and slices", call="reading"):
     )  # fmt: skip
     time_format: str | None = setting(
         "How times are written, as for strptime.",
-        tier="recipe",
         example="%d/%m/%y %H:%M",
         metavar="FORMAT",
         recorded=True,
@@ -216,7 +217,8 @@ class Method(Section, key="method", heading="Method", call="anonymize"):
 
     method: str | None = setting(
         "Method that chooses the zones; docs/methods compares them.",
-        tier="common", default="twincut; odkanon with --common-zones, paircut with --fold-time", example="twincut",
+        tier="common", default="layercut; twincut for slices and --same-zones, odkanon with --common-zones, paircut with --fold-time",
+        example="twincut",
         metavar="NAME", allowed="flowveil.methods:method_names", recorded=True,
     )  # fmt: skip
     options: Mapping[str, Any] = setting(
@@ -264,8 +266,10 @@ class Output(Section, key="output", heading="Output", call="write"):
         "Where the trips come from, for readers.", example="Household survey 2024", metavar="TEXT"
     )
     period: str | None = setting("First and last day of the trips.", example="2024-01-01/2024-03-31", metavar="DAY/DAY")
-    licence: str | None = setting("Licence of the release.", example="CC BY 4.0", metavar="TEXT")
-    contact: str | None = setting("Contact for readers' questions.", example="data@example.org", metavar="TEXT")
+    licence: str | None = setting("Licence of the release.", tier="recipe", example="CC BY 4.0", metavar="TEXT")
+    contact: str | None = setting(
+        "Contact for readers' questions.", tier="recipe", example="data@example.org", metavar="TEXT"
+    )
     ledger: str | None = setting(
         "Audit against all earlier releases recorded in this folder, and record this one.",
         example="ledger", metavar="DIR", **PLACE,
@@ -386,7 +390,8 @@ class Request:
         known = {one.name: one.section for one in settings()}
         for name, value in values.items():
             found[known.get(name) or find_setting(name).section][name] = value
-        return cls(**{section: SECTIONS[section](**given) for section, given in found.items()})
+        made: dict[str, Any] = {section: SECTIONS[section](**given) for section, given in found.items()}
+        return cls(**made)
 
     @classmethod
     def from_sections(cls, content: Mapping[str, Any]) -> Request:

@@ -1,8 +1,8 @@
-"""Slices: one matrix for each segment of people and each step of time, over common hierarchies.
+"""Slices: one matrix for each segment of people and each time step, over common hierarchies.
 
-A slice is a combination of values of the slice columns: the sex, the age, the hour. The engine makes them in the
-same pass that makes flows. All slices number their tiles in the same two trees, so their zones nest: that is what
-makes slices comparable, and what makes subtraction between them checkable.
+A slice is a combination of values of the slice columns: sex, age, hour. The engine computes slices in the same pass as
+flows. All slices share two trees, so their zones nest: slices are comparable, and differences between them can be
+checked.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from flowveil.times import Times
 
 #: Columns of a published matrix; a slice column cannot have one of these names.
 TAKEN = ("origin_zone", "destination_zone", "trips", "weight")
-#: More slices than this are not segments: the column is probably an identifier.
+#: Largest number of slices; more suggest that a column is an identifier.
 MOST_SLICES = 20_000
-#: A slice column may have so many values, and one for so many rows, unless the user confirms that it shall have more.
+#: Largest number of values of a slice column, and fewest rows per value, unless the user confirms more.
 MOST_VALUES = 50
 ROWS_PER_VALUE = 100
 
-#: Values of the slice columns, in their order; None in a place means all values of that column.
+#: Values of the slice columns, in order; None means all values of that column.
 Key = tuple[str | None, ...]
 
 
@@ -42,12 +42,12 @@ class SlicedFlows:
     """The flows of every slice, over common hierarchies.
 
     Attributes:
-        columns: names of the slice columns, the attributes in the order asked for, then `TIME`.
+        columns: names of the slice columns, attributes in the requested order, then `TIME`.
         keys: the values of each slice, sorted, none missing.
         slices: the flows of each slice; every slice has some.
-        every: the step of time, if there is one.
+        every: the time step, if there is one.
 
-    Persons carry the same number in all slices, so that people are counted once over several.
+    Persons have the same number in all slices, so that people are counted once over several.
     """
 
     columns: tuple[str, ...]
@@ -82,7 +82,7 @@ class SlicedFlows:
 
     @property
     def intake(self) -> Intake:
-        """What reading the input came to."""
+        """Counters and settings of the read."""
         return self.slices[0].intake
 
     @cached_property
@@ -91,13 +91,13 @@ class SlicedFlows:
         return self.together(range(len(self)))
 
     def together(self, members: Sequence[int]) -> Flows:
-        """Some slices as one: trips and weights add up, people are made distinct again."""
+        """Returns some slices as one: trips and weights are summed, people deduplicated."""
         if len(members) == 1:
             return self.slices[members[0]]
         return self.added_up([self.slices[m] for m in members])
 
     def added_up(self, parts: Sequence[Cells]) -> Flows:
-        """Parts of slices as one: trips and weights add up, people are made distinct again."""
+        """Returns parts of slices as one: trips and weights are summed, people deduplicated."""
         rows = concat_cells(parts)
         tree_o, tree_d = self.origins, self.destinations
         cells = rows.merge(rows.origin, rows.destination, tree_o.n_tiles, tree_d.n_tiles).cells
@@ -106,14 +106,14 @@ class SlicedFlows:
         )
 
     def folded(self) -> Flows:
-        """All slices as one table in which time is an end like the two places, so that steps can be put together.
+        """Returns all slices as one table with time as a third end, so that time steps can be merged.
 
         Raises:
-            ParameterError: the slices are by other things than time, or by steps that cannot be folded.
+            ParameterError: the slices are not by time alone, or by steps that cannot be folded.
         """
         if self.columns != (TIME,) or self.every is None:
             raise ParameterError(
-                f"Time folds where it is all that trips are cut by; found {', '.join(self.columns)}. "
+                f"Time can be folded only if it is the only slice column; found {', '.join(self.columns)}. "
                 "Hint: give --time and one --every, and no --by."
             )
         labels = [key[0] for key in self.keys]
@@ -132,17 +132,17 @@ class SlicedFlows:
         )
 
     def coarser_keys(self, every: Sequence[Every] = (), *, total: bool = False) -> list[Key]:
-        """The keys of unions of slices: all of them, or all steps within a longer step of time.
+        """Returns the keys of unions of slices: everything, or all steps within a longer time step.
 
         Args:
-            every: longer steps, which must be made of whole slices.
-            total: whether one key stands for everything.
+            every: longer steps, which must consist of whole slices.
+            total: whether to include a key for everything.
 
         Returns:
             The keys, coarsest first, sorted within each kind.
 
         Raises:
-            ParameterError: a step is not made of whole steps of the slices.
+            ParameterError: a step does not consist of whole steps of the slices.
         """
         keys: list[Key] = [(None,) * len(self.columns)] if total else []
         for step in sorted(every, key=lambda e: e.label_length):
@@ -156,13 +156,13 @@ class SlicedFlows:
         return keys
 
     def members(self, key: Key) -> list[int]:
-        """The slices that a key stands for."""
+        """Returns the slices of a key."""
         if key in self._number:
             return [self._number[key]]
-        return [m for m, own in enumerate(self.keys) if holds(key, own, columns=self.columns)]
+        return [m for m, other in enumerate(self.keys) if holds(key, other, columns=self.columns)]
 
     def without(self, members: Iterable[int]) -> SlicedFlows:
-        """The same without some slices; the hierarchies, and so the tiles, stay those of all."""
+        """Returns the same without some slices; the hierarchies, and so the tiles, stay those of all."""
         left = set(range(len(self))) - set(members)
         return SlicedFlows(
             columns=self.columns,
@@ -172,15 +172,15 @@ class SlicedFlows:
         )
 
     def on_disk(self, folder: str | None) -> SlicedFlows:
-        """The same slices, with their rows in a file: each slice comes into memory when it is worked on, and may go.
+        """Returns the same slices with their rows in a memory-mapped temporary file.
 
-        The file is private, has no name once it is written, and is gone with the last array that is read from it.
+        The file is private, unlinked once written, and freed with the last array that refers to it.
 
         Args:
-            folder: where it is made; None for the system's own place.
+            folder: folder of the file; None for the system's default.
 
         Raises:
-            DataError: there is no room for it.
+            DataError: the disk space does not suffice.
         """
         try:
             with TemporaryFile(prefix="flowveil-", dir=folder) as file:
@@ -195,8 +195,8 @@ class SlicedFlows:
                 f"space ({option('temp_dir')})."
             ) from None
         rows = [
-            {name: np.asarray(content[start:stop]).view(kind) for name, (start, stop, kind) in own.items()}
-            for own in places
+            {name: np.asarray(content[start:stop]).view(kind) for name, (start, stop, kind) in arrays.items()}
+            for arrays in places
         ]
         return replace(self, slices=tuple(map(_with_rows, self.slices, rows)))
 
@@ -209,7 +209,7 @@ class SlicedFlows:
 
 
 def holds(key: Key, other: Key, *, columns: Sequence[str]) -> bool:
-    """Whether what one key stands for is all within another's."""
+    """Returns whether one key contains another."""
     for wide, narrow, column in zip(key, other, columns, strict=True):
         if wide is None or wide == narrow:
             continue
@@ -219,10 +219,10 @@ def holds(key: Key, other: Key, *, columns: Sequence[str]) -> bool:
 
 
 def check_slice_columns(by: Sequence[str], *, time: str | None, every: str | Every | None) -> None:
-    """Refuse slice columns that cannot be.
+    """Checks the slice columns.
 
     Raises:
-        ParameterError: a name is given twice, is taken by the matrix, or time and every are not given together.
+        ParameterError: a name is duplicated or reserved, or time and every are not given together.
     """
     if (time is None) != (every is None):
         given, lacking = ("time", "every") if every is None else ("every", "time")
@@ -249,18 +249,18 @@ def check_slice_columns(by: Sequence[str], *, time: str | None, every: str | Eve
 def declared_values(
     columns: Sequence[str], every: Every | None, given: Mapping[str, Sequence[str] | str]
 ) -> dict[str, list[str]]:
-    """The values of the slice columns that everybody may know, whatever is in the data: sorted, none twice.
+    """Returns the public values of the slice columns: sorted and distinct.
 
-    Hours of the day and days of the week are known to all. Other steps of time follow from a period, other values from
-    a list that whoever publishes has from elsewhere.
+    Hours of the day and days of the week are public. Other time steps follow from a period, other values from a list
+    that the publisher has from another source.
 
     Args:
         columns: the slice columns.
-        every: the step of time, if there is one.
-        given: the values by column; for times a period may stand there, ``2024-01-01/2024-03-31``.
+        every: the time step, if there is one.
+        given: the values by column; for times a period is allowed, ``2024-01-01/2024-03-31``.
 
     Raises:
-        ParameterError: the values of a column are not given, or are not a list of distinct words; a column is unknown.
+        ParameterError: the values of a column are missing or not a list of distinct words, or a column is unknown.
     """
     unknown = [name for name in given if name not in columns]
     if unknown:
@@ -282,7 +282,7 @@ def declared_values(
 
 
 def _labels_of(every: Every, period: str | None) -> list[str] | None:
-    """All labels of a step that comes round, or of a period; None where a period is needed and not given."""
+    """Returns all labels of a periodic step, or of a period; None if a required period is missing."""
     hours = [f"{hour:02d}:00" for hour in range(24)]
     days = [f"{i} {name}" for i, name in enumerate(("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"), start=1)]
     if every.is_periodic:
@@ -307,16 +307,16 @@ def _labels_of(every: Every, period: str | None) -> list[str] | None:
 
 
 def refuse_many_values(values: Mapping[str, int], *, rows: int) -> None:
-    """Refuse attributes that look like identifiers: matrices of one contributor each, under that contributor's name.
+    """Refuses attributes that look like identifiers, which would give one matrix per contributor.
 
-    Where no column says who travelled, nothing else would notice: k trips of one taxi are k trips.
+    Without a person column no other check would notice: k trips of one taxi are k trips.
 
     Args:
-        values: how many distinct values each slice column has; times are not among them.
+        values: number of distinct values of each slice column, without times.
         rows: rows that were read and used.
 
     Raises:
-        DataError: a column has more than `MOST_VALUES` values, or more than one for `ROWS_PER_VALUE` rows.
+        DataError: a column has more than `MOST_VALUES` values, or fewer than `ROWS_PER_VALUE` rows per value.
     """
     many = {name: n for name, n in values.items() if n > MOST_VALUES or n * ROWS_PER_VALUE > rows}
     if many:
@@ -330,14 +330,14 @@ def refuse_many_values(values: Mapping[str, int], *, rows: int) -> None:
 
 
 def refuse_many_combinations(flows: SlicedFlows) -> None:
-    """Refuse to make a matrix of each combination of attributes where the combinations are as many as identifiers.
+    """Refuses combinations of attributes that are as numerous as identifiers.
 
-    Two columns of forty values each pass for classes and, together, name every contributor. A study cuts by several
-    attributes as well but makes matrices of single ones, so reading does not check this; it checks single columns, see
-    `refuse_many_values`. Flows that were not read, but made by the caller, have no rows to hold against.
+    Two columns of forty values each look like classes and together identify every contributor. Reading checks only
+    single columns (`refuse_many_values`), because a study slices by single ones. Flows made by the caller have no rows
+    to check.
 
     Raises:
-        DataError: there is more than one combination for `ROWS_PER_VALUE` rows, and that is not confirmed.
+        DataError: there are fewer than `ROWS_PER_VALUE` rows per combination, and that is not confirmed.
     """
     intake = flows.intake
     rows = intake.used_rows
@@ -354,7 +354,7 @@ def refuse_many_combinations(flows: SlicedFlows) -> None:
 
 
 def _rows_of(part: Flows) -> dict[str, NDArray[Any]]:
-    """All that grows with the flows of a slice."""
+    """Returns all arrays of a slice that grow with its flows."""
     people = part.people
     found = {name: getattr(part, name) for name in ("origin", "destination", "trips", *SUM_COLUMNS, "time")}
     if people is not None and not isinstance(people, RemotePeople):
@@ -363,7 +363,7 @@ def _rows_of(part: Flows) -> dict[str, NDArray[Any]]:
 
 
 def _append(file: IO[bytes], array: NDArray[Any]) -> tuple[int, int, np.dtype[Any]]:
-    """Write an array behind what is there: where it begins and ends, and what it is made of."""
+    """Appends an array to a file; returns its start, end and type."""
     file.write(bytes(-file.tell() % 8))
     start = file.tell()
     file.write(np.ascontiguousarray(array).data)
@@ -371,7 +371,7 @@ def _append(file: IO[bytes], array: NDArray[Any]) -> tuple[int, int, np.dtype[An
 
 
 def _with_rows(part: Flows, rows: dict[str, NDArray[Any]]) -> Flows:
-    """A slice with the same rows from elsewhere; they were checked when it was made."""
+    """Returns a slice with its rows replaced by equal ones from a file; they are not validated again."""
     same = copy(part)
     if "cell" in rows:
         people = People(rows.pop("cell"), rows.pop("person"), rows.pop("made", None))

@@ -1,8 +1,8 @@
-"""Times as a tree: steps of the day, doubled until they fill it, then days, weeks, months and everything.
+"""Times as a tree: steps of the day, doubled up to a day, then days, weeks, months and everything.
 
-A step that comes round has a tree that owes nothing to the trips: 24 hours, or 168 of a week. A step that runs on has
-those steps in which something was seen, as trees of places have the tiles that were seen. Times are texts as slices
-write them, and sort like the times they stand for, so that a step lies in ``start <= step < stop``.
+A periodic step has a tree that does not depend on the trips: 24 hours, or 168 hours of a week. Other steps have the
+steps with trips, as trees of places have the tiles with trips. Times are texts as in slice labels, and sort in time
+order, so that a step is in ``start <= step < stop``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from flowveil.errors import ParameterError
 from flowveil.hierarchy import Floats, Hierarchy
 
-#: The columns of a published matrix whose times are folded.
+#: The time columns of a published matrix with folded times.
 TIME_COLUMNS = ("time_from", "time_to")
 _DAY = 24 * 60
 _DAYS = ("1 Mon", "2 Tue", "3 Wed", "4 Thu", "5 Fri", "6 Sat", "7 Sun")
@@ -30,13 +30,13 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True, eq=False)
 class Times:
-    """A tree whose leaves are steps of time.
+    """A tree whose leaves are time steps.
 
     Attributes:
-        every: the name of the step.
-        tree: the tree; leaves in the order of time.
+        every: name of the step.
+        tree: the tree; leaves in time order.
         start, stop: of each node, as text; the stop is excluded.
-        hours: how long each node is.
+        hours: length of each node.
     """
 
     every: str
@@ -47,13 +47,13 @@ class Times:
 
     @classmethod
     def from_labels(cls, every: str, minutes: int | None, labels: Sequence[str]) -> Times:
-        """The tree above the steps that these labels name.
+        """Returns the tree above the steps with these labels.
 
         Args:
-            every: the name of the step: ``hour``, ``weekday-hour``, minutes or hours that divide a day, ``day``, or
+            every: name of the step: ``hour``, ``weekday-hour``, minutes or hours that divide a day, ``day``, or
                 ``month``.
-            minutes: its length, where it runs on and divides a day.
-            labels: the steps that were seen.
+            minutes: length of a step that divides a day and is not periodic.
+            labels: labels of the steps with trips.
 
         Raises:
             ParameterError: the step cannot be folded.
@@ -75,12 +75,12 @@ class Times:
 
     @classmethod
     def _along(cls, every: str, paths: Iterable[Sequence[Span]], text: Callable[[int, bool], str]) -> Times:
-        """Build from the way down to each leaf, leaves in the order of time."""
+        """Builds the tree from the path to each leaf, leaves in time order."""
         spans: list[Span] = []
         parent: list[int] = []
         open_nodes: list[int] = []
         for path in paths:
-            # A node that is all there is of the one above it is no step down.
+            # A node equal to its parent is skipped.
             distinct = list(dict.fromkeys(path))
             at = 0
             while at < min(len(open_nodes), len(distinct)) and spans[open_nodes[at]] == distinct[at]:
@@ -97,16 +97,16 @@ class Times:
 
     @property
     def labels(self) -> NDArray[np.str_]:
-        """The name of each leaf, as slices write it: the beginning of its step."""
+        """Label of each leaf, as in slices: the start of its step."""
         return self.start[self.tree.leaf_node]
 
     def numbers(self, labels: Sequence[str]) -> NDArray[np.int32]:
-        """The leaf of each label."""
+        """Returns the leaf of each label."""
         return np.searchsorted(self.labels, np.array(labels)).astype(np.int32)
 
 
 def steps_of_day(minutes: int) -> list[int]:
-    """Lengths of the steps within a day: the shortest, doubled while the day is made of whole ones, then the day."""
+    """Returns the step lengths within a day: the shortest, doubled while it divides the day, then the day."""
     lengths = [minutes]
     while _DAY % (2 * lengths[-1]) == 0 and 2 * lengths[-1] < _DAY:
         lengths.append(2 * lengths[-1])
@@ -114,7 +114,7 @@ def steps_of_day(minutes: int) -> list[int]:
 
 
 def _within_day(minute: int, step: int) -> list[Span]:
-    """The steps of a day that hold a minute, longest first."""
+    """Returns the steps of a day that contain a minute, longest first."""
     first = minute - minute % _DAY
     inside = minute - first
     return [
@@ -124,7 +124,7 @@ def _within_day(minute: int, step: int) -> list[Span]:
 
 
 def _of_week(minute: int, days: int) -> list[Span]:
-    """From everything down to an hour: of a day, or of a week, which is working days and the weekend."""
+    """Returns the path to an hour of a day, or of a week of working days and weekend."""
     if days == 1:
         return _within_day(minute, 60)
     part = (0, 5 * _DAY) if minute < 5 * _DAY else (5 * _DAY, 7 * _DAY)
@@ -132,7 +132,7 @@ def _of_week(minute: int, days: int) -> list[Span]:
 
 
 def _of_calendar(moment: datetime, every: str, minutes: int | None) -> list[Span]:
-    """From the month down to a step. A week that two months share is two parts: one of each."""
+    """Returns the path from the month to a step. A week in two months is two nodes."""
     month = (_minute(_month(moment)), _minute(_next_month(moment)))
     if every == "month":
         return [month]
@@ -163,6 +163,6 @@ def _clock(minute: int, is_stop: bool) -> str:  # noqa: ARG001  # texts of a wee
 
 
 def _weekday_clock(minute: int, is_stop: bool) -> str:
-    # What ends with a day ends at its 24:00, not on the next day.
+    # A span that ends with a day ends at 24:00 of that day.
     day = (minute - 1 if is_stop else minute) // _DAY
     return f"{_DAYS[day]} {_clock(minute - day * _DAY, is_stop)}"

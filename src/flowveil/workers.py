@@ -1,9 +1,9 @@
-"""Work in processes of its own: the one way for slices, comparisons and studies.
+"""Worker processes and threads for slices, comparisons and studies.
 
-A process gets what all tasks share once and then tasks one after the other. A task that takes too long is stopped with
-its process, and one that uses too much memory takes no other along. A process finds the same flowveil as this one and
-runs nothing of the program that called: a script needs no guard around its first line. What libraries print there is
-dropped, because it may quote the input. Which process works on what does not matter to the results.
+A process receives the shared data once, then tasks one after the other. A task over its time limit is killed with its
+process; one that runs out of memory affects no other. A process imports the same flowveil and does not run the calling
+script, so scripts need no ``__main__`` guard. Output of libraries is discarded, because it may quote the input. Results
+do not depend on the assignment of tasks to processes.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from typing import Any, NamedTuple, TypeVar
 
 from flowveil.errors import FlowveilError
 
-#: How a task may end: with a result, stopped after its time, or without a result.
+#: Outcomes of a task: with a result, stopped at its time limit, or without a result.
 DONE, LATE, LOST = "done", "late", "lost"
-#: Seconds that a process may take to start, to unpack what is shared and to get ready for a task.
+#: Seconds that a process may take to start, load the shared data and prepare a task.
 START_LIMIT = 600.0
 
 Result = TypeVar("Result")
 
 
 class Ended(NamedTuple):
-    """How one task ended.
+    """Outcome of one task.
 
     Attributes:
-        number: its place among the tasks.
+        number: position among the tasks.
         how: ``done``, ``late`` or ``lost``.
-        result: what the work returned; None unless it is done.
-        error: what the work raised, if it is one of ours, else an error that names its kind only: the message of a
-            foreign one may quote the input. None where the process ended.
+        result: return value of the work; None unless done.
+        error: a flowveil error raised by the work; for other errors one that names only the type, because the message
+            may quote the input. None if the process ended.
     """
 
     number: int
@@ -59,18 +59,18 @@ def run_tasks(
     fresh: bool = False,
     in_order: bool = False,
 ) -> Generator[Ended, None, None]:
-    """Run ``work(shared, task)`` for every task in other processes.
+    """Runs ``work(shared, task)`` for every task in worker processes.
 
-    No process outlives the iteration, however it ends; close the iterator where it may be left early.
+    No process outlives the iteration; close the iterator if it may be left early.
 
     Args:
-        work: a function of a module; it must return something that can be pickled.
-        shared: what all tasks need; sent once to each process.
-        tasks: what to work on.
-        workers: processes that run side by side.
-        time_limit: seconds that a task may take once its process is ready for it.
-        prepare: called before each task, out of its time: for what is imported or compiled at the first call.
-        fresh: give every task a new process, so that nothing another task left behind makes it faster.
+        work: a module-level function; its result must be picklable.
+        shared: data for all tasks; sent once to each process.
+        tasks: the tasks.
+        workers: number of parallel processes.
+        time_limit: seconds for a task after its process is ready.
+        prepare: called before each task, outside its time limit, for imports and compilation.
+        fresh: use a new process for every task, so that none profits from an earlier one.
         in_order: yield in the order of the tasks; otherwise as they end.
     """
     load = pickle.dumps((work, prepare, shared), protocol=pickle.HIGHEST_PROTOCOL)
@@ -87,15 +87,14 @@ def run_tasks(
 
 
 def prefetch(work: Iterable[Callable[[], Result]], *, threads: int, waiting: int = 0) -> Generator[Result, None, None]:
-    """What each piece of work returns, in order, while other threads of this process are at the next ones.
+    """Yields results in order while other threads compute the next ones.
 
-    For numpy, which lets other threads run while it counts. Limits and words of messages are those of the caller.
+    For numpy, which releases the interpreter lock. Limits and message settings are those of the caller.
 
     Args:
-        work: the pieces.
-        threads: how many may work, this one included.
-        waiting: pieces that lie ready for a thread: where it takes a while to come by one, threads need not wait.
-            Besides these, no more are in memory than there are threads, the one that was handed out included.
+        work: callables.
+        threads: number of threads, the caller included.
+        waiting: additional results that may be computed ahead. Without it, at most ``threads`` results are in memory.
     """
     pieces = iter(work)
     if threads == 1:
@@ -110,12 +109,11 @@ def prefetch(work: Iterable[Callable[[], Result]], *, threads: int, waiting: int
 
 
 def parallel_map(work: Iterable[Callable[[], Result]], *, threads: int) -> Generator[Result, None, None]:
-    """What each piece of work returns, in order, where whoever asks has nothing to do meanwhile.
+    """Yields results in order, computed in parallel while the caller waits.
 
-    A thread asks for the next piece itself, one thread at a time, so that what it takes to prepare a piece is done
-    beside other pieces too. No more pieces are in the works than there are threads; where there is to be one, it is
-    this one. Which thread gets which piece, and how far the others are then, is left to chance: pieces must not need
-    each other. Limits and words of messages are those of the caller.
+    Threads take the next callable themselves, one at once, so preparing callables overlaps with running them. At most
+    ``threads`` callables run at the same time; one thread means the caller. Callables must be independent. Limits and
+    message settings are those of the caller.
     """
     pieces = enumerate(work)
     if threads == 1:
@@ -146,10 +144,10 @@ def parallel_map(work: Iterable[Callable[[], Result]], *, threads: int) -> Gener
 
 @contextlib.contextmanager
 def run_in_background(work: Callable[[], Result], *, threads: int) -> Iterator[Callable[[], Result]]:
-    """Something to be asked for what a piece of work returns, which another thread of this process is at meanwhile.
+    """Runs a callable in another thread and yields a function that returns its result.
 
-    For work of the libraries that leave Python's lock alone, or beside such work. With one thread it is done when it is
-    asked for. Limits and words of messages are those of the caller.
+    For work that releases the interpreter lock. With one thread, it runs when the result is requested. Limits and
+    message settings are those of the caller.
     """
     if threads == 1:
         yield work
@@ -159,7 +157,7 @@ def run_in_background(work: Callable[[], Result], *, threads: int) -> Iterator[C
 
 
 class _Crew:
-    """The processes; each thread of the pool takes one that is idle, or starts one."""
+    """The worker processes; each thread of the pool takes an idle one or starts one."""
 
     def __init__(self, load: bytes, time_limit: float | None, *, fresh: bool) -> None:
         self._load, self._time_limit, self._fresh = load, time_limit, fresh
@@ -169,7 +167,7 @@ class _Crew:
         self._dismissed = False
 
     def run(self, number: int, task: Any) -> Ended:
-        """Run one task."""
+        """Runs one task."""
         child = self._take()
         how, result = child.run(task, self._time_limit)
         with self._lock:
@@ -183,7 +181,7 @@ class _Crew:
         return Ended(number, how, result)
 
     def dismiss(self) -> None:
-        """End all processes; threads that wait for one see that it is gone."""
+        """Ends all processes; waiting threads notice."""
         with self._lock:
             self._dismissed = True
             for child in self._all:
@@ -192,7 +190,7 @@ class _Crew:
     def _take(self) -> _Child:
         with self._lock:
             if self._dismissed:
-                raise RuntimeError("The work was given up.")
+                raise RuntimeError("The work was cancelled.")
             if self._idle:
                 return self._idle.pop()
             child = _Child(self._load)
@@ -201,10 +199,10 @@ class _Crew:
 
 
 class _Child:
-    """A process that serves tasks. What it is sent and what it answers are pickles, one after the other.
+    """A worker process. Requests and answers are consecutive pickles.
 
     Attributes:
-        spent: whether it ended or was stopped, and cannot be asked again.
+        spent: whether it ended or was stopped and cannot be used again.
     """
 
     def __init__(self, load: bytes) -> None:
@@ -220,7 +218,7 @@ class _Child:
         )
 
     def run(self, task: Any, time_limit: float | None) -> tuple[str, Any]:
-        """How the task ended, and its result."""
+        """Returns the outcome of a task, and its result."""
         ready, _ = self._within(START_LIMIT, lambda: self._send(task))
         if ready is None:
             return LOST, None
@@ -230,16 +228,16 @@ class _Child:
         return DONE, answer[0]
 
     def end(self) -> None:
-        """Stop the process, whatever it does."""
+        """Kills the process."""
         self._process.kill()
         self._process.wait()
         for stream in (self._process.stdin, self._process.stdout):
-            # Closing writes what is left, which nobody reads any more.
+            # Closing flushes data that no one reads.
             with contextlib.suppress(OSError):
                 stream.close()  # type: ignore[union-attr]
 
     def _send(self, task: Any) -> Any:
-        """Send a task, and what is shared before the first; return when the process is ready for it."""
+        """Sends a task, preceded by the shared data for the first; returns when the process is ready."""
         assert self._process.stdin is not None
         self._process.stdin.write(self._load)
         self._load = b""
@@ -252,7 +250,7 @@ class _Child:
         return pickle.load(self._process.stdout)
 
     def _within(self, seconds: float | None, talk: Callable[[], Any]) -> tuple[Any, bool]:
-        """What the process says, or None where it ended or was stopped; and whether it was stopped."""
+        """Returns the answer of the process (None if it ended or was stopped), and whether it was stopped."""
         late = threading.Event()
 
         def stop() -> None:
@@ -262,28 +260,28 @@ class _Child:
         timer = threading.Timer(min(seconds or threading.TIMEOUT_MAX, threading.TIMEOUT_MAX), stop)
         timer.daemon = True
         timer.start()
-        said = None
+        reply = None
         try:
-            said = talk()
+            reply = talk()
         except (OSError, ValueError, EOFError, pickle.UnpicklingError):
             self.spent = True
         finally:
             timer.cancel()
             timer.join()
-        # An answer may come at the moment at which its process is stopped.
+        # An answer may arrive while the process is being stopped.
         self.spent |= late.is_set()
-        return said, late.is_set()
+        return reply, late.is_set()
 
 
 def serve() -> None:
-    """In a process: take what is shared from the standard input, then tasks, for as long as some come."""
+    """Main function of a worker process: reads the shared data from standard input, then tasks until the end."""
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
-    # Whatever a library prints must not end up among the answers.
+    # Output of libraries must not mix with answers.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     work, prepare, shared = pickle.load(sys.stdin.buffer)
 
-    def answer(said: Any) -> None:
-        pickle.dump(said, answers, protocol=pickle.HIGHEST_PROTOCOL)
+    def answer(reply: Any) -> None:
+        pickle.dump(reply, answers, protocol=pickle.HIGHEST_PROTOCOL)
         answers.flush()
 
     with answers, contextlib.suppress(EOFError, KeyboardInterrupt):

@@ -24,7 +24,9 @@ BY_HAND = {
     ),
     "reading/columns.py": (("    weight: str | None = None\n", "    vehicles: str | None = None\n"),),
     "request.py": (
-        ("    max_dropped: float | None = setting(\n", '    vehicles: str | None = setting("Column of the vehicles.", example="cars", **COLUMN)\n'),
+        ('    """Trips and the columns that describe them."""\n\n', """\
+    vehicles: str | None = setting("Column of the vehicles.", example="cars", **COLUMN)
+"""),
     ),
     "guarantee.py": (
         ("    population: float | None = None\n", "    vehicles: int | None = None\n"),

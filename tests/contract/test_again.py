@@ -97,9 +97,18 @@ def test_every_method(number, files, flows, tmp_path):
     same(folder, tmp_path / "two")
 
 
-MAPPED = ["--zones", "MAP", "--zones-lat", "y", "--zones-lon", "x", "--zones-name", "label"]
+MAPPED = [
+    "--zones",
+    "MAP",
+    "--set",
+    "zones.zones_lat=y",
+    "--set",
+    "zones.zones_lon=x",
+    "--set",
+    "zones.zones_name=label",
+]
 ENDS = ["--origin-tile", "from", "--destination-tile", "to"]
-TREE = ["--zones", "SECTORS", "--zones-parent", "sector", "--zones-root", "everywhere"]
+TREE = ["--zones", "SECTORS", "--zones-parent", "sector", "--set", "zones.zones_root=everywhere"]
 
 
 @pytest.mark.parametrize(
@@ -119,16 +128,27 @@ TREE = ["--zones", "SECTORS", "--zones-parent", "sector", "--zones-root", "every
             "suppression",
         ],
         [
-            *("--person", "", "--weight", "", "--max-dropped", "0.2", "--skip-unknown", "--person-case", "keep"),
+            *(
+                "--person",
+                "",
+                "--weight",
+                "",
+                "--max-dropped",
+                "0.2",
+                "--set",
+                "input.skip_unknown=true",
+                "--set",
+                "people.person_case=keep",
+            ),
             *("--within", "AREA"),
         ],
         [
-            *("--basemap", "https://tiles.example.org/{z}/{x}/{y}.png", "--replace-stronger", "--seed", "3"),
+            *("--set", "output.basemap=https://tiles.example.org/{z}/{x}/{y}.png", "--replace-stronger", "--seed", "3"),
             *("--within", "2.2,48.7,2.5,49.0", "--same-zones"),
         ],
         [*ENDS, *MAPPED, "--format", "csv,flowmap"],
         [*ENDS, *TREE],
-        [*ENDS, *TREE, "--zones-lat", "", "--zones-lon", "", "--zones-name", ""],
+        [*ENDS, *TREE, "--set", "zones.zones_lat=", "--set", "zones.zones_lon=", "--set", "zones.zones_name="],
     ],
     ids=lambda words: " ".join(words)[-40:],
 )

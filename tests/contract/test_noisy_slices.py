@@ -183,7 +183,7 @@ def test_the_command_line_adds_up_layers_in_the_ledger(tmp_path, capsys):
     asked = ["anonymize", tmp_path / "trips.csv", "--method", "topdown", "--resolution", 7]
     asked += ["--time", "at", "--every", "12h", "--every", "day", "--period", "2024-01-01/2024-01-02"]
     asked += [word for name, value in OPTIONS.items() for word in ("--option", f"{name}={value}")]
-    asked += ["--ledger", tmp_path / "ledger", "--epsilon-total", 10]
+    asked += ["--ledger", tmp_path / "ledger", "--set", "output.epsilon_total=10"]
     assert run(*asked, "--out", tmp_path / "a") == 0
     assert "2 layers of matrices with ε = 3 each come to 6" in capsys.readouterr().out
     assert run("verify", tmp_path / "a", "--against", tmp_path / "trips.csv") == 0

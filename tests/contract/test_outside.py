@@ -179,7 +179,16 @@ def at(folder, tmp_path, monkeypatch):
     """Runs commands in an empty folder, on the trips and an area, or on the map with a root of its own."""
     monkeypatch.chdir(tmp_path)
     nested = str(folder / "nested.geojson")
-    zones = ["--zones", nested, "--zones-tile", "code", "--zones-levels", "town,sector,code", "--zones-name", "label"]
+    zones = [
+        "--zones",
+        nested,
+        "--zones-tile",
+        "code",
+        "--zones-levels",
+        "town,sector,code",
+        "--set",
+        "zones.zones_name=label",
+    ]
     words = {
         "TRIPS": [str(folder / "t.csv")],
         "MAP": [nested],

@@ -127,8 +127,8 @@ RUNS: dict[str, list[tuple[str, ...]]] = {
         ("{trips}", "--resolution", "8", "--out", "{out}", "--method", "laplace", "--option", "epsilon=1",
          "--option", "bound=2", "--option", "delta=0.01", "--option", "level=5", "--format", "csv,arrow"),
         ("{trips}", *READ, "--out", "{out}", "--person", "person_id", "--ledger", "{out}-ledger", "--audit",
-         "--dominance", "0.9", "--stricter", "{places}", "--context", "{lines}", "--max-suppressed", "0.5"),
-        ("{trips}", *READ, "--out", "{out}", "--by", "sex", "--resume", "--max-suppressed", "0.5"),
+         "--set", "protection.dominance=0.9", "--set", "protection.stricter={places}", "--set", "output.context={lines}", "--max-suppressed", "0.5"),
+        ("{trips}", *READ, "--out", "{out}", "--by", "sex", "--set", "resources.resume=true", "--max-suppressed", "0.5"),
         ("{trips}", *READ, "--out", "{out}", "--zones-of", "{release}", "--max-suppressed", "0.9"),
         ("{trips}", "--resolution", "7", "--out", "{out}", "--method", "privtree", "--option", "epsilon=4",
          "--option", "bound=2", "--option", "region=851fb467fffffff"),
@@ -136,7 +136,7 @@ RUNS: dict[str, list[tuple[str, ...]]] = {
     "verify": [("{release}", "--against", "{trips}", "--certificate", "{out}.json"),
                ("{release}", "--against", "{trips}", "--certificate", "{out}.html")],
     "compare": [("{trips}", *READ, "--out", "{out}", "--methods", "odkanon,suppression")],
-    "study": [("{trips}", *READ, "--out", "{out}", "--by", "sex", "--methods", "suppression", "--workers", "1")],
+    "study": [("{trips}", *READ, "--out", "{out}", "--by", "sex", "--methods", "suppression", "--set", "resources.workers=1")],
     "picture": [("{release}", "--out", "{out}.svg"), ("{release}", "--out", "{out}.png")],
     "reconstruct": [("{release}", "--zones", "7", "--out", "{out}.parquet")],
     "freeze": [("{release}", "--out", "{out}.parquet")],
@@ -152,7 +152,7 @@ RUNS: dict[str, list[tuple[str, ...]]] = {
         ("{records}", "--out", "{out}.parquet", "--epsilon", "none", *IPF),
     ],
     "tabular compare": [
-        ("{records}", "--out", "{out}", *TABLE, "--k", "5", "--epsilon", "1", "--priorn", "0", "--repeats", "1"),
+        ("{records}", "--out", "{out}", *TABLE, "--k", "5", "--epsilon", "1", "--set", "priorn=0", "--set", "repeats=1"),
     ],
 }  # fmt: skip
 #: Commands that write nothing, the demo, which reads nothing, and the workbench, whose release is held equal to that of

@@ -120,7 +120,16 @@ def test_releases_are_those_of_duckdb_to_the_last_byte(tmp_path: Path) -> None:
             done = CliRunner().invoke(cli, ["anonymize", *asked, "--engine", engine, "--out", out])
         assert done.exit_code == 0, done.output
     assert files(tmp_path / "spark") == files(tmp_path / "duckdb")
-    held = ["verify", str(tmp_path / "duckdb"), "--against", asked[0], "--engine", "spark", "--driver-flows", "399"]
+    held = [
+        "verify",
+        str(tmp_path / "duckdb"),
+        "--against",
+        asked[0],
+        "--set",
+        "resources.engine=spark",
+        "--set",
+        "resources.driver_flows=399",
+    ]
     assert CliRunner().invoke(cli, held).exit_code == 0
 
 

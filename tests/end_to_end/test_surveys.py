@@ -69,7 +69,16 @@ def test_a_total_beside_the_sexes_takes_common_zones(montpellier, tmp_path: Path
 
 def test_the_study_of_montpellier(montpellier, tmp_path: Path):
     out = tmp_path / "study"
-    runs = ["--methods", "odkanon,oigh", "--protect", "people", "--protect", "population", "--workers", "1"]
+    runs = [
+        "--methods",
+        "odkanon,oigh",
+        "--protect",
+        "people",
+        "--protect",
+        "population",
+        "--set",
+        "resources.workers=1",
+    ]
     with in_this_process():
         assert code_of(["study", *montpellier, "--by", "sex", *runs, "--out", str(out)]) == 0
     table = pq.read_table(out / "results.parquet").to_pylist()

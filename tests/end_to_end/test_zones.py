@@ -144,9 +144,9 @@ def test_coordinates_do_not_go_with_a_map():
 def test_taxi_zones_of_new_york(shared_data, tmp_path, capsys):
     folder = shared_data / "nyc_green_taxi_zones"
     trips, zones = first_rows(folder / "trips.parquet", 60_000, tmp_path), folder / "zones.geojson"
-    how = ["--zones", zones, "--zones-tile", "LocationID", "--skip-unknown"]
+    how = ["--zones", zones, "--zones-tile", "LocationID", "--set", "input.skip_unknown=true"]
     assert run("anonymize", trips, *how, "--method", "atg-dual", "--out", tmp_path / "r") == 0, capsys.readouterr().err
-    assert run("verify", tmp_path / "r", "--against", trips, "--zones", zones, "--skip-unknown") == 0
+    assert run("verify", tmp_path / "r", "--against", trips, "--zones", zones, "--set", "input.skip_unknown=true") == 0
 
 
 def test_outlines_that_overlap_in_the_users_map_are_counted_and_no_finding(tmp_path: Path) -> None:

@@ -229,7 +229,20 @@ main(sys.argv[1:])
 def test_a_run_ended_amid_its_slices_says_one_line_and_writes_nothing(tmp_path):
     path, out = tmp_path / "t.parquet", tmp_path / "out"
     pq.write_table(timed(), path)
-    asked = ["anonymize", path, "--time", "t", "--every", "1h", "--resolution", "7", "--workers", "2", "--out", out]
+    asked = [
+        "anonymize",
+        path,
+        "--time",
+        "t",
+        "--every",
+        "1h",
+        "--resolution",
+        "7",
+        "--set",
+        "resources.workers=2",
+        "--out",
+        out,
+    ]
     ended = subprocess.run([sys.executable, "-c", _ENDED_AMID_SLICES, *asked], capture_output=True, text=True)
     assert ended.returncode == 130
     assert ended.stderr.strip() == "Error: Interrupted. Nothing was written."

@@ -133,7 +133,7 @@ def differing_statements(a: PublishedRelease, b: PublishedRelease) -> list[str]:
 
 
 def _entries(report: Mapping[str, Any]) -> dict[str, Any]:
-    found = {}
+    found: dict[str, Any] = {}
     for part in ("parameters", "guarantee", "statement", "measures"):
         content = report.get(part) or {}
         found |= {f"{part}.{name}": v for name, v in content.items() if name not in _WORDS} if content else {}

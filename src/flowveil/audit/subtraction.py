@@ -20,7 +20,7 @@ unknown part, and are not compared. What is not compared is listed.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from itertools import combinations
 from typing import Any
@@ -205,10 +205,10 @@ class _Work:
                 reason = f"their tables are equal and their statements differ ({said}): what that reveals is not known"
                 self.unchecked.append(((i, j), reason))
             return
-        reason = incomparable(a, b) or self.misplaced
-        if reason:
-            self.unchecked.append(((i, j), reason))
-        if reason or disjoint(a, b):
+        obstacle = incomparable(a, b) or self.misplaced
+        if obstacle:
+            self.unchecked.append(((i, j), obstacle))
+        if obstacle or disjoint(a, b):
             return
         met = self.met
         if a.period == b.period:
@@ -438,9 +438,14 @@ class _Work:
         sides = [self._side(i, matrix) for matrix in family]
         if len(sides) == 1:
             return sides[0]
-        joined = (np.concatenate([getattr(s, n) for s in sides]) for n in ("origin", "destination", "trips"))
-        ends = (np.unique(np.concatenate([getattr(s, n) for s in sides])) for n in ("origins", "destinations"))
-        return Side(*ends, *joined, sides[0].most_unlisted, sides[0].exact)
+        return replace(
+            sides[0],
+            origins=np.unique(np.concatenate([side.origins for side in sides])),
+            destinations=np.unique(np.concatenate([side.destinations for side in sides])),
+            origin=np.concatenate([side.origin for side in sides]),
+            destination=np.concatenate([side.destination for side in sides]),
+            trips=np.concatenate([side.trips for side in sides]),
+        )
 
     def _values_of_cells(self, layers: Sequence[tuple[int, list[PublishedMatrix]]]) -> list[NDArray[np.int64]]:
         """For each layer and cell the number of its value in each slice column of any layer; -1 for all values."""

@@ -42,6 +42,8 @@ COMMANDS = {
     "serve": ("serve", "Open the workbench in a browser."),
     "completion": ("completion", "Print a script that completes commands in a shell."),
 }
+#: The last line of every command's help.
+EVERYWHERE = "With every command: --json prints one JSON object, --quiet prints nothing but errors."
 #: Flags that are taken anywhere on the line.
 _ANYWHERE = ("--json", "--quiet")
 
@@ -59,6 +61,8 @@ class Program(click.Group):
             return None
         module = import_module(f"flowveil.cli.{COMMANDS[cmd_name][0]}")
         command: click.Command = getattr(module, cmd_name)
+        for one in command.commands.values() if isinstance(command, click.Group) else [command]:
+            one.epilog = EVERYWHERE
         return command
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
@@ -105,7 +109,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if code:
             sys.exit(code)
     except click.ClickException as wrong:
-        _fail(wrong.format_message(), kind="UsageError", code=2, words=words)
+        _fail(_explained(wrong), kind="UsageError", code=2, words=words)
     except (KeyboardInterrupt, click.Abort) as stopped:
         # click wraps the interrupt; what a command has to say of it is inside.
         what = str(stopped.__cause__ or stopped) or "Nothing was written."
@@ -130,6 +134,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
             code=1,
             words=words,
         )
+
+
+def _explained(wrong: click.ClickException) -> str:
+    """The message; a setting that is no option of the command is named with the way to give it."""
+    if isinstance(wrong, click.NoSuchOption):
+        from flowveil.cli.from_request import elsewhere
+
+        return elsewhere(wrong.option_name) or wrong.format_message()
+    return wrong.format_message()
 
 
 def _fail(message: str, *, kind: str, code: int, words: Sequence[str]) -> None:

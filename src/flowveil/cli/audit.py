@@ -33,7 +33,6 @@ from flowveil.request import Request
     default=0,
     help="Runs of the method with --against: N pairs a person for membership, N zones for minimality [0: left out].",
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of what is drawn at random.")
 @with_request("zones")
 @with_output
 def audit(output: Output, folders: tuple[str, ...], request: Request, **given: Any) -> None:
@@ -51,7 +50,8 @@ def audit(output: Output, folders: tuple[str, ...], request: Request, **given: A
     from flowveil.published.audit import audit_files, audit_lines
 
     out, show_cells = given.pop("out"), given.pop("show_cells")
-    asked = {name: given.pop(name) for name in ("against", "shadows", "seed")}
+    asked = {name: given.pop(name) for name in ("against", "shadows")}
+    asked["seed"] = request.method.seed or 0
     limits = _limits(given.pop("fail_on"))
     if out is not None:
         _check_out(out, folders)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from flowveil.cli.by_method import bbox_of, limits_of, method_limits, options_by_method
+from flowveil.cli.by_method import limits_of, method_limits, options_by_method
 from flowveil.cli.from_request import PLACE, READING, with_request
 from flowveil.cli.output import Output, with_output
 from flowveil.errors import ParameterError
 from flowveil.request import Request
+
+if TYPE_CHECKING:
+    from flowveil.flows import Flows
 
 #: Options that go to the library as they are.
 _SETTINGS = ("methods", "time_limit")
@@ -34,9 +37,6 @@ _SETTINGS = ("methods", "time_limit")
     "--epsilon", metavar="NUMBERS", help="ε of methods that add noise, comma-separated; they are then compared too."
 )
 @click.option("--picture", type=PLACE, metavar="FILE", help="Also draw the zones; those of two runs over each other.")
-@click.option("--show", default="origins", show_default=True, help="In the picture: origins, destinations or both.")
-@click.option("--bbox", metavar="W,S,E,N", help="In the picture, in degrees [default: what holds nearly all trips].")
-@click.option("--zoom", type=float, default=1.0, show_default=True, help="How many times nearer, around the middle.")
 @click.option("--out", type=PLACE, required=True, help="Folder of the tables and the page; not for publication.")
 @with_request(*READING, "every", "fold_time")
 @with_output
@@ -57,9 +57,7 @@ def compare(output: Output, source: str, out: str, request: Request, **given: An
     slices = request.slices
     if len({slices.fold_time, slices.time is not None, bool(slices.every)}) > 1:
         raise ParameterError("--fold-time, --time and --every are given together here, or none of them.")
-    drawn = {name: given.pop(name) for name in ("show", "bbox", "zoom")}
     picture = given.pop("picture")
-    drawn["bbox"] = None if drawn["bbox"] is None else bbox_of(drawn["bbox"])
     check_folder(out)
     if picture is not None:
         check_place(picture)
@@ -67,10 +65,10 @@ def compare(output: Output, source: str, out: str, request: Request, **given: An
         with output.working("Reading") as progress:
             flows = read_request(request, source=source, progress=progress)
         with output.working("Comparing") as progress:
-            found = compare_flows(flows, progress=progress, **settings)
+            found = compare_flows(cast("Flows", flows), progress=progress, **settings)
     folder = found.write(out)
     if picture is not None:
-        output.say(f"Picture, NOT for publication: {found.picture(picture, **drawn)}")
+        output.say(f"Picture, NOT for publication: {found.picture(picture)}")
     said = {"columns": flows.intake.columns, "notes": list(flows.intake.notes)}
     runs: list[dict[str, Any]] = [
         {"method": r.method, "k": r.k, "protect": list(r.protect), "status": r.status} for r in found.runs

@@ -8,6 +8,36 @@ import click
 
 from flowveil.cli.from_request import PLACE
 from flowveil.cli.output import Output, with_output
+from flowveil.errors import ParameterError
+
+#: Options that are numbers: seconds, and metres.
+_NUMBERS = ("stay", "handover", "gap", "dwell", "dwell_radius")
+_TEXTS = ("time_format", "timezone", "lat", "lon", "trip", "antenna", "keep_one_point")
+
+
+def _parsed(texts: tuple[str, ...]) -> dict[str, Any]:
+    """Options from NAME=VALUE.
+
+    Raises:
+        ParameterError: a text has another form, an option is not known, or a number is none.
+    """
+    given: dict[str, Any] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        name = name.strip().replace("-", "_")
+        if not equals or name not in (*_NUMBERS, *_TEXTS):
+            known = ", ".join((*_NUMBERS, *_TEXTS))
+            raise ParameterError(f"--option is NAME=VALUE, with one of {known}; found '{text}'.")
+        try:
+            given[name] = float(value) if name in _NUMBERS else value.strip()
+        except ValueError:
+            raise ParameterError(f"--option {name} must be a number; found '{value}'.") from None
+    if "keep_one_point" in given:
+        given["keep_one_point"] = given["keep_one_point"] == "true"
+    if "dwell" in given:
+        # 0 cuts trips at gaps only.
+        given["dwell"] = given["dwell"] or None
+    return given
 
 
 @click.command()
@@ -18,39 +48,23 @@ from flowveil.cli.output import Output, with_output
 @click.option("--zones", type=PLACE, metavar="FILE", help="nyc-tlc: the zone table.")
 @click.option("--person", metavar="COLUMN", help="gps, cdr: column that identifies the person.")
 @click.option("--time", metavar="COLUMN", help="gps, cdr: column of the time.")
-@click.option("--time-format", metavar="FORMAT", help="gps, cdr: how times are written, as for strptime.")
-@click.option("--timezone", metavar="NAME", help="gps, cdr: local time for Unix times and times in UTC.")
-@click.option("--lat", metavar="COLUMN", help="gps: column of the latitude.")
-@click.option("--lon", metavar="COLUMN", help="gps: column of the longitude.")
-@click.option("--trip", metavar="COLUMN", help="gps: column that marks the points of a trip; no trip is cut then.")
-@click.option("--antenna", metavar="COLUMN", help="cdr: column of the antenna.")
 @click.option("--antennas", type=PLACE, metavar="FILE", help="cdr: table of antennas with latitude and longitude.")
-@click.option("--stay", type=float, metavar="SECONDS", help="cdr: shorter visits are not ends of trips.")
 @click.option(
-    "--handover", type=float, metavar="SECONDS", help="cdr: to another antenna and back within this time is not a trip."
-)
-@click.option(
-    "--gap", type=float, metavar="SECONDS", help="gps, netmob25: a trip ends at such a gap; cdr: longest trip."
-)
-@click.option("--dwell", type=float, metavar="SECONDS", help="gps: a trip ends at such a stay; 0: at gaps only.")
-@click.option("--dwell-radius", type=float, metavar="METRES", help="gps: points within this distance are one place.")
-@click.option(
-    "--keep-one-point",
-    is_flag=True,
-    default=None,
-    help="netmob25: keep trips of one point, which end where they start.",
+    "--option",
+    "options",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="gps, cdr, netmob25: an option of docs/sources, such as gap=600 or lat=latitude (repeatable).",
 )
 @with_output
-def prepare(output: Output, name: str, source: str, out: str, dwell: float | None, **options: Any) -> None:
+def prepare(output: Output, name: str, source: str, out: str, options: tuple[str, ...], **files: Any) -> None:
     """Make one table of trips from the files of a known data set."""
     from flowveil.output import check_file
     from flowveil.sources import prepare as make
     from flowveil.sources import write_trips
 
     check_file(out)
-    given = {option: value for option, value in options.items() if value is not None}
-    if dwell is not None:
-        given["dwell"] = dwell or None
+    given = {option: value for option, value in files.items() if value is not None} | _parsed(options)
     with output.working("Preparing"):
         prepared = make(name, source, **given)
         path = write_trips(prepared, out)

@@ -48,7 +48,6 @@ _SETTINGS = ("preset", "k", "k_population", "trees", "time_limit", "fewest_trips
 @click.option("--time-limit", type=float, default=7200, show_default=True, help="Seconds that one run may take.")
 @click.option("--fewest-trips", type=int, help="Leave out steps with fewer trips.")
 @click.option("--sample", type=int, metavar="N", help="Only N of the steps, drawn at random, the same every time.")
-@click.option("--workers", type=int, help="Runs in parallel [default: one for each core].")
 @with_request(*READING, "every")
 @with_output
 def study(output: Output, source: str, out: str, methods: str | None, request: Request, **given: Any) -> None:
@@ -63,7 +62,7 @@ def study(output: Output, source: str, out: str, methods: str | None, request: R
     steps = steps_of(request)
     check_folder(out)
     settings["methods"] = None if methods in (None, "all") else list(split(methods))
-    settings["workers"] = given.pop("workers") or os.cpu_count() or 1
+    settings["workers"] = request.resources.workers or os.cpu_count() or 1
     settings["options"] = options_by_method(given.pop("options"))
     settings |= limits_of(given.pop("max_suppressed"))
     settings["protections"] = given.pop("protect") or None

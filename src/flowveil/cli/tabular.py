@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar
@@ -40,21 +41,22 @@ def _budget(_context: Any, _parameter: Any, value: str) -> float | None:
 
 _QUASI = "A quasi-identifier (repeatable)."
 _IDENTIFIER = "A direct identifier: dropped (repeatable)."
-_NO_IDENTIFIERS = "Confirm that the table has no direct identifiers."
-_KIND = "numeric, ordered or unordered; by default the data decide (repeatable)."
-_ORDER = "The categories of a column from lowest to highest (repeatable)."
-_HIERARCHY = "Categories, a line each, from the category to the most general term (repeatable)."
-_MISSING = "A text that marks a missing value, such as '?' (repeatable)."
+_NO_IDENTIFIERS = "Say that the table has no direct identifiers."
+_COLUMN = (
+    "A setting of a quasi-identifier (repeatable): kind=numeric|ordered|unordered, order=A,B,C, hierarchy=FILE, "
+    "grid=STEP, fine_grid=true, public_range=MIN:MAX."
+)
+_SET = (
+    "Another setting (repeatable): positive, priorn (numbers with commas), repeats, classifier_k, classifier_epsilon, "
+    "classifier_priorn, noise, delta, domains (FILE), bins (FILE), diagnostics (true)."
+)
+_MISSING = "A text that stands for a missing value, such as '?' (repeatable)."
 _VARIABLE = "A column to synthesise (repeatable); by default those of the margins, or all."
 _MARGIN = "A margin to keep (repeatable); by default all pairs."
 _DOMAINS = "JSON: the categories of each column; null among them allows missing values."
 _BINS = "JSON: the edges of the bins of numeric columns."
-_GRID = "The edges of published ranges are multiples of STEP: 1000, 0.5, 6h, 7d (repeatable) [default: a round step]."
-_FINE = "Confirm a --grid finer than the default: edges may then be values of single people (repeatable)."
-_PUBLIC = "The range of its values, where that is public; either end may be left out (repeatable)."
-_ALLOW = "Publish this column unchanged, although it identifies people (repeatable)."
-_NOISE = "Distribution of the noise: laplace for epsilon, gaussian for epsilon and --delta."
-_PRIOR = "The prior count of that synthesis."
+_ALLOW = "Publish this column as it is, although it identifies people (repeatable)."
+_NOISE = "The law of the noise: laplace for epsilon, gaussian for epsilon and --delta."
 _CHOOSE = "Cut the widest quasi-identifier, or the one with the most distinct values."
 
 
@@ -64,12 +66,7 @@ _columns = options(
     click.option("--identifier", "identifiers", multiple=True, metavar="COLUMN", help=_IDENTIFIER),
     click.option("--no-identifiers", is_flag=True, help=_NO_IDENTIFIERS),
     click.option("--allow-identifier", "allowed", multiple=True, metavar="COLUMN", help=_ALLOW),
-    click.option("--grid", "grids", multiple=True, metavar="COLUMN=STEP", help=_GRID),
-    click.option("--fine-grid", "fine_grids", multiple=True, metavar="COLUMN", help=_FINE),
-    click.option("--public-range", "ranges", multiple=True, metavar="COLUMN=MIN:MAX", help=_PUBLIC),
-    click.option("--kind", "kinds", multiple=True, metavar="COLUMN=KIND", help=_KIND),
-    click.option("--order", "orders", multiple=True, metavar="COLUMN=A,B,C", help=_ORDER),
-    click.option("--hierarchy", "hierarchies", multiple=True, metavar="COLUMN=FILE", help=_HIERARCHY),
+    click.option("--column", "settings", multiple=True, metavar="COLUMN.NAME=VALUE", help=_COLUMN),
     click.option("--missing", multiple=True, metavar="TEXT", help=_MISSING),
 )
 
@@ -89,12 +86,7 @@ class _Columns:
     identifiers: Sequence[str]
     no_identifiers: bool
     allowed: Sequence[str]
-    grids: Sequence[str]
-    fine_grids: Sequence[str]
-    ranges: Sequence[str]
-    kinds: Sequence[str]
-    orders: Sequence[str]
-    hierarchies: Sequence[str]
+    settings: Sequence[str]
 
     def roles(self) -> dict[str, Any]:
         """Return them as arguments of the library."""
@@ -113,26 +105,40 @@ class _Columns:
             )
 
     def _attributes(self) -> list[Any]:
-        from flowveil.tabular.records import Attribute, read_value_hierarchy
-
-        kind, order = _pairs(self.kinds, "--kind"), _pairs(self.orders, "--order")
-        tree, grid = _pairs(self.hierarchies, "--hierarchy"), _pairs(self.grids, "--grid")
-        public = {name: _range(text) for name, text in _pairs(self.ranges, "--public-range").items()}
-        strange = sorted({*kind, *order, *tree, *grid, *self.fine_grids, *public} - set(self.quasi))
+        given = _settings_of_columns(self.settings)
+        strange = sorted(set(given) - set(self.quasi))
         if strange:
             raise ParameterError(f"Not among the quasi-identifiers: {', '.join(strange)}.")
-        return [
-            Attribute(
-                name,
-                kind=kind.get(name),
-                order=tuple(order[name].split(",")) if name in order else None,
-                hierarchy=read_value_hierarchy(tree[name]) if name in tree else None,
-                grid=grid.get(name),
-                fine_grid=name in self.fine_grids,
-                public_range=public.get(name),
-            )
-            for name in self.quasi
-        ]
+        return [_attribute(name, given.get(name, {})) for name in self.quasi]
+
+
+def _attribute(name: str, given: Mapping[str, str]) -> Any:
+    from flowveil.tabular.records import Attribute, read_value_hierarchy
+
+    return Attribute(
+        name,
+        kind=given.get("kind"),
+        order=tuple(given["order"].split(",")) if "order" in given else None,
+        hierarchy=read_value_hierarchy(given["hierarchy"]) if "hierarchy" in given else None,
+        grid=given.get("grid"),
+        fine_grid=given.get("fine_grid") == "true",
+        public_range=_range(given["public_range"]) if "public_range" in given else None,
+    )
+
+
+#: COLUMN.NAME=VALUE; a column may have dots in its name.
+_SETTING = re.compile(r"(?P<column>.+)\.(?P<name>kind|order|hierarchy|grid|fine_grid|public_range)=(?P<value>.+)")
+
+
+def _settings_of_columns(texts: Sequence[str]) -> dict[str, dict[str, str]]:
+    """The settings of each column."""
+    found: dict[str, dict[str, str]] = {}
+    for text in texts:
+        match = _SETTING.fullmatch(text)
+        if match is None:
+            raise ParameterError(f"--column needs COLUMN.NAME=VALUE, such as age.grid=5; found '{text}'.")
+        found.setdefault(match["column"], {})[match["name"]] = match["value"].strip()
+    return found
 
 
 def _taken(kind: type[Taken], given: dict[str, Any]) -> Taken:
@@ -140,22 +146,12 @@ def _taken(kind: type[Taken], given: dict[str, Any]) -> Taken:
     return kind(**{field.name: given.pop(field.name) for field in fields(kind)})  # type: ignore[arg-type]
 
 
-def _pairs(texts: Sequence[str], option: str) -> dict[str, str]:
-    pairs = {}
-    for text in texts:
-        name, separator, value = text.rpartition("=") if option == "--kind" else text.partition("=")
-        if not separator or not name or not value:
-            raise ParameterError(f"{option} needs COLUMN=VALUE; found '{text}'.")
-        pairs[name] = value
-    return pairs
-
-
 def _range(text: str) -> tuple[str | None, str | None]:
     # The colon in the middle separates the ends: times contain colons too.
     parts = text.split(":")
     half = len(parts) // 2
     if len(parts) % 2 or text == ":":
-        raise ParameterError(f"--public-range needs COLUMN=MIN:MAX, either left out if not public; found '{text}'.")
+        raise ParameterError(f"public_range needs MIN:MAX, either left out if not public; found '{text}'.")
     low, high = ":".join(parts[:half]), ":".join(parts[half:])
     return low.strip() or None, high.strip() or None
 
@@ -302,26 +298,42 @@ def _fit(given: dict[str, Any]) -> dict[str, Any]:
     return fit
 
 
+def _settings_of_comparison(texts: Sequence[str]) -> dict[str, Any]:
+    """The settings of a comparison that have no option, with their defaults."""
+    kinds: dict[str, tuple[Callable[[str], Any], Any]] = {
+        "positive": (str, None),
+        "priorn": (lambda text: tuple(float(part) for part in text.split(",")), (0.0, 0.1, 0.5, 1.0)),
+        "repeats": (int, 15),
+        "classifier_k": (int, 10),
+        "classifier_epsilon": (float, 1.0),
+        "classifier_priorn": (float, 0.1),
+        "noise": (str, "laplace"),
+        "delta": (float, None),
+        "domains": (str, None),
+        "bins": (str, None),
+        "diagnostics": (lambda text: {"true": True, "false": False}[text], False),
+    }
+    found = {name: default for name, (_, default) in kinds.items()}
+    for text in texts:
+        name, _, value = text.partition("=")
+        if name not in kinds:
+            raise ParameterError(f"--set is NAME=VALUE, with one of {', '.join(kinds)}; found '{text}'.")
+        try:
+            found[name] = kinds[name][0](value.strip())
+        except (ValueError, KeyError):
+            raise ParameterError(f"--set {name} cannot be '{value}'.") from None
+    return found
+
+
 @tabular.command("compare", context_settings={"show_default": True})
 @click.argument("source", metavar="INPUT")
 @click.option("--out", required=True, metavar="DIR", help="Folder for tables and figures. Not for publication.")
 @_columns
 @click.option("--sensitive", required=True, metavar="COLUMN", help="The sensitive column; what is predicted.")
-@click.option("--positive", help="Its positive value; by default the first of two.")
 @click.option("--k", "ks", callback=_numbers(int), default="2,5,10,15,20", help="The k to try.")
 @click.option("--epsilon", "epsilons", callback=_numbers(float), default="0.2,0.5,1,2", help="The epsilon to try.")
-@click.option("--priorn", "priors", callback=_numbers(float), default="0,0.1,0.5,1", help="Prior counts to try.")
-@click.option("--repeats", type=int, default=15, help="Syntheses for each setting.")
-@click.option("--classifier-k", type=int, default=10, help="The k of the release that the classifier is trained on.")
-@click.option("--classifier-epsilon", type=float, default=1.0, help="The epsilon of the synthesis it is trained on.")
-@click.option("--classifier-priorn", "classifier_prior", type=float, default=0.1, help=_PRIOR)
 @click.option("--margin", "margins", multiple=True, metavar="A*B", help=_MARGIN)
-@_noise
-@click.option("--domains", metavar="FILE", help=_DOMAINS)
-@click.option("--bins", metavar="FILE", help=_BINS)
-@click.option(
-    "--diagnostics", is_flag=True, help="Also check the assumptions of the regression (scipy and statsmodels)."
-)
+@click.option("--set", "changes", multiple=True, metavar="NAME=VALUE", help=_SET)
 @with_output
 def compare_command(output: Output, source: str, out: str, **given: Any) -> None:
     """Sweep k, ε and the prior count, and write tables and figures of privacy and utility."""
@@ -329,13 +341,25 @@ def compare_command(output: Output, source: str, out: str, **given: Any) -> None
     from flowveil.tabular.records import read_records
 
     check_folder(out)
+    more = _settings_of_comparison(given.pop("changes"))
     columns, missing = _taken(_Columns, given), given.pop("missing")
-    records = read_records(source, missing=missing)
-    roles = Roles(**columns.roles(), sensitive=given.pop("sensitive"), positive=given.pop("positive"))
     columns.check()
-    fit = Margins(**_fit(given), noise=given.pop("noise"), delta=given.pop("delta"))
+    records = read_records(source, missing=missing)
+    roles = Roles(**columns.roles(), sensitive=given.pop("sensitive"), positive=more["positive"])
+    files = {name: more[name] for name in ("domains", "bins")}
+    fit = Margins(**_fit({**files, "margins": given.pop("margins")}), noise=more["noise"], delta=more["delta"])
+    tried = ("repeats", "classifier_k", "classifier_epsilon")
+    grid = Grid(
+        ks=given.pop("ks"),
+        epsilons=given.pop("epsilons"),
+        priors=more["priorn"],
+        classifier_prior=more["classifier_priorn"],
+        **{name: more[name] for name in tried},
+    )
     progress = None if output.quiet else lambda line: click.echo(line, err=True)
-    comparison = compare_records(records, roles, grid=_taken(Grid, given), fit=fit, progress=progress, **given)
+    comparison = compare_records(
+        records, roles, grid=grid, fit=fit, progress=progress, diagnostics=more["diagnostics"], **given
+    )
     comparison.write(out)
     for note in comparison.notes:
         output.warn(note)

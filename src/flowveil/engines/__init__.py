@@ -14,6 +14,7 @@ from flowveil.errors import ParameterError, did_you_mean
 from flowveil.flows import Flows
 from flowveil.progress import lines_every
 from flowveil.reading import Reading
+from flowveil.reading.geometries import named_points, with_coordinates
 from flowveil.reading.limits import is_limited, temporary_folder
 from flowveil.request import refuse_unknown
 from flowveil.slices import SlicedFlows, check_slice_columns
@@ -58,6 +59,7 @@ def read_flows(
         ParameterError: there is no such engine, or nothing to read at the path.
         DataError: the table cannot be used; the message has all problems found.
     """
+    source = with_coordinates(source)
     # Only Spark can read what Spark holds.
     engine = "spark" if type(source).__module__.startswith("pyspark.") else engine
     read = load_engine(engine)(source, reading, progress=progress or lines_every("Reading"))
@@ -90,12 +92,13 @@ def read_trips(
 
     Args:
         source: a path to .csv, .tsv, .txt (also .gz), .parquet or .omx, a folder or pattern of Parquet or of text
-            files with the same columns, or a pyarrow, pandas, polars or geopandas table. Text files are UTF-8 with a
-            first line of names. Or a Spark DataFrame, and with ``engine="spark"`` a table or path that Spark reads.
+            files with the same columns, the address of a table in a database, or a pyarrow, pandas, polars or
+            geopandas table, trackintel trips or movingpandas trajectories. Text files are UTF-8 with a first line of
+            names. Or a Spark DataFrame, and with ``engine="spark"`` a table or path that Spark reads.
         resolution: H3 resolution of the tiles. Given tiles that are finer are lifted to it; coarser ones keep
             their own, and ``intake.resolution`` says so.
-        origin: latitude and longitude column of the origin, ``"lat,lon"`` or a pair. Usual names are
-            recognised where neither these nor tiles are given.
+        origin: latitude and longitude column of the origin, ``"lat,lon"`` or a pair, or a column of points. Usual
+            names are recognised where neither these nor tiles are given.
         destination: the same for the destination.
         origin_tile: column of H3 cells, as text or as 64-bit integers, instead of coordinates.
         destination_tile: the same for the destination.
@@ -132,6 +135,9 @@ def read_trips(
             `read_slices` and ``by="matrix"``.
         lookup: of an OMX file, the lookup with the codes of the zones, where there are several.
         wide: take a text file for a matrix: the first column has the origins, and there is one for each destination.
+        crs: reference system of the coordinates, such as ``EPSG:25832``; what is named as latitude is then the northing
+            or y, as longitude the easting or x. Degrees without it.
+        decimal_comma: read numbers in text with a decimal comma.
         remote: allow an address (``s3://``, ``https://``) of Parquet on another machine, by DuckDB's extension httpfs.
         engine: who reads, ``duckdb`` or ``spark``: the flows are the same. See `flowveil.cluster` for Spark.
         progress: called now and then with the share that is read, from 0 to 1.
@@ -142,7 +148,7 @@ def read_trips(
             examples.
     """
     refuse_unknown(reading, call="reading", but=("by", "every", "by_many"))
-    asked = Reading.of(**reading, ask_person=ask_person)
+    asked = Reading.of(**named_points(source, reading), ask_person=ask_person)
     return read_flows(source, asked, engine=engine, progress=progress).whole
 
 
@@ -181,7 +187,7 @@ def read_slices(
         DataError: the table cannot be used.
     """
     refuse_unknown(reading, call="reading", but=("during",))
-    asked = Reading.of(**reading, ask_person=ask_person)
+    asked = Reading.of(**named_points(source, reading), ask_person=ask_person)
     # A reading may have no slices; who asks for slices without naming any has forgotten something.
     check_slice_columns(asked.columns.by, time=asked.columns.time, every=asked.every)
     return read_flows(source, asked, engine=engine, progress=progress)

@@ -35,6 +35,7 @@ from flowveil.reading.candidates import hints, refuse_unnamed_persons
 from flowveil.reading.columns import ColumnMap, complete
 from flowveil.reading.database import batches_of, in_own_words, open_database
 from flowveil.reading.persons import spelling_sql
+from flowveil.reading.plausibility import to_degrees
 from flowveil.reading.screening import Batch, Kept, Screening
 from flowveil.reading.slicing import attribute_sql, label_sql
 from flowveil.reading.sql import MISSING_PATTERN, number_sql
@@ -220,12 +221,13 @@ class Query:
         at = {name: f"c{i}" for i, name in enumerate(names)}
         select = []
         for i, name in enumerate(used.ends):
-            sql = _number_sql
+            sql = partial(_number_sql, comma=reading.decimal_comma)
             if used.has_tiles:
-                sql = _code_sql if isinstance(tiling, MapTiling) else _tile_sql
+                sql = partial(_code_sql if isinstance(tiling, MapTiling) else _tile_sql)
             select.append(f"{sql(at[name], types[name])} AS end{i}")
         counted = ({"trips": used.trips} if used.trips else {}) | used.added
-        select += [f"{_number_sql(at[name], types[name])} AS {role}" for role, name in counted.items()]
+        comma = reading.decimal_comma
+        select += [f"{_number_sql(at[name], types[name], comma=comma)} AS {role}" for role, name in counted.items()]
         if used.person:
             select.append(f"{spelling_sql(at[used.person], types[used.person])} AS person")
         for i, name in enumerate(used.by):
@@ -249,7 +251,7 @@ class Query:
             select += [f"{times.state} AS time_state", f"{times.shape} AS time_shape"]
         texts = tuple(dict.fromkeys(name for name in numbers if _TEXT_TYPE.match(types[name])))
         if texts:
-            bits = [f"({_trouble_sql(at[name])} << {2 * i})" for i, name in enumerate(texts)]
+            bits = [f"({_trouble_sql(at[name], comma=comma)} << {2 * i})" for i, name in enumerate(texts)]
             select.append(f"CAST({' | '.join(bits)} AS INTEGER) AS trouble")
         return cls(
             sql=f"SELECT {', '.join(select)} FROM {relation}", reading=reading, tiling=tiling, texts=texts, times=times
@@ -267,8 +269,11 @@ class Query:
                 of_column = [(trouble >> 2 * i) & 3 for i in range(len(self.texts))]
                 texts = {name: bits > 0 for name, bits in zip(self.texts, of_column, strict=True)}
                 commas = any(bool((bits == 2).any()) for bits in of_column)
+        points = tuple(c.to_numpy(zero_copy_only=False) for c in columns) if tiles is None else None
+        if points is not None and self.reading.crs is not None:
+            points = (*to_degrees(self.reading.crs, *points[:2]), *to_degrees(self.reading.crs, *points[2:]))
         return Batch(
-            points=tuple(c.to_numpy(zero_copy_only=False) for c in columns) if tiles is None else None,
+            points=points,
             tiles=None if tiles is None else (tiles[0], tiles[1]),
             trips=_numpy(batch, "trips") if self.used.trips else None,
             added={name: _numpy(batch, name) for name in self.used.added},
@@ -378,13 +383,19 @@ def _plain(kind: str) -> str:
     return re.split(r"\W", kind, maxsplit=1)[0]
 
 
-def _number_sql(column: str, kind: str) -> str:
-    cast = number_sql(f"CAST({column} AS VARCHAR)") if _TEXT_TYPE.match(kind) else f"CAST({column} AS DOUBLE)"
+def _number_sql(column: str, kind: str, *, comma: bool = False) -> str:
+    cast = number_sql(_text_sql(column, comma=comma)) if _TEXT_TYPE.match(kind) else f"CAST({column} AS DOUBLE)"
     return f"coalesce({cast}, CAST('nan' AS DOUBLE))"
 
 
-def _trouble_sql(column: str) -> str:
+def _text_sql(column: str, *, comma: bool) -> str:
+    """A column as text; a decimal comma becomes a point, and a number with both is none."""
     text = f"CAST({column} AS VARCHAR)"
+    return f"CASE WHEN contains({text}, '.') THEN {text} || '?' ELSE replace({text}, ',', '.') END" if comma else text
+
+
+def _trouble_sql(column: str, *, comma: bool) -> str:
+    text = _text_sql(column, comma=comma)
     return (
         f"CASE WHEN {column} IS NULL OR ({number_sql(text)}) IS NOT NULL THEN 0 "
         f"WHEN regexp_full_match(lower(trim({text})), {MISSING_PATTERN}) THEN 0 "

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from flowveil.engines.arriving import Arriving
+from flowveil.engines.streaming_query import StreamingQuery
 from flowveil.reading.database import fetch_table, in_own_words, open_database
 
 #: What is in a parcel: what a task counted on its way, rows, or the names behind the numbers of persons.
@@ -96,7 +96,7 @@ class Grouping:
     def grouped(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The parcels of whole buckets as parcels of grouped rows, with names apart; accounts are passed on."""
         with open_database(1) as con, in_own_words(self.label):
-            arriving: Arriving | None = None
+            arriving: StreamingQuery | None = None
             sql = f"CREATE TABLE grouped AS SELECT bucket, {self._keys}, {self._sums()} FROM arriving GROUP BY ALL"
             try:
                 for batch in batches:
@@ -107,7 +107,7 @@ class Grouping:
                         table = opened(part)
                         table = table.append_column("bucket", pa.array(np.full(len(table), bucket.as_py(), np.int32)))
                         if arriving is None:
-                            arriving = Arriving(con.cursor(), sql, table.schema)
+                            arriving = StreamingQuery(con.cursor(), sql, table.schema)
                         arriving.add(table)
                 if arriving is not None:
                     arriving.finish()

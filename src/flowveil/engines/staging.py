@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from flowveil.engines.arriving import Arriving
+from flowveil.engines.streaming_query import StreamingQuery
 from flowveil.errors import DataError, option
 from flowveil.flows import MILLION, Flows, Intake, People
 from flowveil.reading import Reading
@@ -69,7 +69,7 @@ class Staged:
         self._slices = tuple(f"slice{i}" for i in range(len(self._slice_names)))
         self._keys = (*self._slices, "origin", "destination")
         self._waiting: list[pa.Table] = []
-        self._arriving: Arriving | None = None
+        self._arriving: StreamingQuery | None = None
         self._open = ExitStack()
         #: What rows have to be added up; rows that are one trip each need no number of trips.
         counted = ("trips", FRACTION) if used.trips else ("trips",) if grouped else ()
@@ -111,7 +111,7 @@ class Staged:
         rows = pa.concat_tables(self._waiting)
         self._waiting = []
         if self._arriving is None:
-            self._arriving = Arriving(self._con, self._counting("arriving"), rows.schema)
+            self._arriving = StreamingQuery(self._con, self._counting("arriving"), rows.schema)
             self._open.callback(self._arriving.close)
         self._arriving.add(rows)
 

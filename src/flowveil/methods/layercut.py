@@ -39,7 +39,7 @@ Mask = NDArray[np.bool_]
 
 #: The price of the first layer: below it lie only cells of one tile at each end.
 FIRST_PRICE = 2.5
-#: From one price to the next. Measured: 2 gives more layers and no better matrix, 8 a worse one.
+#: From one price to the next. Measured: 2 gives more layers and no better matrix; larger ones were not tried.
 RATIO = 4.0
 #: The share that the time weight of folded time is taken from, as PairCut's default.
 USUAL_SHARE = 0.1
@@ -71,7 +71,7 @@ def layercut(
         layers = layers.add(price)
     if float(np.sum(volume[layers.number == 0])) > budget:
         layers = _within(layers, budget)
-    notes = {"layers": int(layers.number.max(initial=0))}
+    notes: dict[str, float] = {"layers": int(layers.number.max(initial=0))}
     if flows.times is not None:
         notes["time_weight"] = weight
     return plan_of_nodes(flows, layers.nodes, layers.number > 0, notes, layer=layers.number)

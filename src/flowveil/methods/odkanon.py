@@ -20,10 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowveil.errors import ParameterError
-from flowveil.flows import DENSE_ENTRIES_PER_ROW, Cells, Flows, Merged, People
+from flowveil.flows import DENSE_ENTRIES_PER_ROW, Cells, Flows, Merged, People, concat_cells, group_pairs
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Hierarchy, Ints
 from flowveil.release.plan import Plan, Suppression
+from flowveil.slices import SlicedFlows
 
 #: Relative drift of the ratio of zone counts at which the larger axis is merged next.
 TOLERANCE = 0.03
@@ -313,3 +314,45 @@ def _without_people(cells: Cells, which: NDArray[np.bool_]) -> Cells:
     left = ~which[cells.people.cell]
     people = People(cells.people.cell[left], cells.people.person[left])
     return replace(cells.renamed(cells.origin, cells.destination), people=people)
+
+
+# ---- common zones of slices ---------------------------------------------------------------------------------------
+
+
+def common_cuts(sliced: SlicedFlows, guarantee: Guarantee, *, max_suppressed: float) -> Cuts:
+    """Returns the finest common cuts of all slices with little enough volume below the threshold in any slice.
+
+    With common zones, only whole cells of slices can be subtracted from each other. The cuts are a step of the schedule
+    of all slices together; merging never makes a cell worse, so bisection finds it.
+
+    Args:
+        sliced: all slices.
+        guarantee: thresholds that every published cell of every slice must reach.
+        max_suppressed: largest share of the volume of all slices in cells below the threshold.
+    """
+    rows = concat_cells([guarantee.to_fixed_point(part)[0] for part in sliced.slices])
+    whole, guarantee = guarantee.to_fixed_point(sliced.whole)
+    schedule = Schedule.from_flows(whole, whole, guarantee)
+    number = np.repeat(np.arange(len(sliced), dtype=np.int32), [len(s) for s in sliced.slices])
+    allowed = max_suppressed * float(np.sum(rows.volume(guarantee.basis)))
+    low, high = -1, schedule.n_steps
+    while high - low > 1:
+        probe = (low + high) // 2
+        cuts = schedule.cuts(probe)
+        if _short_volume(cuts, rows, number, len(sliced), guarantee) <= allowed:
+            high = probe
+        else:
+            low = probe
+    return schedule.cuts(high)
+
+
+def _short_volume(cuts: Cuts, rows: Cells, number: Ints, n_slices: int, guarantee: Guarantee) -> float:
+    """Returns the volume in cells that are below the threshold in their slice."""
+    n_o, n_d = len(cuts.origin), len(cuts.destination)
+    zone_o = cuts.origins.zone_of_tile(cuts.origin)[rows.origin]
+    zone_d = cuts.destinations.zone_of_tile(cuts.destination)[rows.destination]
+    places = group_pairs(number, zone_o, n_slices, n_o)
+    cells = rows.merge(places.row, zone_d, len(places.origin), n_d).cells
+    short = ~guarantee.safe(cells)
+    # Cells without weight count a little, so that a budget of 0 allows none of them.
+    return float(np.sum(cells.volume(guarantee.basis)[short])) + 1e-9 * float(np.count_nonzero(short))

@@ -89,7 +89,7 @@ def _numbers(table: pa.Table, name: str) -> NDArray[np.float64]:
         raise ParameterError(
             f"The population has no column '{name}'; needed are lat, lon and population, or zone and population."
         )
-    values = table[name].cast(pa.float64()).to_numpy()
+    values: NDArray[np.float64] = table[name].cast(pa.float64()).to_numpy()
     if not np.all(np.isfinite(values)) or (name == "population" and np.any(values < 0)):
         raise ParameterError(f"The population's column '{name}' must hold numbers (of inhabitants at least 0).")
     return values

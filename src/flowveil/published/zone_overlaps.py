@@ -73,7 +73,7 @@ class Overlap:
         """
         codes, area = np.unique(code, return_inverse=True)
         key, where = np.unique(np.asarray(zone, dtype=np.int64) * len(codes) + area, return_inverse=True)
-        summed = np.bincount(where, measure, len(key))
+        summed = sum_by(where, measure, len(key))
         first = np.searchsorted(key, np.arange(len(zones) + 1) * len(codes))
         own = np.zeros(len(codes))
         np.maximum.at(own, key % len(codes), summed)
@@ -95,6 +95,11 @@ class Overlap:
             raise ParameterError("The flows name zones that the list of zones does not have.")
         numbers: Positions = found.to_numpy().astype(np.int64)
         return numbers
+
+
+def sum_by(number: Any, values: Any, n: int) -> Floats:
+    """Sums of values by number, from 0 to n."""
+    return np.asarray(np.bincount(number, values, n), dtype=np.float64)
 
 
 def zones_of_end(zones: pa.Table, end: str) -> pa.Table:
@@ -140,17 +145,19 @@ def h3_overlap(zones: pa.Table, end: str, *, level: int, resolution: int, measur
         up = parent_of(known, r)
         order = np.argsort(up, kind="stable")
         low, high = (np.searchsorted(up[order], cells[above], side=side) for side in ("left", "right"))
-        within = np.concatenate([order[a:b] for a, b in zip(low.tolist(), high.tolist(), strict=True)] or [[]])
+        within = np.concatenate([order[a:b] for a, b in zip(low.tolist(), high.tolist(), strict=True)])
         of_zone.append(np.repeat(zone[above], high - low))
-        area.append(known[within.astype(np.int64)])
-        pieces.append(known[within.astype(np.int64)])
+        area.append(known[within])
+        pieces.append(known[within])
     piece, where = np.unique(np.concatenate(pieces), return_inverse=True)
+    # What lies outside has no cells; a large zone without a known area inside stays one area, under its own code.
     outside = np.setdiff1d(np.arange(len(codes)), np.concatenate(of_zone))
+    unplaced = np.where(np.isin(outside, zone), np.array(codes, dtype=np.str_)[outside], OUTSIDE)
     names = _texts(np.concatenate(area))
     found = Overlap.of(
         codes,
         np.concatenate([*of_zone, outside]),
-        np.concatenate([names, np.full(len(outside), OUTSIDE)]),
+        np.concatenate([names, unplaced]),
         np.concatenate([worth(piece)[where], np.ones(len(outside))]),
         dict(zip(_texts(known).tolist(), worth(known).tolist(), strict=True)),
     )
@@ -298,7 +305,7 @@ def land_measure(land: Outlines) -> Measure:
     def measure(places: Any) -> Floats:
         shapes = _hexagons(places) if places.dtype == np.uint64 else places
         dry = shapely.contains_properly(ground, shapes)
-        parts = np.where(dry, shapes, None)
+        parts = shapes.copy()
         parts[~dry] = shapely.intersection(shapes[~dry], ground)
         return areas_km2(parts)
 
@@ -313,7 +320,7 @@ def population_measure(lat: Floats, lon: Floats, inhabitants: Floats) -> Measure
     def measure(places: Any) -> Floats:
         if places.dtype != np.uint64:
             shape, at = shapely.STRtree(points).query(places, predicate="intersects")
-            return np.bincount(shape, inhabitants[at], len(places))
+            return sum_by(shape, inhabitants[at], len(places))
         found = np.zeros(len(places))
         for r in np.unique(resolution_of(places)).tolist():
             here = np.flatnonzero(resolution_of(places) == r)

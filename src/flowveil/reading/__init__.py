@@ -40,6 +40,8 @@ _PLAIN = (
     "matrix",
     "lookup",
     "wide",
+    "crs",
+    "decimal_comma",
 )
 
 
@@ -63,6 +65,8 @@ class Reading:
         matrix: of an OMX file, the matrices to read; all by default.
         lookup: of an OMX file, which lookup has the codes of the zones.
         wide: whether a text file is a matrix, with a column for each destination.
+        crs: the reference system of the coordinates, as pyproj takes it; degrees of WGS 84 without it.
+        decimal_comma: whether numbers in text have a decimal comma.
         ask_person: refuse a table with a column that looks like persons while no person is named. Not recorded.
         remote: whether an address of another machine may be read. Not recorded: it has no effect on the flows.
         same_zones: whether both ends get one tree, over the tiles seen at either, and so one set of zones.
@@ -91,6 +95,8 @@ class Reading:
     matrix: tuple[str, ...] = ()
     lookup: str | None = None
     wide: bool = False
+    crs: str | None = None
+    decimal_comma: bool = False
     ask_person: bool = True
     remote: bool = False
 
@@ -111,6 +117,8 @@ class Reading:
             raise ParameterError(
                 "outside='keep' (--outside keep) needs an area that something can be outside of. Hint: --within."
             )
+        if self.crs is not None:
+            _check_crs(self.crs)
         check_time_options(self.time_format, self.timezone)
         if (self.time_format or self.timezone) and not self.columns.time:
             raise ParameterError("time_format and timezone (--time-format, --timezone) need a time (--time).")
@@ -193,6 +201,21 @@ class Reading:
             "within": None if self.within is None else self.within.text,
             **{name: getattr(self, name) for name in _PLAIN if name not in ("resolution", "within")},
         }
+
+
+def _check_crs(crs: str) -> None:
+    """Raises ParameterError for an unknown reference system. Only codes are allowed, because they are published."""
+    from pyproj import CRS
+    from pyproj.exceptions import CRSError
+
+    try:
+        known = re.fullmatch(r"[A-Za-z]{2,10}:[0-9A-Za-z_]{1,20}", crs) and CRS.from_user_input(crs)
+    except CRSError:
+        known = None
+    if not known:
+        raise ParameterError(
+            f"crs (--crs) must be a code such as EPSG:25832; found {crs!r}. Hint: https://epsg.io lists them."
+        )
 
 
 def _step_of(during: Any, columns: ColumnMap, every: str | None) -> str:

@@ -114,7 +114,7 @@ def hints(used: ColumnMap, names: Sequence[str], *, sample: Sample, header: Call
             name
             for name in free
             if not any(plain_name(name) in column.usual for column in SUM_COLUMNS.values())
-            and not _words_of(name) & (_PERSONS | _IDENTIFIERS)
+            and not _may_identify(name)
             and _are_counts(sample(name))
         ]
         if found:
@@ -181,6 +181,12 @@ def _looks_like_persons(name: str, sample: Sample) -> bool:
     if len(distinct) < _FEWEST_IDENTIFIED or len(texts) - len(distinct) < _FEWEST_REPEATED:
         return False
     return plain_name(name) == "id" or all(_HASHED.fullmatch(text) for text in distinct)
+
+
+def _may_identify(name: str) -> bool:
+    """Whether a name is one of identifiers, so that numbers under it are never counts: ``household_id``."""
+    words = _words_of(name)
+    return bool(words & _IDENTIFIERS or (words & _PERSONS and not words & _PROPERTIES))
 
 
 def _identifies(name: str, sample: Sample, of: frozenset[str]) -> bool:

@@ -30,6 +30,7 @@ from flowveil.flows import (
     to_fixed_point,
 )
 from flowveil.reading import Reading, limits
+from flowveil.reading.plausibility import degree_bins, misplaced, projected
 from flowveil.reading.tiling import NO_TILE, Inside, MapTiling, Mask, Tiling
 from flowveil.reading.times import TimeForm
 from flowveil.zoning.h3 import MAX_RESOLUTION, Cells64
@@ -62,6 +63,8 @@ _LEAST_TRIPS = 0.5 / MILLION
 _TRIPS_ROUNDING_ALLOWED = 1e-3
 
 _EXAMPLES = 5
+#: Points off the earth that are kept to recognise their reference system; none is shown.
+_OFF_EARTH_KEPT = 200
 #: If a larger share is dropped, the input is misread, and a larger limit is no advice.
 _MOST = 0.5
 #: A number that is this far from whole millionths has more than six decimals; doubles of six are nearer.
@@ -205,7 +208,7 @@ _WORTH_A_THREAD, _CORES_FOR_ENDS = 10_000, 3
 #: What a screening counts, by the names of its attributes.
 _COUNTED = (
     "_rows", "_kept", "_trips", "_left_out", "_amounts", "_rounding", "_has_fractions", "_errors", "_resolutions",
-    "_on_earth_if_swapped", "_commas", "_sums", "_time_shapes", "_unknown_codes",
+    "_on_earth_if_swapped", "_off_earth", "_bins", "_commas", "_sums", "_time_shapes", "_unknown_codes",
 )  # fmt: skip
 
 
@@ -229,6 +232,8 @@ class Screening:
         self._errors: dict[str, _Finding] = {}
         self._resolutions = np.zeros(MAX_RESOLUTION + 1, dtype=np.int64)
         self._on_earth_if_swapped = 0
+        self._off_earth: list[tuple[float, float]] = []
+        self._bins: Counter[int] = Counter()
         self._commas = False
         self._sums = {name: _Sum(column) for name, column in SUM_COLUMNS.items()}
         self._inside = Inside(reading.within, tiling)
@@ -255,7 +260,10 @@ class Screening:
             if reason in gaps:
                 self._drop(reason, batch, np.flatnonzero(gaps[reason] & ~unusable))
                 unusable |= gaps[reason]
-        rows, origin, destination = self._placed(batch, np.flatnonzero(~unusable))
+        rows = np.flatnonzero(~unusable)
+        if batch.points is not None and self._reading.within is None:
+            self._bins.update(degree_bins(batch.points, rows))
+        rows, origin, destination = self._placed(batch, rows)
         trips, fraction = self._trips_of(batch, rows)
         added = {name: self._sums[name].round_fixed_point(values[rows]) for name, values in batch.added.items()}
         self._rows += len(batch)
@@ -351,6 +359,9 @@ class Screening:
             self._refuse(label, problems)
         counts = self._counts()
         self._refuse_too_many_gaps(label, counts)
+        wrong = misplaced(self._bins, self._reading.columns)
+        if wrong is not None:
+            raise DataError(wrong)
         # Given cells that are coarser than asked for keep their own resolution: that is the one that was read.
         as_read = replace(self._reading, resolution=min([*resolutions.tolist(), self._reading.resolution]))
         notes = (*((self._times.note,) if self._times is not None and self._times.note else ()), *notes)
@@ -454,6 +465,7 @@ class Screening:
             gaps[OFF_EARTH] = off
             gaps[AT_ZERO] = _any_of([(lat == 0) & (lon == 0) for lat, lon in zip(lats, lons, strict=True)])
             if off.any():
+                self._off_earth += self._some(lats + lons, off)
                 swapped = _any_of([np.abs(x[off]) > 90 for x in lons] + [np.abs(y[off]) > 180 for y in lats])
                 self._on_earth_if_swapped += int(np.count_nonzero(~swapped))
         if batch.tiles is not None:
@@ -461,6 +473,12 @@ class Screening:
             if self._reading.skip_unknown and not self._keeps_unknown:
                 gaps[UNKNOWN_TILE] = self._unknown(batch.tiles)
         return gaps
+
+    def _some(self, points: tuple[NDArray[np.float64], ...], off: Mask) -> list[tuple[float, float]]:
+        """Some of the points off the earth: both latitudes, then both longitudes, are given."""
+        first = np.flatnonzero(off)[: max(0, _OFF_EARTH_KEPT - len(self._off_earth))]
+        pairs = (zip(points[i][first].tolist(), points[i + 2][first].tolist(), strict=True) for i in (0, 1))
+        return [pair for side in pairs for pair in side]
 
     def _placed(self, batch: Batch, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], Cells64, Cells64]:
         """Returns the rows inside the area and the map, with the tiles of both ends; counts the others."""
@@ -518,7 +536,7 @@ class Screening:
     def _refuse(self, label: str, problems: list[str]) -> NoReturn:
         hints = []
         if self._commas:
-            hints.append("numbers with a decimal comma must be written with a point.")
+            hints.append(f"{option('decimal_comma')} reads numbers with a decimal comma.")
         if any("a tile that is not" in p for p in problems):
             kept = f", or keep them as one zone 'outside' with {with_value('outside', 'keep')}"
             on_map = isinstance(self._tiling, MapTiling)
@@ -572,6 +590,8 @@ class Screening:
                 f"{self._on_earth_if_swapped:,} of the {off:,} rows off the earth would be on it with the "
                 "axes exchanged: are latitude and longitude swapped?"
             )
+        elif off:
+            yield from projected(self._off_earth, self._reading.columns)
         elif 2 * outside > rows or (2 * unknown > rows and counts.dropped_share > _MOST):
             yield f"is the map one of the same place? If it covers a part only, choose that part ({option('within')})."
         if unknown and isinstance(self._tiling, MapTiling):

@@ -24,7 +24,9 @@ from flowveil.errors import DataError, MissingExtraError, ParameterError
 from flowveil.headers import Header
 from flowveil.paths import named_path
 from flowveil.reading import sampling
+from flowveil.reading.addresses import database_address
 from flowveil.reading.database import in_own_words
+from flowveil.reading.databases import read_address
 from flowveil.reading.matrices import Form, omx_table, wide_sql
 from flowveil.reading.partitions import partition_sql
 from flowveil.reading.sql import csv_sql, literal_path, quoted_name, quoted_text
@@ -33,8 +35,14 @@ _CSV_ENDINGS = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz")
 _PARQUET_ENDINGS = (".parquet", ".pq", ".parq")
 _ACCEPTED = (
     "Allowed: a path to .csv, .tsv, .txt (also with .gz), .parquet or .omx, a folder or pattern of Parquet or of text "
-    "files, or a pyarrow, pandas, polars or geopandas table."
+    "files, a table of a database (duckdb:FILE?table=NAME), or a pyarrow, pandas, polars or geopandas table."
 )
+#: What to do with files of other programs.
+_EXPORTED = {
+    ".xlsx": "is a workbook, which is not read. Hint: save the sheet as CSV UTF-8, or as Parquet from Python.",
+    ".xls": "is a workbook, which is not read. Hint: save the sheet as CSV UTF-8, or as Parquet from Python.",
+    ".zip": "is a zip archive, which is not read. Hint: unpack it, or compress the CSV as .csv.gz instead.",
+}
 #: Addresses that may be read from elsewhere, where that is asked for.
 _REMOTE = ("s3://", "https://")
 _DELIMITERS = ",;\t|"
@@ -170,6 +178,11 @@ def open_table(con: Any, source: Any, *, opening: Opening | None = None) -> Tabl
 
 
 def _open_path(con: Any, path: str, opening: Opening) -> Table:
+    address = database_address(path)
+    if address is not None:
+        opening.refuse_for_tables()
+        reader = read_address(address)
+        return MemoryTable(reader.schema.names, None, _ReaderColumns(reader), label="the table of the database")
     if "://" in path:
         return _open_remote(con, path, opening)
     here = named_path(path, what="the input").expanduser()
@@ -202,7 +215,8 @@ def _open_files(con: Any, label: str, files: list[Path], opening: Opening) -> Ta
     if opening.wide:
         raise ParameterError(f"wide (--wide) is for one text file; not for '{label}'.")
     if len(files) == 1:
-        raise ParameterError(f"The kind of '{label}' is not known. {_ACCEPTED}")
+        how = next((how for ending, how in _EXPORTED.items() if label.casefold().endswith(ending)), None)
+        raise ParameterError(f"'{label}' {how}" if how else f"The kind of '{label}' is not known. {_ACCEPTED}")
     raise ParameterError(f"'{label}' stands for files of several kinds, or of a kind that is not read. {_ACCEPTED}")
 
 
@@ -237,7 +251,7 @@ def _open_remote(con: Any, address: str, opening: Opening) -> FileTable:
 
     if not opening.remote:
         raise ParameterError(
-            "Only local files are read, found an address. Hint: remote=True (--remote) reads s3:// and https://."
+            "Only local files are read, found an address. Hint: remote=True (--set input.remote=true) reads s3:// and https://."
         )
     if not address.startswith(_REMOTE) or not address.casefold().partition("?")[0].endswith(_PARQUET_ENDINGS):
         raise ParameterError("From another machine only Parquet is read, and only from s3:// and https://.")
@@ -392,6 +406,12 @@ def _beginning(path: Path, label: str) -> tuple[str, int, int]:
         raise DataError(f"{label} cannot be read: it is damaged, or may not be opened.") from None
     if start.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise DataError(f"{label} is in UTF-16. Only UTF-8 is read. Hint: save it as UTF-8.")
+    if start.startswith(b"PK\x03\x04"):
+        kind = "an Excel workbook" if b"xl/" in start or b"[Content_Types].xml" in start[:200] else "a zip archive"
+        named = ".xlsx" if "Excel" in kind else ".zip"
+        raise DataError(f"{label} is {kind}, although its name says text. Hint: name it {named}, or save it as CSV.")
+    if start.startswith(b"PAR1"):
+        raise DataError(f"{label} is a Parquet file, although its name says text. Hint: name it .parquet.")
     if b"\0" in start:
         raise DataError(f"{label} is not a text file, although its name says so.")
     return start.decode("utf-8-sig", errors="replace"), taken, size

@@ -35,10 +35,20 @@ def guess_timezone(lat: Floats, lon: Floats) -> str | None:
     if not known.any():
         return None
     names, zone, city_lat, city_lon = _cities()
-    y, x = np.radians(np.median(lat[known])), np.radians(np.median(lon[known]))
-    cosine = np.sin(y) * np.sin(np.radians(city_lat)) + np.cos(y) * np.cos(np.radians(city_lat)) * np.cos(
-        np.radians(city_lon) - x
-    )
-    nearest = int(np.argmax(cosine))
-    distance = _RADIUS_KM * np.arccos(np.clip(cosine[nearest], -1.0, 1.0))
-    return names[int(zone[nearest])] if distance <= _FARTHEST_KM else None
+    distance = kilometres(city_lat, city_lon, float(np.median(lat[known])), float(np.median(lon[known])))
+    nearest = int(np.argmin(distance))
+    return names[int(zone[nearest])] if distance[nearest] <= _FARTHEST_KM else None
+
+
+def distance_to_city(lat: float, lon: float) -> float:
+    """Returns the kilometres from a place to the nearest large city."""
+    _, _, city_lat, city_lon = _cities()
+    return float(np.min(kilometres(city_lat, city_lon, lat, lon)))
+
+
+def kilometres(lat: Floats, lon: Floats, other_lat: Floats | float, other_lon: Floats | float) -> Floats:
+    """Returns distances on a sphere."""
+    y, x, other_y, other_x = (np.radians(axis) for axis in (lat, lon, other_lat, other_lon))
+    half = np.sin((y - other_y) / 2) ** 2 + np.cos(y) * np.cos(other_y) * np.sin((x - other_x) / 2) ** 2
+    distance: Floats = 2 * _RADIUS_KM * np.arcsin(np.sqrt(np.clip(half, 0.0, 1.0)))
+    return distance

@@ -172,9 +172,10 @@ def _volume(tables: Sequence[Cells], basis: str) -> Fraction:
 def cells_table(release: Publishable) -> pa.Table:
     """Returns the published matrices, sorted by slice, then (origin_zone, destination_zone).
 
-    Columns: ``origin_zone`` and ``destination_zone`` (text), ``trips`` (int64; float64 with fractions), where known ``weight`` (float64), in a
-    revision ``revised``, and one text column for each slice column, empty where a matrix holds all values, so rows of a
-    total come first. Where time is folded, ``time_from`` and ``time_to``, by which rows are sorted first.
+    Columns: ``origin_zone`` and ``destination_zone`` (text), ``trips`` (int64; float64 with fractions), where known
+    ``weight`` (float64), in a revision ``revised``, in layers ``layer``, and one text column for each slice column,
+    empty where a matrix holds all values, so rows of a total come first. Where time is folded, ``time_from`` and
+    ``time_to``, by which rows are sorted first.
     """
     ordered = sorted(release.parts, key=lambda part: tuple((value is not None, value or "") for value in part[0]))
     tables = []

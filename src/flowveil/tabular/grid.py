@@ -194,8 +194,8 @@ def _grid(attribute: Attribute, values: Any, kind: Any, k: int, low: Any, high: 
         raise ParameterError(
             f"The grid of column '{name}' is finer than the default: {text}, where {usual_text} leaves k records to a "
             "cell on average. With cells of few records, the edges of ranges come near the numbers of single people, "
-            "or are these numbers. Hint: take a larger step or leave --grid out; where the numbers of this column may "
-            f"be published exactly, confirm with --fine-grid {name} (Attribute(..., fine_grid=True))."
+            "or are these numbers. Hint: take a larger step or leave the grid out; where the numbers of this column "
+            f"may be published exactly, confirm with --column {name}.fine_grid=true (Attribute(..., fine_grid=True))."
         )
     return Grid(step, text, True, low, high, ends)
 

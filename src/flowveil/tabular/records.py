@@ -65,7 +65,7 @@ class Attribute:
 
     def __post_init__(self) -> None:
         if self.fine_grid and self.grid is None:
-            raise ParameterError(f"A fine grid is confirmed for column '{self.name}' (--fine-grid), but none is given.")
+            raise ParameterError(f"A fine grid is confirmed for column '{self.name}' (fine_grid), but none is given.")
         if self.kind is not None and self.kind not in KINDS:
             raise ParameterError(
                 f"Unknown kind '{self.kind}' for column '{self.name}'; allowed: {', '.join(KINDS)}."

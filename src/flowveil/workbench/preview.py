@@ -23,7 +23,7 @@ from flowveil.published.places import distance_in_words, typical_radius_m
 from flowveil.published.slices import overview, zones_in
 from flowveil.slices import SlicedFlows
 from flowveil.times import TIME_COLUMNS
-from flowveil.workbench.asking import Asked
+from flowveil.workbench.choices import Asked
 
 #: Areas of the map of what was there before.
 _MOST_AREAS = 5_000

@@ -20,6 +20,7 @@ from starlette.routing import Route
 
 from flowveil.errors import FlowveilError, ParameterError
 from flowveil.published.document import asset, map_module
+from flowveil.workbench.choices import choices_in_recipe
 from flowveil.workbench.guard import POLICY_OF_REPORTS, App, Door, Guard, RefusedError, in_answer, refusal
 from flowveil.workbench.jobs import DONE, Job
 from flowveil.workbench.pages import index
@@ -74,6 +75,8 @@ def workbench(room: Path, root: Path, door: Door, *, demo_people: int = 3_320, l
             Route("/api/demo", at(demo), methods=["POST"]),
             Route("/api/empty", at(_empty), methods=["POST"]),
             Route("/api/choices", at(_choices), methods=["POST"]),
+            Route("/api/recipe", at(_save_recipe), methods=["GET"]),
+            Route("/api/recipe", at(_open_recipe), methods=["POST"]),
             Route("/api/jobs", at(_start), methods=["POST"]),
             Route("/api/jobs/{id}/cancel", at(_cancel), methods=["POST"]),
             Route("/api/jobs/{id}/result", at(_result), methods=["GET"]),
@@ -212,6 +215,19 @@ def _role(role: Any) -> str:
 
 async def _choices(desk: Desk, request: Request) -> Response:
     desk.choose(await _said(request))
+    return JSONResponse(desk.state())
+
+
+async def _save_recipe(desk: Desk, _: Request) -> Response:
+    headers = {"content-disposition": 'attachment; filename="recipe.toml"'}
+    return Response(desk.recipe(), media_type="text/plain; charset=utf-8", headers=headers)
+
+
+async def _open_recipe(desk: Desk, request: Request) -> Response:
+    text = (await _said(request)).get("text")
+    if not isinstance(text, str):
+        raise ParameterError("A recipe is a text.")
+    desk.choose(choices_in_recipe(text))
     return JSONResponse(desk.state())
 
 

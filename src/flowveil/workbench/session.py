@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from flowveil.errors import ParameterError
-from flowveil.workbench.asking import Asked, choices_of
+from flowveil.workbench.choices import Asked, choices_of
 from flowveil.workbench.guard import RefusedError
 from flowveil.workbench.jobs import DONE, Job, Jobs
 from flowveil.workbench.workspace import TRIPS, ZONES, below, is_kind, listing
@@ -216,6 +216,18 @@ class Desk:
         self.choices = choices_of(content)
         self.changed()
 
+    def recipe(self) -> str:
+        """The recipe of what is chosen, with the files by the names that their owner gave them.
+
+        Raises:
+            ParameterError: the choices contradict each other, or there are no trips yet.
+        """
+        trips, zones = self.files.get("trips"), self.files.get("zones")
+        if trips is None:
+            raise ParameterError("There are no trips yet. Hint: drop a file first.")
+        recorded = None if self.ledger is None else {"ledger": str(self.ledger)}
+        return Asked.of(self.choices).recipe(trips.said, None if zones is None else zones.said, recorded)
+
     def task(self, choices: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """What a worker needs to know: files and choices.
 
@@ -357,6 +369,7 @@ class Desk:
                 {
                     **{"id": out.name, "title": title, "folder": str(out), "own": True, "noisy": noisy},
                     **{"command": asked.command(*names), "python": asked.python(*names)},
+                    "recipe": asked.recipe(*names),
                 }
             )
 

@@ -24,13 +24,14 @@ import pyarrow.parquet as pq
 from flowveil.api import frontier, publish, read_zones
 from flowveil.engines import read_slices, read_trips
 from flowveil.errors import DataError, FlowveilError, MissingExtraError, ParameterError
+from flowveil.execution import has_slices, steps_of
 from flowveil.flows import Flows
 from flowveil.reading.matrices import MATRIX, matrix_names
 from flowveil.release.folder import ReleaseFolder
 from flowveil.series.ledger import audit_against, budget_against, recording_nothing
 from flowveil.slices import SlicedFlows
 from flowveil.verify.verification import verify_release
-from flowveil.workbench.asking import Asked
+from flowveil.workbench.choices import Asked
 from flowveil.workbench.inspect_input import in_words, look
 from flowveil.workbench.method_options import proposed_region
 from flowveil.workbench.preview import Before, figures, full, quick, shown, side_by_side, tables_of
@@ -109,7 +110,7 @@ def _flows(task: Mapping[str, Any], asked: Asked, news: News) -> Flows | SlicedF
         zones = _map_of(task, asked)
         if zones is not None:
             how["zones"] = zones
-        if asked.slices:
+        if has_slices(asked.request):
             sliced = read_slices(source, **how)
             found = sliced.folded() if asked.slices.get("fold_time") else sliced
         else:
@@ -157,7 +158,7 @@ def _look(task: Mapping[str, Any], news: News) -> Any:
         raise ParameterError("There are no trips yet. Hint: drop a file first.")
     given = {name: value for name, value in asked.reading.items() if name not in ("within", "same_zones")}
     if asked.slices.get("time") and asked.slices.get("every"):
-        given |= {name: asked.slices[name] for name in ("time", "every")}
+        given |= {"time": asked.slices["time"], "every": steps_of(asked.request)[0]}
     matrices = matrix_names(source) if source.suffix.casefold() == ".omx" else ()
     if len(matrices) > 1 and "matrix" not in given:
         # They are not added up: each becomes a slice, as on the command line.

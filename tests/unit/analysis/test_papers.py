@@ -30,7 +30,7 @@ from samples.processes import in_this_process
 
 #: What the readers of the survey say.
 READ = {"resolution": 6, "weight": "weight"}
-CLI = ("--resolution", "5", "--weight", "weight", "--workers", "1", "--k", "5")
+CLI = ("--resolution", "5", "--weight", "weight", "--set", "resources.workers=1", "--k", "5")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -292,7 +292,18 @@ def matrices(survey, tmp_path_factory):
     # Without persons the unit of Laplace is a trip, as in the paper.
     path = out.parent / "trips.parquet"
     pq.write_table(survey.drop_columns(["person_id"]), path)
-    arguments = ("--time", "start_time", "--every", "hour", "--resolution", "5", "--k", "5", "--workers", "1")
+    arguments = (
+        "--time",
+        "start_time",
+        "--every",
+        "hour",
+        "--resolution",
+        "5",
+        "--k",
+        "5",
+        "--set",
+        "resources.workers=1",
+    )
     chosen = ("--fewest-trips", "60", "--sample", "3")
     _studied(path, "--preset", "matet-2023", *arguments, *chosen, "--out", out)
     return out

@@ -130,8 +130,6 @@ def bad_input(kind: str, folder: Path) -> tuple[Path, list[object]]:
         return write(path, **{**columns, "start_lat": [-118.2] * n, "start_lon": [34.0] * n}), []
     if kind == "negative counts":
         return write(path, **columns, trips=[-1] * n), ["--trips", "trips"]
-    if kind == "fractional counts":
-        return write(path, **columns, trips=[1.5] * n), ["--trips", "trips"]
     if kind == "mixed H3 resolutions":
         cells = ["8a1fb46622dffff", "891fb46622fffff"] * (n // 2)
         return write(path, start_h3=cells, end_h3=cells), []
@@ -160,7 +158,6 @@ def bad_input(kind: str, folder: Path) -> tuple[Path, list[object]]:
         ("all latitudes at 95", ["off the earth", "40"]),
         ("swapped axes that leave the earth", ["off the earth", "swapped"]),
         ("negative counts", ["negative"]),
-        ("fractional counts", ["whole"]),
         ("mixed H3 resolutions", ["resolutions"]),
         ("an invalid H3 cell", ["H3"]),
         ("k = 0", ["k must be"]),

@@ -134,3 +134,30 @@ def test_the_figures_of_the_threat_model(method):
         # With one destination PairCut chooses the same. Not every world, because each takes it a fiftieth of a second.
         assert [table_of(world, "paircut") for world in WORLDS[::20]] == tables[::20]
         assert f"| PairCut | {figures_said}" in said
+
+
+def layered_table_of(world: np.ndarray, limit: float) -> tuple[tuple[str, int, int, int], ...] | None:
+    flows = flows_of(world)
+    guarantee = Guarantee.resolve(flows, k=K, protect="trips")
+    try:
+        plan = find_method("layercut").plan(flows, guarantee, max_suppressed=limit)
+    except InfeasibleError:
+        return None
+    zones = plan.origin_zones
+    trips = np.bincount(plan.origin_zone[plan.kept], flows.trips[plan.kept], minlength=len(zones)).astype(int)
+    rows = zip(zones.codes(np.arange(len(zones))).tolist(), trips.tolist(), zones.layer.tolist(), strict=True)
+    return tuple(sorted((code, 0, n, layer) for code, n, layer in rows if n))
+
+
+@pytest.mark.parametrize(("limit", "most"), [(0.3, 65), (0.01, 4)])
+def test_layers_determine_no_more_than_the_threat_model_says(limit, most):
+    decide = cache(lambda world: layered_table_of(np.array(world), limit))
+    groups = defaultdict(list)
+    for world in WORLDS:
+        first, names = turned(world)
+        table = decide(first)
+        if table is not None:
+            groups[tuple(sorted((names[zone], *rest) for zone, *rest in table))].append(world)
+    assert sum(len(worlds) for worlds in groups.values() if fixed_and_short(np.array(worlds))) == most
+    said = THREATS.read_text(encoding="utf-8")
+    assert f"| LayerCut{', at most 1 % suppressed' if limit < 0.1 else ''} | | {most} |" in said

@@ -57,7 +57,10 @@ def test_the_folder_lists_and_hashes_every_export(folder):
     assert names == {name for export in FORMATS.values() for name in export.files}
     assert names < {p.name for p in folder.iterdir()}
     assert names < set(read_json(folder / "manifest.json")["sha256"])
-    assert "--format csv,geojson,gpkg,omx,flowmap,kepler,arrow" in read_json(folder / "report.json")["published"]["command"]
+    assert (
+        "--format csv,geojson,gpkg,omx,flowmap,kepler,arrow"
+        in read_json(folder / "report.json")["published"]["command"]
+    )
 
 
 def test_the_same_release_gives_the_same_bytes(release, folder, tmp_path):

@@ -13,10 +13,11 @@ from contextlib import nullcontext
 import pytest
 
 from flowveil import publication
-from flowveil.errors import GuaranteeError, OutputError
+from flowveil.errors import GuaranteeError, OutputError, ParameterError
 from flowveil.publication import publish
 from flowveil.published import folder as folder_module
 from flowveil.published.folder import check_target
+from flowveil.verify.recount import Result
 from samples.drafts import unchecked
 from samples.releases import city_flows, content, read_json, region_flows, release_of
 
@@ -80,7 +81,7 @@ def test_nothing_tells_where_or_by_whom_it_was_written(tmp_path):
 def test_a_parameter_that_no_release_has_is_not_published(tmp_path):
     release = release_of(city_flows(), budget="volume")
     object.__setattr__(release, "parameters", dict(release.parameters) | {"input": "trips.csv"})
-    with pytest.raises(GuaranteeError, match="parameters"):
+    with pytest.raises(ParameterError, match="see parameters"):
         publish(release, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
@@ -170,15 +171,11 @@ def test_overwrite_can_be_forbidden(release, tmp_path):
         check_target(out, overwrite=False)
 
 
-def test_parents_are_made_and_must_be_writable(release, tmp_path, monkeypatch):
+def test_parents_are_made(release, tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(OutputError, match="is no folder that can be written to"):
+    with pytest.raises(OutputError, match="a part of its path is a file"):
         publish(release, tmp_path / "file" / "no" / "out")
     assert publish(release, tmp_path / "no" / "out").is_dir()
-    fail_at(monkeypatch, os, "mkdir", PermissionError(errno.EACCES, "Permission denied"), 1)
-    with pytest.raises(OutputError, match="not writable"):
-        check_target(tmp_path / "out")
-    assert list(tmp_path.iterdir()) == []
 
 
 # ---- crashes ------------------------------------------------------------------------------------------------
@@ -294,7 +291,7 @@ def test_somebody_else_was_faster(release, tmp_path, monkeypatch):
 
     def meanwhile(*_, **__):
         _strangers(tmp_path)
-        return []
+        return Result((), (), {})
 
     monkeypatch.setattr(publication, "recount_flows", meanwhile)
     with pytest.raises(OutputError, match="holds no release"):

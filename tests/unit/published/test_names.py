@@ -58,7 +58,6 @@ def findings(folder, trips):
     return flowveil.verify_release(folder, against=trips, zones=zone_map()).findings
 
 
-
 def test_names_reach_every_format_and_merged_zones_are_named_after_a_place_in_them(folder, trips):
     import pyarrow.parquet as pq
 

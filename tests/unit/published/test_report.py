@@ -74,7 +74,9 @@ def test_a_population_is_stated_as_the_rule_and_may_be_one_participant():
 
 
 def test_locations_and_nesting():
-    assert any("at least 2 different tiles" in line for line in sentences(release_of(city_flows(), l=2, budget="volume")))
+    assert any(
+        "at least 2 different tiles" in line for line in sentences(release_of(city_flows(), l=2, budget="volume"))
+    )
     assert any(line.startswith("Zones are nested") for line in sentences(nested_release()))
 
 

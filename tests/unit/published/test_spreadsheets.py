@@ -126,7 +126,7 @@ def test_tables_of_records_comparisons_and_studies_are_neutral(tmp_path):
     row = {"by": "=sex", "segment": "@f", "method": "odkanon", "protect": "trips", "basis": "trips", "status": "failed"}
     setting = Setting(
         methods={"odkanon": find_method("odkanon")}, protections=(("trips",),), k=5, max_suppressed=0.1, limits={},
-        options={}, hierarchy=None, trees="own", internal=False, preset=None,
+        options={}, hierarchy=None, trees="own", preset=None,
     )  # fmt: skip
-    write_study(Study((row,), ("=sex",), setting, n_hidden={}, time_limit=1.0), tmp_path)
+    write_study(Study((row,), ("=sex",), setting, time_limit=1.0), tmp_path)
     assert {"'=sex", "'@f"} <= set(fields(tmp_path / "results.csv"))

@@ -109,12 +109,19 @@ def test_the_command_names_it(districts, tmp_path):
     with unchecked():
         folder = anonymize(city_flows(), "odkanon", k=5).write(tmp_path / "release", context=districts)
     words = shlex.split(json.loads((folder / "report.json").read_text("utf-8"))["published"]["command"])
-    assert words[words.index("--context") + 1] == "CONTEXT"
+    assert words[words.index("output.context=CONTEXT") - 1] == "--set"
 
 
 def test_a_bad_file_is_refused_before_anything_is_read(tmp_path, capsys):
     (tmp_path / "odd.geojson").write_text("{", "utf-8")
-    words = ["anonymize", "none.csv", "--out", str(tmp_path / "r"), "--set", f"output.context={tmp_path / 'odd.geojson'}"]
+    words = [
+        "anonymize",
+        "none.csv",
+        "--out",
+        str(tmp_path / "r"),
+        "--set",
+        f"output.context={tmp_path / 'odd.geojson'}",
+    ]
     with pytest.raises(SystemExit) as ended:
         main(words)
     assert ended.value.code == 2

@@ -11,7 +11,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from flowveil import anonymize, anonymize_slices, read_slices, read_trips, reconstruct
-from flowveil.published.slices import slices_part
 from samples.drafts import unchecked
 from samples.hourly import hourly_trips
 

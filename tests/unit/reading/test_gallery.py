@@ -243,7 +243,7 @@ def test_hints_can_be_followed_as_they_are_printed(name, file_of, tmp_path, caps
     zones = tmp_path / "zones.csv"
     zones.write_text("zone,parent\n" + "".join(f"{code},all\n" for code in sample.zones), "utf-8")
     command = ["describe", str(file_of(sample)), "--k", "3", "--zones", str(zones)]
-    command += ["--zones-tile", "zone", "--zones-parent", "parent"]
+    command += ["--set", "zones.zones_tile=zone", "--set", "zones.zones_parent=parent"]
     if not sample.found:
         # The columns of the ends are what only the user knows; the option for them is as printed.
         code, text = printed(capsys, *command)
@@ -254,8 +254,9 @@ def test_hints_can_be_followed_as_they_are_printed(name, file_of, tmp_path, caps
     if sample.time is not None:
         code, text = printed(capsys, *command, "--time", sample.time[0], "--every", "1h")
         assert code == 2
-        (flag,) = {flag for flag in flags_in(text) if "format" in flag}
-        command += ["--time", sample.time[0], "--every", "1h", flag, sample.time[2]["time_format"]]
+        assert "--time-format" in flags_in(text)
+        form = f"slices.time_format={sample.time[2]['time_format']}"
+        command += ["--time", sample.time[0], "--every", "1h", "--set", form]
     code, text = printed(capsys, *command)
     assert code == 0, text
     counts = re.search(r"columns that hold numbers: (.*?)[.,] .*?Hint: (--[a-z-]+) names it", text)

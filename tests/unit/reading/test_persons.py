@@ -108,7 +108,7 @@ def test_the_release_says_how_persons_were_read_and_verify_reads_them_so(tmp_pat
     said = capsys.readouterr().out
     assert "--person-case fold" in said
     assert "add nobody: 5 (unknown: 5)" in said
-    main([*asked, "--k", "10", "--person-case", "keep", "--json"])
+    main([*asked, "--k", "10", "--set", "people.person_case=keep", "--json"])
     told = json.loads(capsys.readouterr().out)
     assert told["nobody"] == {"unknown": 5}
     assert told["person_case"] == told["parameters"]["person_case"] == "keep"
@@ -120,14 +120,14 @@ def test_verify_takes_upper_and_lower_case_for_one_unless_the_reader_says_otherw
     path, out = tmp_path / "t.parquet", tmp_path / "out"
     six = [f"p{i}" for i in range(6)]
     pq.write_table(trips_of([*six, *map(str.upper, six)] * 5), path)
-    made = ["anonymize", str(path), "--out", str(out), "--person-case", "keep", "--k", "10", "--protect"]
+    made = ["anonymize", str(path), "--out", str(out), "--set", "people.person_case=keep", "--k", "10", "--protect"]
     checked = ["verify", str(out), "--against", str(path), "--protect"]
     main([*made, "people"])
     with pytest.raises(SystemExit) as stopped:
         main([*checked, "people", "--k", "10"])
     assert stopped.value.code == 3
     assert FOLDED in capsys.readouterr().err
-    main([*checked, "people", "--k", "10", "--person-case", "keep"])
+    main([*checked, "people", "--k", "10", "--set", "people.person_case=keep"])
     said = capsys.readouterr().out
     assert "persons: keep" in said
     assert FOLDED not in said

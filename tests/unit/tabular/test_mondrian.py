@@ -221,7 +221,7 @@ def test_a_grid_as_fine_as_the_numbers_is_confirmed_or_refused():
     usual = edges()
     assert usual
     assert not usual & set(income.tolist())
-    with pytest.raises(ParameterError, match="--fine-grid income"):
+    with pytest.raises(ParameterError, match="fine_grid"):
         edges(grid=0.01)
     assert edges(grid=0.01, fine_grid=True) & set(income.tolist())
     assert edges(grid=5000)

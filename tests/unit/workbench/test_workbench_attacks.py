@@ -19,7 +19,7 @@ import pytest
 
 from flowveil.errors import ParameterError
 from flowveil.workbench import guard
-from flowveil.workbench.asking import choices_of
+from flowveil.workbench.choices import choices_of
 from flowveil.workbench.guard import Door, RefusedError
 from flowveil.workbench.session import MOST_LISTENERS
 from flowveil.workbench.workspace import below, listing
@@ -224,7 +224,7 @@ def test_names_of_uploads_name_no_place(served, name):
 @pytest.mark.parametrize(
     "choices",
     [{"within": "/etc/passwd"}, {"within": "../area.geojson"}, {"zones": "/etc/passwd"}, {"resolution": 99},
-     {"resolution": True}, {"k": -1}, {"max_suppressed": float("inf")}, {"method": "__class__"}, {"by": "x"},
+     {"resolution": True}, {"k": -1}, {"max_suppressed": float("inf")}, {"method": "__class__"}, {"by": 3},
      {"options": {"a": 1}}, {"title": "x" * 301}, {"protect": ["everybody"]}, {"k": "10"}, ["k"], {"out": "/tmp/x"}],
 )  # fmt: skip
 def test_no_choice_is_a_path_or_out_of_range(choices):
@@ -233,7 +233,7 @@ def test_no_choice_is_a_path_or_out_of_range(choices):
 
 
 def test_a_choice_of_nought_is_a_choice():
-    from flowveil.workbench.asking import Asked
+    from flowveil.workbench.choices import Asked
 
     asked = Asked.of(choices_of({"max_suppressed": 0, "resolution": 0}))
     assert asked.how_made["max_suppressed"] == 0

@@ -413,9 +413,11 @@ class _Reader:
                 lost |= column.is_null().to_numpy(zero_copy_only=False)
             for column in rows.tiles:
                 found, unknown = self._tiles_named(column)
-                if np.any(unknown & wanted & ~lost) and not self.parameters.get("skip_unknown"):
+                kept = self.keep_outside and self.of_map is not None
+                if np.any(unknown & wanted & ~lost) and not self.parameters.get("skip_unknown") and not kept:
                     raise UnreadableInputError("tiles are not on the map, or not H3 cells")
-                lost |= unknown
+                if not kept:
+                    lost |= unknown
                 ends.append(found)
         if self.of_map is not None and not self.keep_outside:
             for end in ends:

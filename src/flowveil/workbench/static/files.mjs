@@ -11,6 +11,11 @@ export function mountFiles(go) {
       e.target.value = "";
     });
   }
+  $("#file-recipe").addEventListener("change", async (e) => {
+    const [file] = e.target.files;
+    if (file) await post("/api/recipe", { text: await file.text() }, "recipe").catch(() => {});
+    e.target.value = "";
+  });
   for (const role of ["trips", "zones"]) {
     const place = $(`#drop-${role}`);
     for (const kind of ["dragenter", "dragover"]) place.addEventListener(kind, (e) => { e.preventDefault(); place.classList.add("over"); });

@@ -107,7 +107,7 @@ export function mountSigning(isHere, go) {
     row.append(make("a", "Download as zip", "button primary", { href: `/releases/${r.id}/release.zip`, download: "release.zip" }), " ", make("a", "Open the report", "button", { href: `/releases/${r.id}/report.html`, target: "_blank", rel: "noopener" }));
     box.append(make("h3", r.title), row);
     box.append(make("p", r.noisy ? "The same mechanism again, with new draws of noise:" : "The same release again, byte by byte:", "soft"));
-    for (const [name, text] of [["command line", r.command], ["Python", r.python]]) {
+    for (const [name, text] of [["command line", r.command], ["Python", r.python], ["recipe", r.recipe]]) {
       const copy = make("button", `Copy the ${name}`, "", { type: "button" });
       copy.addEventListener("click", async () => { await navigator.clipboard.writeText(text); copy.textContent = "Copied"; setTimeout(() => { copy.textContent = `Copy the ${name}`; }, 1500); });
       box.append(make("pre", text, "", { tabindex: "0", "aria-label": `${name} of release ${number}, ${r.title}`, role: "region" }), copy);

@@ -1,8 +1,7 @@
-"""A statement over rows that are still arriving: DuckDB counts those that are there while the next ones are made.
+"""Streaming aggregation: a DuckDB statement that reads rows while they are produced.
 
-The rows are never all in one place. DuckDB takes batch after batch into the groups that it makes, so what it holds
-follows the groups and not the rows, and it puts on disk what outgrows its memory. The statement runs in a thread of its
-own; whoever brings rows stays in the thread where it was, with its limits, its errors and its interrupts.
+Memory grows with the groups, not with the rows, and DuckDB spills what does not fit. The statement runs in a separate
+thread; the producer stays in its own thread, with its limits, errors and interrupts.
 """
 
 from __future__ import annotations
@@ -16,17 +15,17 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-#: Batches that wait to be counted: enough that neither side waits for the other because one batch took longer.
+#: Batches in the queue: enough that one slow batch stops neither side.
 _WAITING = 4
-#: Seconds after which whoever brings rows looks whether the statement is still running.
-_PATIENCE = 0.2
+#: Seconds after which the producer checks that the statement is still running.
+_TIMEOUT = 0.2
 
 
-class Arriving:
+class StreamingQuery:
     """One statement that reads a table while it is filled.
 
     Args:
-        con: a connection of DuckDB that nobody else uses until the statement has ended.
+        con: a connection of DuckDB that is not used otherwise until the statement has ended.
         sql: the statement; it reads the table ``arriving`` once.
         schema: the columns of that table.
     """
@@ -45,7 +44,7 @@ class Arriving:
 
     @property
     def _statement(self) -> Future[None]:
-        """It begins with the first rows: by then, whoever made this has seen to it that it is closed."""
+        """Started lazily, so that `__exit__` is guaranteed to run."""
         if self._begun is None:
             self._begun = self._begin()
         return self._begun
@@ -54,29 +53,29 @@ class Arriving:
         self.close()
 
     def close(self) -> None:
-        """End the statement, whether or not all rows have come."""
+        """Ends the statement, whether or not all rows were added."""
         if self._begun is None or not self._begun.done():
             self._given_up = True
             self._con.interrupt()
-            # Once in any case: an interrupt may have come between its beginning and the note of it.
+            # Offered at least once: an interrupt may arrive before the start is recorded.
             self._offer(None)
             while self._begun is not None and not self._begun.done():
                 self._offer(None)
         self._thread.shutdown()
 
     def add(self, rows: pa.Table) -> None:
-        """Hand over some rows; waits where others wait already.
+        """Adds rows; blocks while the queue is full.
 
         Raises:
             duckdb.Error: the statement has failed.
             ArrowInvalid, ValueError: the rows have other columns than the table.
         """
-        # Nobody else looks: DuckDB would take what is in the memory of other types for these.
+        # DuckDB does not check types and would misread the memory of others.
         for batch in (rows if rows.schema.equals(self._schema) else rows.cast(self._schema)).to_batches():
             self._put(batch)
 
     def finish(self) -> None:
-        """Wait until all rows are counted.
+        """Waits until all rows are aggregated.
 
         Raises:
             duckdb.Error: the statement has failed.
@@ -93,7 +92,7 @@ class Arriving:
 
     def _offer(self, batch: pa.RecordBatch | None) -> bool:
         try:
-            self._waiting.put(batch, timeout=_PATIENCE)
+            self._waiting.put(batch, timeout=_TIMEOUT)
         except Full:
             return False
         return True
@@ -104,13 +103,13 @@ class Arriving:
             self._con.execute(sql)
         finally:
             self._con.unregister("arriving")
-            # Nobody reads what still waits, and whoever waits for room must not wait for ever.
+            # The queue is no longer read; a blocked producer must not wait forever.
             self._empty()
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
         while (batch := self._waiting.get()) is not None:
             yield batch
-        # An interrupt that comes before the statement begins is not heard; some of the rows must not pass for all.
+        # DuckDB ignores an interrupt before the statement starts; an incomplete result must not be used.
         if self._given_up:
             raise RuntimeError("Rows have stopped coming.")
 

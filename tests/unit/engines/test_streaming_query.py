@@ -9,7 +9,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from flowveil.engines.arriving import Arriving
+from flowveil.engines.streaming_query import StreamingQuery
 
 SCHEMA = pa.schema([("x", pa.int64())])
 COUNT = "CREATE TABLE counted AS SELECT x % 3 AS rest, count(*) AS n FROM arriving GROUP BY rest"
@@ -21,7 +21,7 @@ def rows(values: range) -> pa.Table:
 
 def test_every_row_is_counted_once() -> None:
     con = duckdb.connect()
-    with Arriving(con.cursor(), COUNT, SCHEMA) as arriving:
+    with StreamingQuery(con.cursor(), COUNT, SCHEMA) as arriving:
         for start in range(0, 3000, 100):
             arriving.add(rows(range(start, start + 100)))
         arriving.finish()
@@ -29,7 +29,7 @@ def test_every_row_is_counted_once() -> None:
 
 
 def hand_over(con: Any, sql: str, n: int, *, then: type[BaseException] | None = None) -> None:
-    with Arriving(con.cursor(), sql, SCHEMA) as arriving:
+    with StreamingQuery(con.cursor(), sql, SCHEMA) as arriving:
         for start in range(0, n, 100):
             arriving.add(rows(range(start, start + 100)))
         if then is not None:
@@ -73,7 +73,7 @@ def test_rows_of_another_type_are_counted_as_what_they_say(kind: pa.DataType) ->
     """Not as what their memory looks like: DuckDB believes the schema that it was given."""
     con = duckdb.connect()
     other = pa.nulls(3) if pa.types.is_null(kind) else pa.array([3, 4, 5], pa.int64()).cast(kind)
-    with Arriving(con.cursor(), COUNT, SCHEMA) as arriving:
+    with StreamingQuery(con.cursor(), COUNT, SCHEMA) as arriving:
         arriving.add(rows(range(3)))
         arriving.add(pa.table({"x": other}))
         arriving.finish()
@@ -83,6 +83,6 @@ def test_rows_of_another_type_are_counted_as_what_they_say(kind: pa.DataType) ->
 
 def test_rows_with_other_columns_are_refused() -> None:
     con, before = duckdb.connect(), threading.active_count()
-    with pytest.raises(ValueError, match="field names"), Arriving(con.cursor(), COUNT, SCHEMA) as arriving:
+    with pytest.raises(ValueError, match="field names"), StreamingQuery(con.cursor(), COUNT, SCHEMA) as arriving:
         arriving.add(pa.table({"y": [1]}))
     assert threading.active_count() == before

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import shlex
 import sys
 from pathlib import Path
@@ -17,12 +18,13 @@ import pytest
 from pyarrow import csv
 
 from conftest import trip_table
-from flowveil import anonymize, read_trips, verify_folder
+from flowveil import anonymize, read_trips
 from flowveil.cli import main
-from flowveil.errors import InfeasibleError, ParameterError
+from flowveil.errors import DataError, InfeasibleError, ParameterError
 from flowveil.flows import Cells
 from flowveil.release.noisy import NothingLeftError
-from flowveil.workbench.asking import Asked, choices_of
+from flowveil.workbench.choices import Asked, choices_in_recipe, choices_of, page_settings
+from flowveil.workbench.pages import _BY_SCRIPT, index
 from flowveil.workbench.work import WORK, _thinned
 from samples.drafts import unchecked
 
@@ -210,3 +212,20 @@ def test_the_trade_off_says_how_far_it_is(folder, tmp_path):
 def test_what_does_not_go_together_is_refused(chosen):
     with pytest.raises(ParameterError):
         Asked.of(choices_of(chosen))
+
+
+def test_every_setting_of_the_page_has_one_field():
+    placed = re.findall(r'data-choice="(\w+)"', index())
+    fields = {name for name in placed if placed.count(name) == 1 or name in ("protect", "formats")}
+    assert {one.name for one in page_settings()} == fields | set(_BY_SCRIPT)
+
+
+def test_a_recipe_of_the_page_is_opened_again():
+    for _, _, chosen in CASES.values():
+        choices = choices_of(chosen)
+        again = choices_in_recipe(Asked.of(choices).recipe("trips.csv", None))
+        assert Asked.of(again).request == Asked.of(choices).request
+    with pytest.raises(DataError, match="not a recipe"):
+        choices_in_recipe("[")
+    # What only the command line may say is not taken over.
+    assert choices_in_recipe("[output]\nout = '/etc'\n[input]\ninput = '/etc/passwd'\n") == {}

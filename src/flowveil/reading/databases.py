@@ -1,0 +1,127 @@
+"""Reads tables and queries of databases as streams of Arrow batches; see `flowveil.reading.addresses`.
+
+Databases are opened for reading only. Messages name the kind of the database and nothing that a server or driver said:
+that could quote a row, a host or a secret.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from flowveil.errors import DataError, MissingExtraError, ParameterError
+from flowveil.reading.addresses import DatabaseAddress
+from flowveil.reading.database import batches_of
+
+_BATCH_ROWS = 100_000
+_NAMES = {"duckdb": "DuckDB", "sqlite": "SQLite", "postgresql": "PostgreSQL"}
+
+
+def read_address(address: DatabaseAddress) -> pa.RecordBatchReader:
+    """Open the table or query of an address as a stream, which closes its database at the end.
+
+    Raises:
+        ParameterError: there is no such file.
+        DataError: the database cannot be opened, or has no such table or column.
+        MissingExtraError: the driver is not installed.
+    """
+    if address.kind != "postgresql" and not Path(address.place).expanduser().is_file():
+        raise ParameterError(f"There is no {_NAMES[address.kind]} file '{address.place}'.")
+    return {"duckdb": _read_duckdb, "sqlite": _read_sqlite, "postgresql": _read_postgresql}[address.kind](address)
+
+
+def _stream(schema: pa.Schema, batches: Callable[[], Iterator[pa.RecordBatch]], *closed: Any) -> pa.RecordBatchReader:
+    def until_closed() -> Iterator[pa.RecordBatch]:
+        try:
+            yield from batches()
+        finally:
+            for one in closed:
+                with suppress(Exception):
+                    one.close()
+
+    return pa.RecordBatchReader.from_batches(schema, until_closed())
+
+
+def _refused(address: DatabaseAddress, hint: str) -> DataError:
+    what = "query" if address.table is None else f"table '{address.table}'"
+    return DataError(f"The {what} cannot be read from {_NAMES[address.kind]}. Hint: {hint}")
+
+
+def _read_duckdb(address: DatabaseAddress) -> pa.RecordBatchReader:
+    import duckdb
+
+    config: dict[str, Any] = {"autoinstall_known_extensions": "false", "enable_external_access": "false"}
+    try:
+        con = duckdb.connect(str(Path(address.place).expanduser()), read_only=True, config=config)
+        reader = batches_of(con.sql(address.sql), _BATCH_ROWS)
+    except duckdb.Error:
+        raise _refused(address, "is the name right, is no other program writing to the file?") from None
+    return _stream(reader.schema, lambda: iter(reader), con)
+
+
+def _read_sqlite(address: DatabaseAddress) -> pa.RecordBatchReader:
+    """SQLite has a type for each value and none for a column: every value is passed on as text."""
+    path = Path(address.place).expanduser().absolute()
+    con = sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, check_same_thread=False)
+    try:
+        cursor = con.execute(address.sql)
+    except sqlite3.Error:
+        con.close()
+        raise _refused(address, "is the name right, and is the file an SQLite database?") from None
+    schema = pa.schema([(column[0], pa.string()) for column in cursor.description])
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        while rows := cursor.fetchmany(_BATCH_ROWS):
+            columns = [pa.array([_text(value) for value in column], pa.string()) for column in zip(*rows, strict=True)]
+            yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+    return _stream(schema, batches, cursor, con)
+
+
+def _text(value: Any) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    return value.hex() if isinstance(value, bytes) else repr(value)
+
+
+def _read_postgresql(address: DatabaseAddress) -> pa.RecordBatchReader:
+    try:
+        from adbc_driver_postgresql import dbapi
+    except ImportError:
+        raise MissingExtraError(
+            "Reading from PostgreSQL needs a driver that is not installed. Hint: pip install 'flowveil[postgres]'."
+        ) from None
+    try:
+        con = dbapi.connect(address.place)
+    except dbapi.Error:
+        raise DataError(
+            "The PostgreSQL database of the input cannot be opened. Hint: check host and database; user and password "
+            "come from PGUSER and PGPASSWORD, or from ~/.pgpass."
+        ) from None
+    try:
+        with closing(con.cursor()) as first:
+            first.execute("SET TRANSACTION READ ONLY")
+        cursor = con.cursor()
+        cursor.execute(address.sql)
+        reader = cursor.fetch_record_batch()
+    except dbapi.Error:
+        con.close()
+        raise _refused(address, "is the name right, and may this user read it?") from None
+    schema = pa.schema([(one.name, _storage(one.type)) for one in reader.schema])
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for batch in reader:
+            columns = [getattr(column, "storage", column) for column in batch.columns]
+            yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+    return _stream(schema, batches, cursor, con)
+
+
+def _storage(kind: pa.DataType) -> pa.DataType:
+    """The type of the stored values: exact numbers and other types without a counterpart in Arrow come as text."""
+    return kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind

@@ -1,0 +1,112 @@
+"""Trips whose ends are geometries: GeoDataFrames with point columns, trips of trackintel, movingpandas trajectories.
+
+Points become two columns of degrees, ``NAME_lat`` and ``NAME_lon``. A geometry with both ends (two points, or a line)
+becomes ``start_lat``, ``start_lon``, ``end_lat`` and ``end_lon``. The libraries are recognised and never imported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from flowveil.errors import DataError
+
+_DEGREES = "EPSG:4326"
+_TWO_ENDS = ("MultiPoint", "LineString")
+
+
+def with_coordinates(source: Any) -> Any:
+    """The source with the geometries of its ends as columns of degrees; anything else unchanged.
+
+    Raises:
+        DataError: a column mixes geometries that cannot be ends of trips.
+    """
+    if _is_trajectories(source):
+        return _from_trajectories(source)
+    names = geometry_columns(source)
+    if not names:
+        return source
+    added: dict[str, Any] = {}
+    for name in names:
+        added |= _ends(source[name], name)
+    frame = _plain_frame(source, [name for name in source.columns if name not in names])
+    return frame.assign(**{name: values for name, values in added.items() if name not in frame.columns})
+
+
+def named_points(source: Any, reading: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of reading with names of point columns replaced by those of their coordinates."""
+    points = set(geometry_columns(source))
+    given = dict(reading)
+    for end in ("origin", "destination"):
+        if isinstance(given.get(end), str) and given[end] in points:
+            given[end] = (f"{given[end]}_lat", f"{given[end]}_lon")
+    return given
+
+
+def geometry_columns(source: Any) -> list[str]:
+    """The names of the columns that hold geometries."""
+    if not (hasattr(source, "dtypes") and hasattr(source, "columns") and hasattr(source, "iloc")):
+        return []
+    kinds = zip(source.columns, source.dtypes, strict=True)
+    return [name for name, kind in kinds if str(kind) == "geometry" and isinstance(name, str)]
+
+
+def _plain_frame(frame: Any, names: list[str]) -> Any:
+    import pandas as pd
+
+    return pd.DataFrame({name: frame[name].array for name in names})
+
+
+def _ends(column: Any, name: str) -> dict[str, Any]:
+    """The coordinates of a column of geometries, by name."""
+    import shapely
+
+    held = column.array
+    if held.crs is not None and held.crs != _DEGREES:
+        held = held.to_crs(_DEGREES)
+    geometries = np.asarray(held, dtype=object)
+    missing = shapely.is_missing(geometries) | shapely.is_empty(geometries)
+    kinds = set(held[~missing].geom_type)
+    if kinds <= {"Point"}:
+        return {f"{name}_lat": shapely.get_y(geometries), f"{name}_lon": shapely.get_x(geometries)}
+    if not kinds <= set(_TWO_ENDS):
+        # Outlines and the like describe something else than the ends.
+        return {}
+    counts = shapely.get_num_coordinates(geometries[~missing])
+    if (counts < 2).any() or ("MultiPoint" in kinds and (counts != 2).any()):
+        raise DataError(
+            f"Column '{name}' must hold two points or a line for each trip; some rows have other geometries."
+        )
+    found = np.full((4, len(geometries)), np.nan)
+    where, points = np.flatnonzero(~missing), shapely.get_coordinates(geometries[~missing])
+    last = np.cumsum(counts) - 1
+    found[:2, where] = points[last - counts + 1].T
+    found[2:, where] = points[last].T
+    return dict(zip(("start_lon", "start_lat", "end_lon", "end_lat"), found, strict=True))
+
+
+def _is_trajectories(source: Any) -> bool:
+    return type(source).__module__.partition(".")[0] == "movingpandas" and hasattr(source, "trajectories")
+
+
+def _from_trajectories(source: Any) -> Any:
+    """A row for each trajectory of movingpandas: its two ends, its start, and its moving object where that is known."""
+    import pandas as pd
+    from pyproj import Transformer
+
+    rows = []
+    for one in source.trajectories:
+        ends = (one.get_start_location(), one.get_end_location())
+        points = np.array([(point.x, point.y) for point in ends])
+        crs = getattr(one, "crs", None)
+        if crs is not None and crs != _DEGREES:
+            points = np.array(Transformer.from_crs(crs, _DEGREES, always_xy=True).transform(*points.T)).T
+        (start_lon, start_lat), (end_lon, end_lat) = points.tolist()
+        row = {"start_lat": start_lat, "start_lon": start_lon, "end_lat": end_lat, "end_lon": end_lon}
+        row |= {"started_at": one.get_start_time()}
+        # The name of a trajectory is not that of a person: one person makes several.
+        row |= {} if getattr(one, "obj_id", None) is None else {"person": one.obj_id}
+        rows.append(row)
+    return pd.DataFrame(rows)

@@ -1,0 +1,188 @@
+"""Checks that the points of trips lie where trips can be: axes that are swapped, and coordinates that are not degrees.
+
+Points are counted on a grid of one degree, so the check costs little, does not depend on the order of the rows, and
+counts of parts of a table add up.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flowveil.errors import with_value
+from flowveil.hierarchy import Floats
+from flowveil.reading.columns import ColumnMap
+from flowveil.reading.timezones import distance_to_city, kilometres
+
+#: Trips of a city, or of a country, are shorter than this on average, in kilometres.
+_CONTINENT_KM = 2_000.0
+#: With the right axes most trips are this short, and the ends of one side this close together.
+_REGION_KM = 500.0
+#: A place farther than the first from every city is at sea or in a desert; nearer than the second it is inhabited.
+_REMOTE_KM, _INHABITED_KM = 300.0, 100.0
+#: Fewer rows say nothing.
+_FEWEST_ROWS = 10
+#: Rows of a batch that are looked at.
+_ROWS = 20_000
+#: Degrees are never larger; metres and feet of projected systems are.
+_LARGEST_DEGREES = 400.0
+#: National grids that are suggested, if the points lie in their area and near a city.
+_GRIDS = (
+    2056, 2100, 2154, 2157, 2180, 2193, 2326, 3006, 3035, 3057, 3067, 3301, 3346, 3414, 3763, 3765, 3794, 3857, 3879,
+    5179, 5514, 6372, 7856, 23700, 25829, 25830, 25831, 25832, 25833, 27700, 28992, 31256, 31370, 31983, 32719,
+)  # fmt: skip
+_MOST_GRIDS = 5
+
+
+def degree_bins(points: Sequence[Floats], rows: NDArray[np.int64]) -> dict[int, int]:
+    """Counts rows by the degree cells of their origin and destination, packed into one number.
+
+    Args:
+        points: latitude and longitude of the origin, then of the destination, in degrees.
+        rows: which of them to count; of many, every n-th.
+    """
+    rows = rows[:: max(1, len(rows) // _ROWS)]
+    key = np.zeros(len(rows), dtype=np.int64)
+    for axis, size in zip(points, (90, 180, 90, 180), strict=True):
+        key = key * 512 + np.floor(axis[rows] + size).astype(np.int64)
+    values, counts = np.unique(key, return_counts=True)
+    return dict(zip(values.tolist(), counts.tolist(), strict=True))
+
+
+def misplaced(bins: Counter[int], used: ColumnMap) -> str | None:
+    """Returns what is wrong with where most trips are, or None.
+
+    Args:
+        bins: what `degree_bins` counted.
+        used: the columns of the coordinates, for the hint.
+    """
+    if sum(bins.values()) < _FEWEST_ROWS:
+        return None
+    key, weight = np.array(list(bins)), np.array(list(bins.values()))
+    shifts = ((27, 89.5), (18, 179.5), (9, 89.5), (0, 179.5))
+    ends: list[Floats] = [(key >> bits & 511).astype(np.float64) - size for bits, size in shifts]
+    origin, destination = (ends[0], ends[1]), (ends[2], ends[3])
+    length = _median(kilometres(*origin, *destination), weight)
+    if length > _CONTINENT_KM:
+        return _misplaced_end(origin, destination, weight, used)
+    lat, lon = (_median(axis, weight) for axis in origin)
+    if distance_to_city(lat, lon) > _REMOTE_KM and abs(lon) <= 90 and distance_to_city(lon, lat) < _INHABITED_KM:
+        exchanged = f"{_exchanged('origin', used)} and {_exchanged('destination', used)}"
+        return (
+            f"Most trips are around latitude {lat:.0f}, longitude {lon:.0f}, far from any town; with the axes "
+            f"exchanged they would be near one: latitude and longitude are swapped. Hint: {exchanged}; if they are "
+            f"really there, confirm it with {_confirmed()}."
+        )
+    return None
+
+
+def _misplaced_end(
+    origin: tuple[Floats, Floats], destination: tuple[Floats, Floats], weight: NDArray[np.int64], used: ColumnMap
+) -> str | None:
+    """What is wrong where most trips are longer than a continent; long flights between many places are not."""
+    centers = [(_median(end[0], weight), _median(end[1], weight)) for end in (origin, destination)]
+    sides = [("origin", origin, destination), ("destination", destination, origin)]
+    if distance_to_city(*centers[0]) < distance_to_city(*centers[1]):
+        sides.reverse()
+    for name, end, other in sides:
+        lat, lon = end[1], end[0]
+        if np.all(np.abs(lat) <= 90) and _median(kilometres(lat, lon, *other), weight) < _REGION_KM:
+            return (
+                f"Most trips are longer than {_CONTINENT_KM:,.0f} km; with the axes of the {name} exchanged they would "
+                f"be short: its latitude and longitude are swapped. Hint: {_exchanged(name, used)}."
+            )
+    spread = [
+        _median(kilometres(*end, *(np.full(len(weight), axis) for axis in center)), weight)
+        for end, center in zip((origin, destination), centers, strict=True)
+    ]
+    if max(spread) > _REGION_KM:
+        return None
+    places = [f"latitude {lat:.0f}, longitude {lon:.0f}" for lat, lon in centers]
+    return (
+        f"Most trips begin around {places[0]} and end around {places[1]}, more than a continent away. Hint: are the "
+        f"columns of one end wrong, or has one lost its sign? If not, confirm the place of both with {_confirmed()}."
+    )
+
+
+def _confirmed() -> str:
+    return with_value("within", "west,south,east,north")
+
+
+def _exchanged(end: str, used: ColumnMap) -> str:
+    named = getattr(used, end) or ("LAT", "LON")
+    return with_value(end, f"{named[1]},{named[0]}")
+
+
+def projected(off_earth: Sequence[tuple[float, float]], used: ColumnMap) -> Iterator[str]:
+    """Hints on points off the earth that are coordinates of a projected reference system.
+
+    Args:
+        off_earth: some of them: what was taken for latitude and longitude.
+        used: the columns of the coordinates.
+    """
+    if not off_earth:
+        return
+    north, east = (float(np.median(axis)) for axis in zip(*off_earth, strict=True))
+    if not (np.isfinite([north, east]).all() and max(abs(north), abs(east)) > _LARGEST_DEGREES):
+        return
+    found = _fitting(east, north)
+    swapped = [] if found else _fitting(north, east)
+    yield "these are not degrees but metres or feet of a projected reference system: name it."
+    for _, code, name in (found or swapped)[:_MOST_GRIDS]:
+        yield f"{with_value('crs', code)} ({name})?"
+    if swapped:
+        yield f"With northing and easting exchanged: {_exchanged('origin', used)}, {_exchanged('destination', used)}."
+    if not found and not swapped:
+        yield f"{with_value('crs', 'EPSG:32633')} is UTM 33 north, for example (326 and the zone; 327 in the south)."
+
+
+def _fitting(east: float, north: float) -> list[tuple[float, str, str]]:
+    """Returns the grids in whose area a point lies, those first in which it is nearest to a city."""
+    return sorted(grid for code in _GRIDS if (grid := _fits(code, east, north)) is not None)
+
+
+def _fits(code: int, east: float, north: float) -> tuple[float, str, str] | None:
+    """Returns the kilometres to the nearest city and the code and name of a grid; None if the point is not in it."""
+    from pyproj import CRS
+    from pyproj.exceptions import ProjError
+
+    try:
+        crs = CRS.from_epsg(code)
+        (lat,), (lon,) = to_degrees(f"EPSG:{code}", np.array([north]), np.array([east]))
+    except ProjError:
+        return None
+    area = crs.area_of_use
+    if not (np.isfinite([lat, lon]).all() and abs(lat) <= 90 and abs(lon) <= 180) or area is None:
+        return None
+    if not (area.west <= lon <= area.east and area.south <= lat <= area.north):
+        return None
+    distance = distance_to_city(lat, lon)
+    return (distance, f"EPSG:{code}", crs.name) if distance < _INHABITED_KM else None
+
+
+def to_degrees(crs: str, north: Floats, east: Floats) -> tuple[Floats, Floats]:
+    """Returns latitude and longitude of points in a reference system.
+
+    Missing points stay missing, points at exactly 0,0 stay there (a placeholder, not a place), and points outside the
+    system become infinite.
+
+    Args:
+        crs: the reference system, as pyproj takes it.
+        north: what is named as the latitude: northing, or y.
+        east: what is named as the longitude: easting, or x.
+    """
+    from pyproj import Transformer
+
+    lon, lat = Transformer.from_crs(crs, "EPSG:4326", always_xy=True).transform(east, north)
+    missing, at_zero = np.isnan(north) | np.isnan(east), (north == 0) & (east == 0)
+    lat, lon = (np.where(missing, np.nan, np.where(at_zero, 0.0, axis)) for axis in (lat, lon))
+    return lat, lon
+
+
+def _median(values: Floats, weight: NDArray[np.int64]) -> float:
+    order = np.argsort(values, kind="stable")
+    reached = np.cumsum(weight[order])
+    return float(values[order[np.searchsorted(reached, (reached[-1] + 1) // 2)]])

@@ -1,0 +1,118 @@
+"""Points that are where no trips are: swapped axes, lost signs, projected coordinates."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pyproj
+import pytest
+
+import flowveil
+from flowveil.errors import DataError, ParameterError
+
+N = 60
+RNG = np.random.default_rng(3)
+OSLO, CHICAGO = (59.91, 10.75), (41.88, -87.63)
+
+
+def around(place: tuple[float, float], n: int = N) -> tuple[np.ndarray, np.ndarray]:
+    return place[0] + RNG.normal(0, 0.02, n), place[1] + RNG.normal(0, 0.03, n)
+
+
+def trips(origin, destination) -> pa.Table:
+    names = ("start_lat", "start_lon", "end_lat", "end_lon")
+    return pa.table(dict(zip(names, (*origin, *destination), strict=True)))
+
+
+def message_of(table: pa.Table, **how: object) -> str:
+    with pytest.raises(DataError) as caught:
+        flowveil.read_trips(table, resolution=7, **how)
+    return str(caught.value)
+
+
+def test_one_end_with_swapped_axes_is_refused() -> None:
+    lat, lon = around(OSLO)
+    told = message_of(trips(around(OSLO), (lon, lat)))
+    assert "latitude and longitude are swapped. Hint: destination='end_lon,end_lat'" in told
+    told = message_of(trips((lon, lat), around(OSLO)))
+    assert "origin='start_lon,start_lat'" in told
+    fixed = flowveil.read_trips(
+        trips(around(OSLO), (lon, lat)), destination="end_lon,end_lat", origin="start_lat,start_lon"
+    )
+    assert int(fixed.trips.sum()) == N
+
+
+def test_both_ends_with_swapped_axes_are_refused_unless_the_place_is_confirmed() -> None:
+    table = trips(around(OSLO)[::-1], around(OSLO)[::-1])
+    told = message_of(table)
+    assert "far from any town" in told
+    assert "origin='start_lon,start_lat' and destination='end_lon,end_lat'" in told
+    assert int(flowveil.read_trips(table, within="58,9,62,12", resolution=7).trips.sum()) == N
+
+
+def test_a_lost_sign_is_refused() -> None:
+    lat, lon = around(CHICAGO)
+    assert "more than a continent away" in message_of(trips(around(CHICAGO), (lat, -lon)))
+
+
+def test_long_flights_and_remote_places_are_read() -> None:
+    cities = np.array([OSLO, CHICAGO, (-33.45, -70.66), (35.68, 139.69), (-37.8, 144.96), (1.35, 103.8)])
+    origin, destination = (cities[RNG.integers(0, len(cities), 200)].T for _ in range(2))
+    assert int(flowveil.read_trips(trips(origin, destination), resolution=3).trips.sum()) == 200
+    islands = trips(around((62.01, -6.77)), around((62.01, -6.77)))
+    assert int(flowveil.read_trips(islands, resolution=7).trips.sum()) == N
+
+
+@pytest.mark.parametrize(
+    ("crs", "place"),
+    [
+        ("EPSG:25832", OSLO),
+        ("EPSG:2154", (48.85, 2.35)),
+        ("EPSG:27700", (51.5, -0.12)),
+        ("EPSG:31983", (-23.55, -46.63)),
+    ],
+)
+def test_projected_coordinates_are_recognised_and_read(crs, place) -> None:
+    project = pyproj.Transformer.from_crs("EPSG:4326", crs, always_xy=True)
+    ends = [around(place), around(place)]
+    columns = [project.transform(lon, lat)[::-1] for lat, lon in ends]
+    table = trips(*columns)
+    told = message_of(table)
+    assert "projected reference system" in told
+    assert f"crs='{crs}'" in told
+    assert "max_dropped" not in told
+    flows = flowveil.read_trips(table, resolution=7, crs=crs)
+    # Through the grid and back a point moves by less than a millimetre.
+    expected = flowveil.read_trips(trips(*ends), resolution=7)
+    assert replace(flows.intake, crs=None) == expected.intake
+    assert flows.intake.parameters()["crs"] == crs
+    assert abs(len(flows) - len(expected)) <= 1
+
+
+def test_missing_and_placeholder_coordinates_stay_so_in_a_projected_system() -> None:
+    north, east = np.full(100, 6_642_000.0), np.full(100, 597_000.0)
+    north[0], east[0] = np.nan, np.nan
+    north[1], east[1] = 0, 0
+    intake = flowveil.read_trips(trips((north, east), (north, east)), crs="EPSG:25832", resolution=7).intake
+    assert intake.dropped == {"missing end": 1, "at 0,0": 1}
+
+
+@pytest.mark.parametrize("crs", ["UTM 32", "EPSG:999999", "/home/me/grid.prj", "+proj=utm +zone=32"])
+def test_a_reference_system_is_a_code(crs) -> None:
+    with pytest.raises(ParameterError, match="EPSG:25832"):
+        flowveil.read_trips(trips(around(OSLO), around(OSLO)), crs=crs)
+
+
+def test_a_decimal_comma_is_read_where_it_is_said(tmp_path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("start_lat;start_lon;end_lat;end_lon\n" + "59,91;10,75;59,92;10,76\n" * 20)
+    with pytest.raises(DataError, match="decimal_comma reads numbers with a decimal comma"):
+        flowveil.read_trips(path)
+    flows = flowveil.read_trips(path, decimal_comma=True, resolution=7)
+    assert int(flows.trips.sum()) == 20
+    assert flows.intake.parameters()["decimal_comma"] is True
+    path.write_text("start_lat;start_lon;end_lat;end_lon\n" + "1.059,91;10,75;59,92;10,76\n" * 20)
+    with pytest.raises(DataError, match="text that is not a number"):
+        flowveil.read_trips(path, decimal_comma=True)
