@@ -17,7 +17,7 @@ from flowveil.release.folder import ReleaseFolder
 from flowveil.release.statement import Statement
 from flowveil.slices import SlicedFlows
 from flowveil.verify.files import check_files
-from flowveil.verify.from_flows import recount_flows
+from flowveil.verify.from_flows import check_zones_of, recount_flows
 from flowveil.verify.rebuild import check_rebuild, map_of_statement
 from flowveil.verify.recount import recount
 from flowveil.verify.recount.trips import UnreadableInputError, read_trips
@@ -113,8 +113,9 @@ def verify_release(
         reading["person_case"] = "fold"
         notes.append(FOLDED)
     result = _recount(folder, statement, against, private, expect or {}, reading, noise=noise)
-    notes += [note for note in result.notes if note not in notes]
-    findings = list(result.findings)
+    wrong_zones, unread = check_zones_of(folder, private.zones_of)
+    notes += [note for note in (*unread, *result.notes) if note not in notes]
+    findings = list(dict.fromkeys((*wrong_zones, *result.findings)))
     if strict and not findings:
         findings = [note for note in notes if note != FOLDED]
     return Verification(tuple(findings), tuple(notes), result.counted)
@@ -152,7 +153,9 @@ def _recount(
     if private.stricter is not None:
         whole = flows.whole if isinstance(flows, SlicedFlows) else flows
         places = read_places(private.stricter, asking=True).on(whole)
-    return recount_flows(folder, flows, stricter=places, revision=private.revision, expect=expect, noise=noise)
+    return recount_flows(
+        folder, flows, zones_of=private.zones_of, stricter=places, revision=private.revision, expect=expect, noise=noise
+    )
 
 
 def read_as_stated(statement: Statement, source: Any, **changes: Any) -> Flows | SlicedFlows:
