@@ -15,8 +15,7 @@ from typing import NamedTuple
 
 import pytest
 
-from flowveil.cli import main
-from flowveil.cli.tabular import compare_command
+from flowveil.cli import main, tabular
 from flowveil.methods.discrete_laplace import repeatable_bits
 from samples import stage
 from samples.drafts import unchecked
@@ -78,8 +77,8 @@ def test_the_blocks_of_a_page_run(page: Path, files: Path, tmp_path: Path, monke
     # Noise sometimes leaves nothing to publish, which is no mistake of the page: here it is the same in every run.
     monkeypatch.setattr("flowveil.methods.discrete_laplace.system_bits", repeatable_bits(0))
     # Fifteen syntheses of each setting make smooth curves; two are enough for a page to run.
-    (repeats,) = (option for option in compare_command.params if option.name == "repeats")
-    monkeypatch.setattr(repeats, "default", 2)
+    settings = tabular._settings_of_comparison
+    monkeypatch.setattr(tabular, "_settings_of_comparison", lambda texts: {**settings(texts), "repeats": 2})
     names = stage.names(folder)
     with in_this_process(), unchecked():
         for block in to_run(page):
