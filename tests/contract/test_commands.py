@@ -150,7 +150,7 @@ FAILURES: dict[str, list[tuple[tuple[str, ...], int, str]]] = {
         (("{release}", "--against", "{absent}"), 2, "absent"),
         (("{release}", "--against", "{in}", "--protect", "nobody"), 2, "nobody"),
         (("{release}", "--against", "{in}", "--certificate", "{new}.txt"), 2, ".json"),
-        (("{release}", "--against", "{in}", "--zones-of", "{old}"), 3, "another zone map"),
+        (("{release}", "--against", "{in}", "--zones-of", "{old}"), 3, "zone map"),
         (("{release}", "--against", "{in}", "--k", "6"), 3, "k"),
         (("{short}", "--against", "{in}"), 3, "flows.parquet"),
     ],

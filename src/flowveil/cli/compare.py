@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
@@ -11,6 +11,9 @@ from flowveil.cli.from_request import PLACE, READING, with_request
 from flowveil.cli.output import Output, with_output
 from flowveil.errors import ParameterError
 from flowveil.request import Request
+
+if TYPE_CHECKING:
+    from flowveil.flows import Flows
 
 #: Options that go to the library as they are.
 _SETTINGS = ("methods", "time_limit")
@@ -62,7 +65,7 @@ def compare(output: Output, source: str, out: str, request: Request, **given: An
         with output.working("Reading") as progress:
             flows = read_request(request, source=source, progress=progress)
         with output.working("Comparing") as progress:
-            found = compare_flows(flows, progress=progress, **settings)
+            found = compare_flows(cast("Flows", flows), progress=progress, **settings)
     folder = found.write(out)
     if picture is not None:
         output.say(f"Picture, NOT for publication: {found.picture(picture)}")

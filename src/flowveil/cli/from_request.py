@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import click
 
@@ -25,6 +25,8 @@ _GONE = {
     "--internal-report": "`flowveil analyze RELEASE --against INPUT --out DIR` writes the private pages",
     "--internal-profile": "`flowveil analyze RELEASE --against INPUT --out DIR` writes the private pages",
 }
+#: Settings that the short help shows.
+_COMMON: tuple[Literal["common"]] = ("common",)
 
 
 class _Place(click.ParamType):  # type: ignore[type-arg]  # generic in newer versions only
@@ -150,7 +152,7 @@ class RequestCommand(click.Command):
         everything = bool(ctx.meta.get("flowveil.help_all"))
         if not everything:
             first = ("out", "k", "protect")
-            common = {one.name: one for one in settings(tier=("common",))}
+            common = {one.name: one for one in settings(tier=_COMMON)}
             order = [*first, *(name for name in common if name not in first)]
             with formatter.section("Options"):
                 formatter.write_dl([(rows[common[n].flag][0], help_text(common[n], brief=True)) for n in order])

@@ -115,8 +115,9 @@ def verify_release(
         reading["person_case"] = "fold"
         notes.append(FOLDED)
     result = _recount(folder, statement, against, private, expect or {}, reading, noise=noise)
-    notes += [note for note in result.notes if note not in notes]
-    findings = [*check_zones_of(folder, private.zones_of), *result.findings]
+    wrong_zones, unread = check_zones_of(folder, private.zones_of)
+    notes += [note for note in (*unread, *result.notes) if note not in notes]
+    findings = list(dict.fromkeys((*wrong_zones, *result.findings)))
     if strict and not findings:
         findings = [note for note in notes if note != FOLDED]
     return Verification(tuple(findings), tuple(notes), result.counted)
@@ -154,7 +155,9 @@ def _recount(
     if private.stricter is not None:
         whole = flows.whole if isinstance(flows, SlicedFlows) else flows
         places = read_places(private.stricter, asking=True).on(whole)
-    return recount_flows(folder, flows, stricter=places, revision=private.revision, expect=expect, noise=noise)
+    return recount_flows(
+        folder, flows, zones_of=private.zones_of, stricter=places, revision=private.revision, expect=expect, noise=noise
+    )
 
 
 def read_as_stated(statement: Statement, source: Any, **changes: Any) -> Flows | SlicedFlows:

@@ -79,7 +79,9 @@ def family_share(flows: SlicedFlows, family) -> float:
 
 
 def test_the_mean_weight_is_a_rule_and_not_a_number(by_sex):
-    report = anonymize_slices(by_sex, "suppression", k=5, protect=["people", "population"], max_suppressed=0.9).summary()
+    report = anonymize_slices(
+        by_sex, "suppression", k=5, protect=["people", "population"], max_suppressed=0.9
+    ).summary()
     assert report["guarantee"]["population"] is None
 
 
@@ -154,7 +156,9 @@ def test_days_and_totals_over_common_zones_are_sums_of_published_hours(tmp_path:
     assert [release.cells.trips.tolist() for release in family.releases] == [[10], [10], [10]]
     folder = family.write(tmp_path / "release")
     assert findings_of(folder, week) == []
-    edit_table(folder, "flows.parquet", lambda rows: [{**r, "trips": 12 if r["time"] is None else r["trips"]} for r in rows])
+    edit_table(
+        folder, "flows.parquet", lambda rows: [{**r, "trips": 12 if r["time"] is None else r["trips"]} for r in rows]
+    )
     assert recount_flows(folder, week).findings
 
 

@@ -79,7 +79,7 @@ class Release:
         flows = pq.read_table(path, partitioning=None)
         _check_columns(flows, slices)
         zones = pq.read_table(folder / "zones.parquet", columns=["zone", "role"], partitioning=None)
-        _check_listed(flows, zones, same_zones=bool(report["parameters"].get("same_zones")))
+        _check_listed(flows, zones, same_zones=report["parameters"].get("same_zones") is True)
         release = cls(report, flows, {}, trips.unit)
         release.least.update(_thresholds(report["guarantee"], trips))
         return release
@@ -175,17 +175,20 @@ def _check_columns(flows: pa.Table, slices: Sequence[str]) -> None:
 
 
 def _check_listed(flows: pa.Table, zones: pa.Table, *, same_zones: bool) -> None:
-    """zones.parquet lists the zones that flows.parquet uses, by role, each once."""
+    """zones.parquet lists the zones that flows.parquet uses, by role, each once.
+
+    If both ends have the same zones, every role is ``both``.
+    """
     roles = zones["role"].to_pylist()
     listed = list(zip(zones["zone"].to_pylist(), roles, strict=True))
     if len(set(listed)) < len(listed):
         raise FolderError("zones.parquet: zones are listed twice")
-    used_at = {role: set(pc.unique(flows[f"{role}_zone"]).to_pylist()) for role in ("origin", "destination")}
-    for role, used in used_at.items():
+    ends = {role: set(pc.unique(flows[f"{role}_zone"]).to_pylist()) for role in ("origin", "destination")}
+    for role, own in ends.items():
         named = {zone for zone, of in listed if of in (role, "both")}
-        # With one set of zones for both ends, a zone that one end uses is a zone of both.
-        if named != (set().union(*used_at.values()) if same_zones else used):
-            raise FolderError(f"zones.parquet: {role} zones are listed and not used, or not listed")
+        used = ends["origin"] | ends["destination"] if same_zones else own
+        if named != used:
+            raise FolderError(f"zones.parquet: {len(named ^ used)} {role} zones are listed and not used, or not listed")
 
 
 def mean_population(trips: Trips, k: float) -> int | None:
