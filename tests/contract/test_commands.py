@@ -84,6 +84,7 @@ FAILURES: dict[str, list[tuple[tuple[str, ...], int, str]]] = {
         (("{new}", "--out", "{new}.parquet"), 2, "new"),
         (("{release}", "--out", "{in}/map.parquet"), 2, "trips.csv"),
         (("{short}", "--out", "{new}.parquet"), 2, "as it was published"),
+        (("{layered}", "--out", "{new}.parquet"), 2, "layers"),
     ],
     "series": [
         (("{absent}", "--time", "t", "--out", "{new}"), 2, "absent"),
@@ -150,7 +151,7 @@ FAILURES: dict[str, list[tuple[tuple[str, ...], int, str]]] = {
         (("{release}", "--against", "{absent}"), 2, "absent"),
         (("{release}", "--against", "{in}", "--protect", "nobody"), 2, "nobody"),
         (("{release}", "--against", "{in}", "--certificate", "{new}.txt"), 2, ".json"),
-        (("{release}", "--against", "{in}", "--zones-of", "{old}"), 3, "zone map"),
+        (("{release}", "--against", "{in}", "--set", "method.zones_of={old}"), 3, "zone map"),
         (("{release}", "--against", "{in}", "--k", "6"), 3, "k"),
         (("{short}", "--against", "{in}"), 3, "flows.parquet"),
     ],
@@ -194,12 +195,15 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     (folder / "old.report.json").write_text("{}\n")
     (folder / "blocked.report.json").mkdir()
     release = folder / "release"
-    assert run("anonymize", str(folder / "trips.csv"), "--k", "5", "--out", str(release), *TRIPS) == 0
+    asked = ["--k", "5", "--method", "twincut", "--out", str(release), *TRIPS]
+    assert run("anonymize", str(folder / "trips.csv"), *asked) == 0
+    layered = ["--k", "5", "--method", "layercut", "--out", str(folder / "layered"), *TRIPS]
+    assert run("anonymize", str(folder / "trips.csv"), *layered) == 0
     for name in ("old", "short"):
         shutil.copytree(release, folder / name)
     (folder / "short" / "flows.parquet").write_bytes(b"")
     (folder / "recipe.toml").write_text('[input]\ninput = "trips.csv"\n[zones]\nresolution = 8\n')
-    names = ("old", "new", "blocked", "release", "short")
+    names = ("old", "new", "blocked", "release", "short", "layered")
     files = {
         "in": "trips.csv",
         "bad": "bad.csv",

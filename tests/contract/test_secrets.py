@@ -114,7 +114,7 @@ READ = ("--resolution", "8", "--k", "5")
 def release(inputs, tmp_path_factory: pytest.TempPathFactory) -> str:
     """A release that commands read and leave as it is."""
     place = str(tmp_path_factory.mktemp("published") / "release")
-    main(["anonymize", str(inputs["trips"]), *READ, "--out", place])
+    main(["anonymize", str(inputs["trips"]), *READ, "--method", "twincut", "--out", place])
     return place
 
 

@@ -26,7 +26,7 @@ def test_an_empty_path_is_refused_by_the_library(beside_trips, empty):
         lambda: flowveil.read_trips(empty),
         lambda: flowveil.read_slices(empty, by="sex"),
         lambda: flowveil.read_zones(empty),
-        lambda: flowveil.verify_folder(empty, against="trips.parquet"),
+        lambda: flowveil.verify_release(empty, against="trips.parquet"),
         lambda: flowveil.picture(empty, "a.png"),
         lambda: prepare("gps", empty),
         lambda: prepare("netmob25", empty),
