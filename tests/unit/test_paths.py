@@ -44,8 +44,6 @@ def test_an_empty_path_is_refused_by_the_library(beside_trips, empty):
         ["anonymize", "EMPTY", "--out", "o"],
         ["anonymize", "trips.parquet", "--out", "EMPTY"],
         ["anonymize", "trips.parquet", "--out", "o", "--zones", "EMPTY"],
-        ["anonymize", "trips.parquet", "--out", "o", "--internal-report", "EMPTY"],
-        ["anonymize", "trips.parquet", "--out", "o", "--internal-profile", "EMPTY"],
         ["demo", "--out", "EMPTY"],
         ["describe", "EMPTY"],
         ["compare", "EMPTY", "--out", "o"],
