@@ -58,7 +58,7 @@ def test_anonymize_publishes_and_verify_agrees(release, trips_csv, capsys):
         "zones.parquet",
     ]
     flows = pq.read_table(release / "flows.parquet")
-    assert flows.column_names == ["origin_zone", "destination_zone", "trips", "weight"]
+    assert flows.column_names == ["origin_zone", "destination_zone", "trips", "weight", "layer"]
     assert min(flows["trips"].to_pylist()) >= 5
     assert run("verify", release, "--against", trips_csv) == 0
     assert "holds" in capsys.readouterr().out
@@ -67,7 +67,7 @@ def test_anonymize_publishes_and_verify_agrees(release, trips_csv, capsys):
 def test_json_is_one_object(tmp_path, trips_csv, capsys):
     assert run("anonymize", trips_csv, "--k", 5, "--resolution", 8, "--out", tmp_path / "r", "--json") == 0
     result = json.loads(capsys.readouterr().out)
-    assert result["method"] == "twincut"
+    assert result["method"] == "layercut"
     assert result["published"]["smallest_cell"] >= 5
     assert run("verify", tmp_path / "r", "--against", trips_csv, "--json") == 0
     assert json.loads(capsys.readouterr().out)["holds"] is True
@@ -91,7 +91,7 @@ def test_prose_is_quiet_about_progress_when_not_in_a_terminal(tmp_path, trips_cs
         ["--protect", "trips", "--protect", "people", "--protect", "population", "--weight", "weight"],
         ["--protect", "population", "--population-only", "--k-population", 700, "--weight", "weight"],
         ["--l", 2, "--max-suppressed", 0],
-        ["--option", "effort=0", "--option", "objective=metres"],
+        ["--method", "twincut", "--option", "effort=0", "--option", "objective=metres"],
         ["--method", "odkanon", "--option", "budget=volume"],
         ["--method", "odkanon", "--option", "levels=1", "--option", "beta=0.2"],
     ],
@@ -318,5 +318,5 @@ def test_write_then_verify_in_one_session(tmp_path, trips):
 
     flows = flowveil.read_trips(trips, resolution=8)
     folder = flowveil.anonymize(flows, k=5).write(tmp_path / "r")
-    assert flowveil.verify_release(folder, against=trips).holds
-    assert flowveil.verify_release(folder, against=trips).findings == ()
+    found = flowveil.verify_release(folder, against=trips)
+    assert (found.holds, found.findings) == (True, ())

@@ -112,7 +112,7 @@ def test_the_release_says_how_persons_were_read_and_verify_reads_them_so(tmp_pat
     main([*asked, "--k", "10", "--set", "people.person_case=keep", "--json"])
     report = json.loads(capsys.readouterr().out)
     assert report["parameters"]["person_case"] == "keep"
-    assert any("Upper and lower case" in line for line in report["published"]["sentences"])
+    assert any("one person in two spellings" in line for line in report["published"]["sentences"])
     assert verify_release(out, against=path, person_case="keep").findings == ()
 
 
