@@ -96,6 +96,8 @@ def verify_release(
         **reading: how to read the trips, where it differs from what the report says; ``zones`` is the operator's map.
     """
     folder = named_path(directory, what="the release")
+    if not folder.is_dir():
+        raise ParameterError(f"There is no release '{directory}'.")
     findings = check_files(folder)
     if findings:
         return Verification(tuple(findings))
