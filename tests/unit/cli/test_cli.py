@@ -293,6 +293,18 @@ def test_verify_can_be_told_what_the_guarantee_must_be(release, trips_csv, capsy
     assert "does not protect people" in capsys.readouterr().err
 
 
+def test_verify_finds_that_zones_are_not_said_to_be_kept_and_that_there_is_no_release(release, trips_csv, capsys):
+    earlier = release.parent / "earlier"
+    asked = ("--k", 5, "--resolution", 8, "--method", "twincut")
+    assert run("anonymize", trips_csv, *asked, "--out", earlier) == 0
+    assert run("verify", release, "--against", trips_csv, "--zones-of", earlier) == 3
+    assert "does not say that the zones are those of the given zone map" in capsys.readouterr().err
+    assert run("anonymize", trips_csv, "--k", 5, "--zones-of", release, "--out", release.parent / "kept") == 2
+    assert "a release of layers cannot be kept" in capsys.readouterr().err
+    assert run("verify", release.parent / "nowhere", "--against", trips_csv) == 2
+    assert "There is no release" in capsys.readouterr().err
+
+
 def test_a_release_is_verified_with_the_reading_it_was_made_with(tmp_path, trips, capsys):
     path = tmp_path / "gaps.csv"
     gaps = pa.table({name: trips[name].slice(0, 100).combine_chunks() for name in trips.column_names})
