@@ -234,7 +234,16 @@ def stretched(tmp_path_factory):
         "k_people": 12,
     }
     runs = tuple(
-        Run(name, 10, ("trips", "people", "population"), "done", None, 1.0, "trips", measures, (), flows, zones)
+        Run(
+            name,
+            10,
+            ("trips", "people", "population"),
+            "done",
+            seconds=1.0,
+            measures=measures,
+            flows=flows,
+            zones=zones,
+        )
         for name in ("suppression", "odkanon")
     )
     found = Comparison(runs=runs, time_limit=60.0, max_suppressed=0.1)
