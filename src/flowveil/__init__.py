@@ -17,6 +17,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from flowveil.analysis import analyze as analyze
     from flowveil.api import audit_releases as audit_releases
     from flowveil.api import compare as compare
     from flowveil.api import describe as describe
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from flowveil.engines import read_slices as read_slices
     from flowveil.engines import read_trips as read_trips
     from flowveil.engines.spark_session import cluster as cluster
+    from flowveil.published.read_release import read_release as read_release
 
 __version__ = "0.3.0"
 
@@ -52,6 +54,7 @@ _PUBLIC = {
     "Plan": "release.plan",
     "Release": "release.release",
     "SlicedFlows": "slices",
+    "analyze": "analysis",
     "anonymize": "anonymization",
     "anonymize_slices": "anonymization",
     "audit_releases": "api",
@@ -62,6 +65,7 @@ _PUBLIC = {
     "picture": "api",
     "prepare": "api",
     "publish_series": "api",
+    "read_release": "published.read_release",
     "read_slices": "engines",
     "read_trips": "engines",
     "read_zones": "api",

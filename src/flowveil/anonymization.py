@@ -41,7 +41,8 @@ from flowveil.time_steps import Every
 from flowveil.workers import DONE, run_tasks
 from flowveil.zoning.places import read_places
 
-DEFAULT_METHOD = "twincut"
+#: The most accurate matrix; the finest map of disjoint zones; the finest cells of places and times.
+DEFAULT_METHOD, DEFAULT_OF_MAPS, DEFAULT_OF_TIMES = "layercut", "twincut", "paircut"
 #: Slices are anonymised in this process for so long before others are started: starting them takes a second.
 SECONDS_ALONE = 3.0
 #: Bytes of numpy that deciding takes for each flow, and for each pair of flow and person: above what
@@ -209,8 +210,9 @@ def anonymize(
 
     Args:
         flows: what `read_trips` returns; or what ``read_slices(...).folded()`` returns, for cells of places and times.
-        method: name of a method, see `flowveil.METHODS`, by default ``twincut``; or one of your own: a function
-            ``(flows, guarantee, *, max_suppressed, **options) -> Plan``, or a `flowveil.Method`.
+        method: name of a method, see `flowveil.METHODS`, by default ``layercut`` (``twincut`` for the same zones at
+            both ends or with dominance and stricter places, ``paircut`` for folded times); or one of your own: a
+            function ``(flows, guarantee, *, max_suppressed, **options) -> Plan``, or a `flowveil.Method`.
         k: how many every cell must hide; 10 by default.
         protect: what is counted: ``trips``, ``people`` or ``population``, or several of them; by default people where
             persons are known, else trips.
@@ -246,7 +248,7 @@ def anonymize(
         hint = "slices are for anonymize_slices" if isinstance(flows, SlicedFlows) else "pass what read_trips returns"
         raise ParameterError(f"anonymize needs flows; found {type(flows).__name__}. Hint: {hint}.")
     afterwards = PostRules.of(dominance=dominance, stricter=stricter, revision=revision)
-    chosen = _chosen(method, DEFAULT_METHOD, afterwards.zones_of(zones_of))
+    chosen = _chosen(method, _default_method(flows, afterwards), afterwards.zones_of(zones_of))
     thresholds = (k, protect, max_suppressed, k_population, l, allow_small_k, population_only)
     asked = Thresholds(*thresholds, usual_share=chosen.max_suppressed)
     _check_request(flows, chosen, options, asked, afterwards)
@@ -298,10 +300,22 @@ def _check_request(
     method.check_options(options)
     check_max_suppressed(asked.share)
     method.check_times(flows)
+    if method.name == "layercut" and afterwards.given:
+        raise ParameterError(
+            f"{', '.join(afterwards.given)} suppresses cells after planning, and a later layer would count their trips "
+            "again. Hint: choose another method, such as twincut or paircut."
+        )
     if len(flows) == 0:
         raise DataError("There are no flows to anonymise.")
     if method.promises == "epsilon":
         method.refuse_thresholds([*asked.given, *afterwards.given])
+
+
+def _default_method(flows: Flows, rules: PostRules) -> str:
+    """Returns the default: LayerCut, unless times are folded, one map is needed, or rules suppress cells afterwards."""
+    if flows.times is not None:
+        return DEFAULT_OF_TIMES
+    return DEFAULT_OF_MAPS if flows.same_zones or rules.given else DEFAULT_METHOD
 
 
 def _chosen(method: str | Method | Callable[..., Plan] | None, default: str, zones_of: Any) -> Method:
@@ -503,7 +517,7 @@ def _method_of_slices(
 ) -> Method:
     if common_zones and zones_of is not None:
         raise ParameterError("--common-zones chooses zones, and those of an earlier release (--zones-of) are fixed.")
-    chosen = _chosen(method, "odkanon" if common_zones else DEFAULT_METHOD, zones_of)
+    chosen = _chosen(method, "odkanon" if common_zones else DEFAULT_OF_MAPS, zones_of)
     chosen.check_options(options)
     if common_zones and (chosen.name != "odkanon" or options):
         raise ParameterError(

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flowveil.errors import ParameterError, option
-from flowveil.request import Request, find_setting, split
+from flowveil.request import Request, find_setting
+from flowveil.settings import split
 
 if TYPE_CHECKING:
     from flowveil.flows import Flows
@@ -60,7 +61,12 @@ def method_name(request: Request) -> str | None:
     if request.method.zones_of is not None or request.method.revision:
         return request.method.method
     slices = request.slices
-    default = "odkanon" if slices.common_zones else "paircut" if slices.fold_time else "twincut"
+    from flowveil.anonymization import DEFAULT_METHOD, DEFAULT_OF_MAPS, DEFAULT_OF_TIMES
+
+    protection = request.protection
+    one_map = has_slices(request) or request.zones.same_zones or protection.dominance or protection.stricter
+    default = DEFAULT_OF_MAPS if one_map else DEFAULT_METHOD
+    default = "odkanon" if slices.common_zones else DEFAULT_OF_TIMES if slices.fold_time else default
     return request.method.method or default
 
 
@@ -103,7 +109,7 @@ def _text(value: Any) -> str:
 
 def steps_of(request: Request) -> list[str]:
     """The steps of time, the finest first."""
-    from flowveil.slices import Every
+    from flowveil.time_steps import Every
 
     known = {Every.parse(text) for text in request.slices.every}
     return [step.name for step in sorted(known, key=lambda e: (-e.label_length, e.minutes or 0))]
@@ -293,14 +299,15 @@ def anonymize_arguments(request: Request) -> dict[str, Any]:
 
 def slice_arguments(request: Request) -> dict[str, Any]:
     """What `flowveil.anonymize_slices` takes besides."""
-    given = {name: True for name in ("total", "common_zones", "accept_differencing") if name in request.given}
+    named = ("total", "common_zones", "accept_differencing")
+    given: dict[str, Any] = {name: True for name in named if name in request.given}
     given |= {"also_every": steps_of(request)[1:], "workers": request.resources.workers or os.cpu_count() or 1}
     return given | ({"values": declared_values(request)} if adds_noise(request) else {})
 
 
 def declared_values(request: Request) -> dict[str, list[str] | str]:
     """The values of slice columns that were declared for noise; a period stands for the times in it."""
-    from flowveil.slices import TIME, Every
+    from flowveil.time_steps import TIME, Every
 
     given: dict[str, list[str] | str] = {}
     for text in request.slices.values:

@@ -17,8 +17,8 @@ from typing import Any
 
 from flowveil.errors import DataError, OutputError, ParameterError
 from flowveil.reading.addresses import database_address
-from flowveil.request import SECTIONS, Request, find_setting, section_settings
-from flowveil.settings import Setting, is_area, is_given
+from flowveil.request import SECTIONS, Request, find_setting
+from flowveil.settings import Setting, is_area, is_given, section_settings
 
 #: Key of the version that wrote the recipe.
 _VERSION = "flowveil"

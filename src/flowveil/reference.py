@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
-from flowveil.request import SECTIONS, section_settings
-from flowveil.settings import Setting
+from flowveil.request import SECTIONS
+from flowveil.settings import Setting, section_settings
 
 _TIERS = {"common": "`--help`", "all": "`--help-all`", "recipe": "recipe and `--set`"}
 _START = """# All settings

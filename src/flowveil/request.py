@@ -217,7 +217,8 @@ class Method(Section, key="method", heading="Method", call="anonymize"):
 
     method: str | None = setting(
         "Method that chooses the zones; docs/methods compares them.",
-        tier="common", default="twincut; odkanon with --common-zones, paircut with --fold-time", example="twincut",
+        tier="common", default="layercut; twincut for slices and --same-zones, odkanon with --common-zones, paircut with --fold-time",
+        example="twincut",
         metavar="NAME", allowed="flowveil.methods:method_names", recorded=True,
     )  # fmt: skip
     options: Mapping[str, Any] = setting(
@@ -265,8 +266,10 @@ class Output(Section, key="output", heading="Output", call="write"):
         "Where the trips come from, for readers.", example="Household survey 2024", metavar="TEXT"
     )
     period: str | None = setting("First and last day of the trips.", example="2024-01-01/2024-03-31", metavar="DAY/DAY")
-    licence: str | None = setting("Licence of the release.", example="CC BY 4.0", metavar="TEXT")
-    contact: str | None = setting("Contact for readers' questions.", example="data@example.org", metavar="TEXT")
+    licence: str | None = setting("Licence of the release.", tier="recipe", example="CC BY 4.0", metavar="TEXT")
+    contact: str | None = setting(
+        "Contact for readers' questions.", tier="recipe", example="data@example.org", metavar="TEXT"
+    )
     ledger: str | None = setting(
         "Audit against all earlier releases recorded in this folder, and record this one.",
         example="ledger", metavar="DIR", **PLACE,
@@ -387,7 +390,8 @@ class Request:
         known = {one.name: one.section for one in settings()}
         for name, value in values.items():
             found[known.get(name) or find_setting(name).section][name] = value
-        return cls(**{section: SECTIONS[section](**given) for section, given in found.items()})
+        made: dict[str, Any] = {section: SECTIONS[section](**given) for section, given in found.items()}
+        return cls(**made)
 
     @classmethod
     def from_sections(cls, content: Mapping[str, Any]) -> Request:

@@ -235,12 +235,17 @@ def is_given(value: Any) -> bool:
     return not (value is None or value is False or (isinstance(value, tuple | Mapping) and not value))
 
 
-@cache
 def section_settings(section: type[Section]) -> tuple[Setting, ...]:
     """The settings of a section, in the order of its fields."""
+    key: Any = section
+    return _described(key)
+
+
+@cache
+def _described(section: Any) -> tuple[Setting, ...]:
     hints = typing.get_type_hints(section)
     found = []
-    for one in fields(section):  # type: ignore[arg-type]
+    for one in fields(section):
         hint = hints[one.name]
         kinds = [kind for kind in typing.get_args(hint) if kind is not type(None)] if _is_optional(hint) else [hint]
         given = dict(one.metadata)

@@ -45,6 +45,17 @@ FAILURES: dict[str, list[tuple[tuple[str, ...], int, str]]] = {
         (("{in}", "--out", "{old}", "--k", "5", "--set", "resources.resume=true", *TRIPS), 2, "No slices"),
         (("{in}", "--out", "{old}", "--method", "topdown", "--option", "epsilon=1", *TRIPS), 2, "bound"),
     ],
+    "analyze": [
+        (("{new}", "--against", "{in}"), 2, "new"),
+        (("{release}", "--against", "{absent}"), 2, "absent"),
+        (("{release}", "--against", "{in}", "--out", "{release}/private"), 2, "inside a release"),
+    ],
+    "run": [
+        (("{absent}",), 2, "absent"),
+        (("{bad}",), 2, "TOML"),
+        (("{recipe}", "--out", "{old}", "--set", "protection.nosuch=1"), 2, "nosuch"),
+        (("{recipe}", "--out", "{old}", "--set", "protection.k=100000"), 3, "lower k"),
+    ],
     "audit": [
         (("{new}",), 2, "new"),
         (("{release}", "--fail-on", "beauty=1"), 2, "homogeneity"),
@@ -75,12 +86,12 @@ FAILURES: dict[str, list[tuple[tuple[str, ...], int, str]]] = {
     "picture": [
         (("{new}", "--out", "{new}.png"), 2, "new"),
         (("{release}", "--out", "{new}.txt"), 2, ".png"),
-        (("{release}", "--out", "{in}/no/x.png"), 2, "is a file"),
+        (("{release}", "--out", "{in}/x.png"), 2, "trips.csv"),
         (("{short}", "--out", "{new}.png"), 2, "release that can be read"),
     ],
     "freeze": [
         (("{new}", "--out", "{new}.parquet"), 2, "new"),
-        (("{release}", "--out", "{in}/no/map.parquet"), 2, "is a file"),
+        (("{release}", "--out", "{in}/map.parquet"), 2, "trips.csv"),
         (("{short}", "--out", "{new}.parquet"), 2, "as it was published"),
     ],
     "series": [
@@ -133,7 +144,7 @@ FAILURES: dict[str, list[tuple[tuple[str, ...], int, str]]] = {
         (("{records}", "--out", "{old}.csv", "--epsilon", "-1", "--domains-from-data"), 2, "epsilon"),
         (("{records}", "--out", "{old}.csv", "--epsilon", "21", "--domains-from-data"), 2, "at most 20"),
         (("{records}", "--out", "{old}.csv", "--epsilon", "1.1e-6", "--domains-from-data"), 2, "standard deviation"),
-        (("{records}", "--out", "{old}.csv", "--epsilon", "1e-9", "--domains-from-data"), 2, "leaves nothing"),
+        (("{records}", "--out", "{old}.csv", "--epsilon", "1e-9", "--domains-from-data"), 2, "exceeds the counts"),
         (("{records}", "--out", "{old}.csv", "--epsilon", "1"), 2, "not declared"),
         (("{records}", "--out", "{old}.csv", "--epsilon", "none", "--records", "0"), 2, "records"),
         (("{records}", "--out", "{blocked}.csv", "--epsilon", "none"), 2, "folder"),
@@ -148,7 +159,7 @@ FAILURES: dict[str, list[tuple[tuple[str, ...], int, str]]] = {
         (("{release}", "--against", "{absent}"), 2, "absent"),
         (("{release}", "--against", "{in}", "--protect", "nobody"), 2, "nobody"),
         (("{release}", "--against", "{in}", "--certificate", "{new}.txt"), 2, ".json"),
-        (("{release}", "--against", "{in}", "--zones-of", "{new}"), 3, "earlier release"),
+        (("{release}", "--against", "{in}", "--zones-of", "{old}"), 3, "another zone map"),
         (("{release}", "--against", "{in}", "--k", "6"), 3, "k"),
         (("{short}", "--against", "{in}"), 3, "flows.parquet"),
     ],
@@ -196,6 +207,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     for name in ("old", "short"):
         shutil.copytree(release, folder / name)
     (folder / "short" / "flows.parquet").write_bytes(b"")
+    (folder / "recipe.toml").write_text('[input]\ninput = "trips.csv"\n[zones]\nresolution = 8\n')
     names = ("old", "new", "blocked", "release", "short")
     files = {
         "in": "trips.csv",
@@ -204,6 +216,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         "absent": "absent.csv",
         "records": "records.csv",
         "latin": "latin.csv",
+        "recipe": "recipe.toml",
     }
     return {
         "folder": str(folder),

@@ -93,7 +93,10 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
              "features": [{"type": "Feature", "id": "SECRETROW", "properties": said, "geometry": outline}]}  # fmt: skip
     (folder / "SECRETFILE-lines.geojson").write_text(json.dumps(lines))
     pq.write_table(pa.table(place), folder / "SECRETFILE-places.parquet")
+    recipe = '[input]\ninput = "SECRETFILE-trips.parquet"\n[zones]\nresolution = 8\n[protection]\nk = 5\n'
+    (folder / "SECRETFILE-recipe.toml").write_text(recipe)
     return {
+        "recipe": folder / "SECRETFILE-recipe.toml",
         "places": folder / "SECRETFILE-places.parquet",
         "lines": folder / "SECRETFILE-lines.geojson",
         "visits": planted(visits, folder / "SECRETFILE-visits.parquet", category="from"),
@@ -126,13 +129,16 @@ RUNS: dict[str, list[tuple[str, ...]]] = {
          "--zones", "{zones}", "--zones-tile", "zone", "--format", ",".join(FORMATS)),
         ("{trips}", "--resolution", "8", "--out", "{out}", "--method", "laplace", "--option", "epsilon=1",
          "--option", "bound=2", "--option", "delta=0.01", "--option", "level=5", "--format", "csv,arrow"),
-        ("{trips}", *READ, "--out", "{out}", "--person", "person_id", "--ledger", "{out}-ledger", "--audit",
-         "--set", "protection.dominance=0.9", "--set", "protection.stricter={places}", "--set", "output.context={lines}", "--max-suppressed", "0.5"),
+        ("{trips}", *READ, "--out", "{out}", "--person", "person_id", "--ledger", "{out}-ledger", "--set",
+         "protection.dominance=0.9", "--set", "protection.stricter={places}", "--set", "output.context={lines}",
+         "--max-suppressed", "0.5"),
         ("{trips}", *READ, "--out", "{out}", "--by", "sex", "--set", "resources.resume=true", "--max-suppressed", "0.5"),
         ("{trips}", *READ, "--out", "{out}", "--zones-of", "{release}", "--max-suppressed", "0.9"),
         ("{trips}", "--resolution", "7", "--out", "{out}", "--method", "privtree", "--option", "epsilon=4",
          "--option", "bound=2", "--option", "region=851fb467fffffff"),
     ],
+    "analyze": [("{release}", "--against", "{trips}", "--out", "{out}")],
+    "run": [("{recipe}", "--out", "{out}")],
     "verify": [("{release}", "--against", "{trips}", "--certificate", "{out}.json"),
                ("{release}", "--against", "{trips}", "--certificate", "{out}.html")],
     "compare": [("{trips}", *READ, "--out", "{out}", "--methods", "odkanon,suppression")],
@@ -225,7 +231,9 @@ def secrets_in(path: Path) -> set[str]:
 
 
 def leaves(group: click.Group, prefix: str = "") -> Iterator[str]:
-    for name, command in group.commands.items():
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
         if isinstance(command, click.Group):
             yield from leaves(command, f"{prefix}{name} ")
         else:

@@ -15,8 +15,9 @@ from typing import NamedTuple
 
 import pytest
 
-from flowveil.cli import main, tabular
+from flowveil.cli import main
 from flowveil.methods.discrete_laplace import repeatable_bits
+from flowveil.tabular.compare import Grid
 from samples import stage
 from samples.drafts import unchecked
 from samples.processes import in_this_process
@@ -77,8 +78,7 @@ def test_the_blocks_of_a_page_run(page: Path, files: Path, tmp_path: Path, monke
     # Noise sometimes leaves nothing to publish, which is no mistake of the page: here it is the same in every run.
     monkeypatch.setattr("flowveil.methods.discrete_laplace.system_bits", repeatable_bits(0))
     # Fifteen syntheses of each setting make smooth curves; two are enough for a page to run.
-    settings = tabular._settings_of_comparison
-    monkeypatch.setattr(tabular, "_settings_of_comparison", lambda texts: {**settings(texts), "repeats": 2})
+    monkeypatch.setattr(Grid, "__post_init__", lambda grid: object.__setattr__(grid, "repeats", 2))
     names = stage.names(folder)
     with in_this_process(), unchecked():
         for block in to_run(page):

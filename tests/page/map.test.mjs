@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-const part = (name) => import(new URL(`../../src/flowveil/report/page/map/${name}.mjs`, import.meta.url));
+const part = (name) => import(new URL(`../../src/flowveil/published/page/map/${name}.mjs`, import.meta.url));
 const { centralOf, decode, distanceToFlow, inside } = await part("geometry");
 const { limitsOf, namesOf } = await part("scale");
 const { MISSING, missingWith, modelOf, nameOf, partnersOf, shapesOf, shownFlows, valuesOf, volumesOf, zoneNamed, zonesHolding } = await part("model");

@@ -109,7 +109,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if code:
             sys.exit(code)
     except click.ClickException as wrong:
-        _fail(wrong.format_message(), kind="UsageError", code=2, words=words)
+        _fail(_explained(wrong), kind="UsageError", code=2, words=words)
     except (KeyboardInterrupt, click.Abort) as stopped:
         # click wraps the interrupt; what a command has to say of it is inside.
         what = str(stopped.__cause__ or stopped) or "Nothing was written."
@@ -134,6 +134,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
             code=1,
             words=words,
         )
+
+
+def _explained(wrong: click.ClickException) -> str:
+    """The message; a setting that is no option of the command is named with the way to give it."""
+    if isinstance(wrong, click.NoSuchOption):
+        from flowveil.cli.from_request import elsewhere
+
+        return elsewhere(wrong.option_name) or wrong.format_message()
+    return wrong.format_message()
 
 
 def _fail(message: str, *, kind: str, code: int, words: Sequence[str]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
@@ -11,6 +11,9 @@ from flowveil.cli.from_request import PLACE, READING, with_request
 from flowveil.cli.output import Output, with_output
 from flowveil.errors import ParameterError
 from flowveil.request import Request
+
+if TYPE_CHECKING:
+    from flowveil.flows import Flows
 
 #: Options that go to the library as they are.
 _SETTINGS = ("methods", "time_limit")
@@ -34,7 +37,6 @@ _SETTINGS = ("methods", "time_limit")
     "--epsilon", metavar="NUMBERS", help="ε of methods that add noise, comma-separated; they are then compared too."
 )
 @click.option("--picture", type=PLACE, metavar="FILE", help="Also draw the zones; those of two runs over each other.")
-@click.option("--show", default="origins", show_default=True, help="In the picture: origins, destinations or both.")
 @click.option("--out", type=PLACE, required=True, help="Folder of the tables and the page; not for publication.")
 @with_request(*READING, "every", "fold_time")
 @with_output
@@ -55,7 +57,6 @@ def compare(output: Output, source: str, out: str, request: Request, **given: An
     slices = request.slices
     if len({slices.fold_time, slices.time is not None, bool(slices.every)}) > 1:
         raise ParameterError("--fold-time, --time and --every are given together here, or none of them.")
-    show = given.pop("show")
     picture = given.pop("picture")
     check_folder(out)
     if picture is not None:
@@ -64,10 +65,10 @@ def compare(output: Output, source: str, out: str, request: Request, **given: An
         with output.working("Reading") as progress:
             flows = read_request(request, source=source, progress=progress)
         with output.working("Comparing") as progress:
-            found = compare_flows(flows, progress=progress, **settings)
+            found = compare_flows(cast("Flows", flows), progress=progress, **settings)
     folder = found.write(out)
     if picture is not None:
-        output.say(f"Picture, NOT for publication: {found.picture(picture, show=show)}")
+        output.say(f"Picture, NOT for publication: {found.picture(picture)}")
     said = {"columns": flows.intake.columns, "notes": list(flows.intake.notes)}
     runs: list[dict[str, Any]] = [
         {"method": r.method, "k": r.k, "protect": list(r.protect), "status": r.status} for r in found.runs

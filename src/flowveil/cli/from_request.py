@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import click
 
 from flowveil.recipe import given_by_hand
-from flowveil.request import SECTIONS, Request, find_setting, section_settings, settings
-from flowveil.settings import Setting
+from flowveil.request import SECTIONS, Request, find_setting, settings
+from flowveil.settings import Setting, section_settings
 
 Command = Callable[..., Any]
 
@@ -18,13 +18,15 @@ _PREFIX = "setting_"
 #: Options of every command that reads trips, but for those whose release says how its trips were read.
 READING = (
     "origin", "destination", "origin_tile", "destination_tile", "person", "no_person", "trips", "weight", "zones",
-    "resolution", "time", "timezone",
+    "resolution", "time",
 )  # fmt: skip
 #: Options that are gone, and what to do instead.
 _GONE = {
     "--internal-report": "`flowveil analyze RELEASE --against INPUT --out DIR` writes the private pages",
     "--internal-profile": "`flowveil analyze RELEASE --against INPUT --out DIR` writes the private pages",
 }
+#: Settings that the short help shows.
+_COMMON: tuple[Literal["common"]] = ("common",)
 
 
 class _Place(click.ParamType):  # type: ignore[type-arg]  # generic in newer versions only
@@ -86,13 +88,17 @@ def help_text(one: Setting, *, brief: bool = False) -> str:
     return f"{one.meaning}{choices}{default}"
 
 
+set_option = click.option(
+    "--set",
+    "changes",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Any setting of docs/reference/options.md, such as people.person_case=keep (repeatable).",
+)
 recipe_options = options(
     click.option("--recipe", type=PLACE, metavar="FILE", help="Take settings from a recipe; options win over it."),
-    click.option(
-        "--set", "changes", multiple=True, metavar="NAME=VALUE",
-        help="Any setting of docs/reference/options.md, such as people.person_case=keep (repeatable).",
-    ),
-)  # fmt: skip
+    set_option,
+)
 
 
 def with_request(*names: str, required: Sequence[str] = ()) -> Callable[[Command], Command]:
@@ -139,13 +145,6 @@ class RequestCommand(click.Command):
         super().__init__(*arguments, **settings)
         self.params.append(_help_all())
 
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse; a setting that is no option is named with the way to give it."""
-        try:
-            return super().parse_args(ctx, args)
-        except click.NoSuchOption as wrong:
-            raise click.UsageError(elsewhere(wrong.option_name) or wrong.format_message(), ctx) from None
-
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the common options, or all of them by topic."""
         records = {p.opts[0]: p.get_help_record(ctx) for p in self.get_params(ctx) if isinstance(p, click.Option)}
@@ -153,7 +152,7 @@ class RequestCommand(click.Command):
         everything = bool(ctx.meta.get("flowveil.help_all"))
         if not everything:
             first = ("out", "k", "protect")
-            common = {one.name: one for one in settings(tier=("common",))}
+            common = {one.name: one for one in settings(tier=_COMMON)}
             order = [*first, *(name for name in common if name not in first)]
             with formatter.section("Options"):
                 formatter.write_dl([(rows[common[n].flag][0], help_text(common[n], brief=True)) for n in order])

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from flowveil.cli.from_request import PLACE, recipe_options, request_from
+from flowveil.cli.from_request import PLACE, request_from, set_option
 from flowveil.cli.output import Output, with_output
 
 
@@ -24,18 +24,16 @@ from flowveil.cli.output import Output, with_output
 @click.option("--per", type=click.Choice(["day"]), help="The mean of a day of the declared period.")
 @click.option("--totals", type=PLACE, metavar="FILE", help="Known totals: area, origins, destinations.")
 @click.option("--out", type=PLACE, required=True, metavar="FILE", help="The table: .parquet, .csv, .omx or .gpkg.")
-@recipe_options
+@set_option
 @with_output
-def reconstruct(
-    output: Output, directory: str, out: str, zones: str, recipe: str | None, changes: tuple[str, ...], **wishes: Any
-) -> None:
+def reconstruct(output: Output, directory: str, out: str, zones: str, changes: tuple[str, ...], **wishes: Any) -> None:
     """Estimate the flows of RELEASE between your own areas. Needs the published files alone; the result is no count."""
     from flowveil.api import read_zones
     from flowveil.api import reconstruct as estimate
     from flowveil.execution import map_columns
 
     chosen: Any = int(zones) if zones.isdecimal() else zones
-    request = request_from({}, recipe, changes)
+    request = request_from({}, None, changes)
     if not zones.isdecimal() and request.arguments("map"):
         chosen = read_zones(zones, **map_columns(request))
     path, table = Path(out), estimate(directory, chosen, out=out, **wishes)

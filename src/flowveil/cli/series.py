@@ -31,11 +31,12 @@ def series(output: Output, source: str, every: str | None, revision: bool, reque
         raise ParameterError("A series needs the column of the time. Hint: --time COLUMN.")
     # The map of a series is that of its first step, or the one that is given: its steps choose nothing themselves.
     asked = anonymize_arguments(request.with_values(zones_of=None, revision=None))
-    asked["method"] = request.method.method
+    # Only a homogeneous map can be kept for later steps.
+    asked["method"] = request.method.method or "twincut"
     with resources(request):
         made = publish_series(
             source,
-            request.output.out,
+            str(request.output.out),
             every=every or next(iter(request.slices.every), "month"),
             zones_of=request.method.zones_of,
             asked=asked,

@@ -32,6 +32,7 @@ import shapely
 from flowveil.errors import MissingExtraError, ParameterError, did_you_mean
 from flowveil.published.about import one_line
 from flowveil.published.geopackage import write_geopackage
+from flowveil.published.slices import overview
 from flowveil.published.spreadsheets import write_csv
 from flowveil.times import TIME_COLUMNS
 
@@ -276,6 +277,7 @@ def _write_omx(folder: Path, flows: pa.Table, zones: pa.Table, about: About) -> 
     the attribute ``ZERO_MEANS`` says so.
     """
     h5py = _load("h5py", "omx")
+    flows = _summed_layers(flows)
     codes = np.unique(zones["zone"].to_numpy(zero_copy_only=False).astype(np.str_))
     n = len(codes)
     value_set = pa.array(codes.tolist(), pa.string())
@@ -323,6 +325,11 @@ def _write_omx(folder: Path, flows: pa.Table, zones: pa.Table, about: About) -> 
     write_csv(pa.table(listed), folder / "omx_zones.csv")
 
 
+def _summed_layers(flows: pa.Table) -> pa.Table:
+    """Returns one row for each pair of zones: cells of several layers are added up."""
+    return overview(flows, (), None) if "layer" in flows.column_names else flows
+
+
 def names_by_code(zones: pa.Table) -> dict[str, str]:
     """What the zones that have a name are called; empty where none has."""
     if "name" not in zones.column_names:
@@ -341,6 +348,7 @@ def _write_flowmap(folder: Path, flows: pa.Table, zones: pa.Table, about: About)
     names = names_by_code(zones)
     called = pa.array([names.get(code, code) for code in places], pa.string())
     write_csv(pa.table({"id": ids, "name": called, "lat": lat, "lon": lon}), folder / "flowmap_locations.csv")
+    flows = _summed_layers(flows)
     table = pa.table({"origin": flows["origin_zone"], "dest": flows["destination_zone"], "count": flows["trips"]})
     write_csv(table, folder / "flowmap_flows.csv")
 

@@ -56,7 +56,8 @@ def overview(flows: pa.Table, columns: Sequence[str], every: str | None) -> pa.T
         long_enough = pc.equal(pc.utf8_length(flows[TIME]), Every.parse(every).label_length)
         finest = pc.and_(finest, pc.fill_null(long_enough, False))
     chosen = flows.filter(finest)
-    table = (chosen if len(chosen) else flows).drop_columns(list(columns))
+    dropped = {*columns, "layer"} & set(flows.column_names)
+    table = (chosen if len(chosen) else flows).drop_columns(sorted(dropped))
     names = ["origin_zone", "destination_zone"]
     volumes = [name for name in table.column_names if name not in names]
     added = table.group_by(names, use_threads=False).aggregate([(name, "sum") for name in volumes])

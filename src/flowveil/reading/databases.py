@@ -55,7 +55,7 @@ def _refused(address: DatabaseAddress, hint: str) -> DataError:
 def _read_duckdb(address: DatabaseAddress) -> pa.RecordBatchReader:
     import duckdb
 
-    config = {"autoinstall_known_extensions": "false", "enable_external_access": "false"}
+    config: dict[str, Any] = {"autoinstall_known_extensions": "false", "enable_external_access": "false"}
     try:
         con = duckdb.connect(str(Path(address.place).expanduser()), read_only=True, config=config)
         reader = batches_of(con.sql(address.sql), _BATCH_ROWS)

@@ -90,7 +90,8 @@ def check_index(place: Path) -> list[str]:
         return ["the series cannot be made again from its steps"]
     with TemporaryDirectory(prefix="flowveil-series-") as made:
         write_files({Path(made) / name: content for name, content in files.items()})
-        for name in files:
+        frozen.write(Path(made) / MAP)
+        for name in (*files, MAP):
             if (Path(made) / name).read_bytes() != (place / name).read_bytes():
                 findings.append(f"{name}: is not what the steps produce")
     return findings

@@ -18,7 +18,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from flowveil.anonymization import anonymize
+from flowveil.anonymization import DEFAULT_OF_MAPS, anonymize
 from flowveil.engines import read_slices
 from flowveil.errors import GuaranteeError, InfeasibleError, OutputError, ParameterError
 from flowveil.flows import Flows
@@ -225,7 +225,8 @@ class _Run:
 
     def _release(self, label: str, frozen: FrozenMap | None, *, first: bool) -> Any:
         flows = flows_during(self.sliced, label)
-        asked = dict(self.asked)
+        # Only a map of disjoint zones can be kept for later steps.
+        asked = {**self.asked, "method": self.asked.get("method") or DEFAULT_OF_MAPS}
         if frozen is not None:
             # The method and its options chose the map; they are done.
             asked = {name: value for name, value in asked.items() if name in _OF_EVERY_STEP} | {"zones_of": frozen}

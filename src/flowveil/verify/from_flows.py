@@ -19,6 +19,7 @@ from flowveil.hierarchy import Hierarchy
 from flowveil.remote_people import RemotePeople
 from flowveil.slices import SlicedFlows
 from flowveil.time_steps import TIME
+from flowveil.verify.frozen import check_zones_of
 from flowveil.verify.recount import PersonRows, Places, Result, Trips, ZoneMap, recount
 
 if TYPE_CHECKING:
@@ -152,21 +153,5 @@ def recount_flows(
     """
     trips = trips_from_flows(flows, stricter=stricter)
     result = recount(folder, trips, earlier=list(revision), expect=expect, test_noise=noise)
-    problems = check_zones_of(folder, zones_of)
-    return replace(result, findings=(*problems, *result.findings))
-
-
-def check_zones_of(folder: Path, zones_of: Any) -> tuple[str, ...]:
-    """Returns findings on the zones of a release that was made over a given zone map."""
-    from flowveil.release.folder import ReleaseFolder
-    from flowveil.release.frozen import FrozenMap
-
-    release = ReleaseFolder(folder)
-    if zones_of is None:
-        return ()
-    frozen = FrozenMap.of(zones_of)
-    if release.statement.zones_of not in (None, frozen.sha256):
-        return ("report.json: states another zone map than the one that is given",)
-    known = set(frozen.table["zone"].to_pylist())
-    strange = sum(zone not in known for zone in release.zones["zone"].to_pylist())
-    return (f"zones.parquet: {strange} zones are not on the given zone map",) if strange else ()
+    findings, notes = check_zones_of(folder, zones_of, trips)
+    return replace(result, findings=(*findings, *result.findings), notes=(*notes, *result.notes))

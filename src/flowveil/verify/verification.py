@@ -18,6 +18,7 @@ from flowveil.release.statement import Statement
 from flowveil.slices import SlicedFlows
 from flowveil.verify.files import check_files
 from flowveil.verify.from_flows import recount_flows
+from flowveil.verify.frozen import check_zones_of
 from flowveil.verify.rebuild import check_rebuild, map_of_statement
 from flowveil.verify.recount import recount
 from flowveil.verify.recount.trips import UnreadableInputError, read_trips
@@ -95,6 +96,8 @@ def verify_release(
         **reading: how to read the trips, where it differs from what the report says; ``zones`` is the operator's map.
     """
     folder = named_path(directory, what="the release")
+    if not folder.is_dir():
+        raise ParameterError(f"There is no release '{directory}'.")
     findings = check_files(folder)
     if findings:
         return Verification(tuple(findings))
@@ -140,9 +143,12 @@ def _recount(
             stricter=private.stricter,
             l_places=private.l_places,
         )
-        return recount(folder, trips, earlier=list(private.revision), expect=expect, test_noise=noise)
     except UnreadableInputError:
         pass
+    else:
+        result = recount(folder, trips, earlier=list(private.revision), expect=expect, test_noise=noise)
+        findings, notes = check_zones_of(folder, private.zones_of, trips)
+        return replace(result, findings=(*findings, *result.findings), notes=(*notes, *result.notes))
     flows = read_as_stated(statement, against, **reading)
     places = None
     if private.l_places is not None:
@@ -152,7 +158,9 @@ def _recount(
     if private.stricter is not None:
         whole = flows.whole if isinstance(flows, SlicedFlows) else flows
         places = read_places(private.stricter, asking=True).on(whole)
-    return recount_flows(folder, flows, stricter=places, revision=private.revision, expect=expect, noise=noise)
+    return recount_flows(
+        folder, flows, zones_of=private.zones_of, stricter=places, revision=private.revision, expect=expect, noise=noise
+    )
 
 
 def read_as_stated(statement: Statement, source: Any, **changes: Any) -> Flows | SlicedFlows:

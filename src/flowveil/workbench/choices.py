@@ -232,7 +232,7 @@ def choices_in_recipe(text: str) -> dict[str, Any]:
     content.pop("flowveil", None)
     given = Request.from_sections(content).given
     found = {name: value for name, value in given.items() if find_setting(name).page}
-    plain = {name: list(value) if isinstance(value, tuple) else value for name, value in found.items()}
+    plain: dict[str, Any] = {name: list(value) if isinstance(value, tuple) else value for name, value in found.items()}
     if len(plain.get("every", ())) == 1:
         plain["every"] = plain["every"][0]
     if "options" in plain:

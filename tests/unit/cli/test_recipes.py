@@ -181,10 +181,19 @@ def test_options_are_few_and_those_that_scripts_rely_on_are_there():
     assert {f"--{name}" for name in NAMED} <= flags
 
 
-def test_a_setting_that_is_no_option_is_explained():
-    assert "--set people.person_case=fold|keep" in run("anonymize", "x.csv", "--person-case", "keep")
-    assert "flowveil analyze" in run("anonymize", "x.csv", "--internal-report", "page.html")
-    assert "No such option" in run("anonymize", "x.csv", "--nonsense")
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("anonymize x.csv --person-case keep", "--set people.person_case=fold|keep"),
+        ("describe x.csv --timezone UTC", "--set slices.timezone=NAME"),
+        ("anonymize x.csv --internal-report page.html", "flowveil analyze"),
+        ("anonymize x.csv --nonsense", "No such option"),
+    ],
+)
+def test_a_setting_that_is_no_option_is_explained(words, message, capsys):
+    with pytest.raises(SystemExit):
+        main(words.split())
+    assert message in capsys.readouterr().err
 
 
 def test_json_and_quiet_are_taken_anywhere(folder, tmp_path, monkeypatch):
@@ -206,7 +215,7 @@ def test_json_and_quiet_are_taken_anywhere(folder, tmp_path, monkeypatch):
         ("--time t --every hour --dominance 0.5", "--set protection.dominance"),
         ("--by sex --set protection.dominance=0.5", "for a single matrix"),
         ("--zones-tile code", "without --zones"),
-        ("--method laplace --k 5", "promises no smallest cell"),
+        ("--method laplace --k 5", "no smallest cell"),
         ("--method twincat", "Did you mean 'twincut'"),
         ("--period 2024", "first and the last day"),
         ("--set nonsense", "NAME=VALUE"),
@@ -242,3 +251,27 @@ def seconds(*words: str) -> float:
 
 def test_help_starts_fast():
     assert seconds("-m", "flowveil", "--help") <= 1.5 * seconds("-c", "import numpy, pyarrow")
+
+
+def test_the_package_names_few_things_and_loads_them_late():
+    import flowveil
+
+    assert len(dir(flowveil)) <= 30
+    assert all(getattr(flowveil, name) is not None for name in dir(flowveil))
+    with pytest.raises(flowveil.ParameterError, match="verify_release"):
+        flowveil.verify_folder("x", against="y")
+
+
+def test_a_release_is_read_back(folder, tmp_path, monkeypatch):
+    import flowveil
+
+    monkeypatch.chdir(folder)
+    out = tmp_path / "r"
+    main(["anonymize", "trips.csv", "--k", "4", "--resolution", "7", "--out", str(out), "--quiet"])
+    found = flowveil.read_release(out)
+    zones, flows = found.zones_frame(), found.flows_frame()
+    assert set(zones["zone"]) >= set(flows["origin_zone"])
+    assert (zones.crs, len(flows)) == ("EPSG:4326", found.report["published"]["cells"])
+    assert flows.geometry.notna().all()
+    assert found.picture(tmp_path / "map.png").is_file()
+    assert "<iframe" in found.map

@@ -48,7 +48,7 @@ def test_a_method_that_publishes_short_cells_is_stopped(flows):
 
 @pytest.mark.parametrize(
     ("method", "match"),
-    [(3, "a function or a Method"), (lambda _: None, "name"), (flowveil.Method("twincut", own_method, ""), "own")],
+    [(3, "a function or a Method"), (lambda _: None, "name"), (flowveil.Method("twincut", own_method, ""), "user-defined")],
 )
 def test_what_is_no_method_is_refused(flows, method, match):
     with pytest.raises(flowveil.ParameterError, match=match):

@@ -157,8 +157,8 @@ def test_hints_name_the_option_of_the_interface(tmp_path, capsys):
 def test_columns_and_hints_are_printed_and_in_json(tmp_path, capsys):
     path = tmp_path / "trips.csv"
     path.write_text("o_h3,d_h3,uid,trips\n" + "".join(f"{CELLS[0]},{CELLS[0]},p{i},{i % 3}\n" for i in range(30)))
-    main(["anonymize", str(path), "--out", str(tmp_path / "r")])
-    told = capsys.readouterr().out
+    main(["anonymize", str(path), "--out", str(tmp_path / "r"), "--show-measures"])
+    told = capsys.readouterr().err
     assert "Columns: origin_tile from o_h3; destination_tile from d_h3; person from uid." in told
     assert "Hint: --trips names it" in told
     main(["describe", str(path), "--json"])

@@ -11,7 +11,7 @@ import h3
 import pytest
 
 from conftest import trip_table
-from flowveil import InfeasibleError, OutputError, ParameterError, anonymize, read_trips, verify_folder
+from flowveil import InfeasibleError, OutputError, ParameterError, anonymize, read_trips, verify_release
 from flowveil.release.noisy import NothingLeftError
 from flowveil.series.ledger import LEDGER, SECRET
 from samples.drafts import unchecked
@@ -33,7 +33,7 @@ def flows():
 
 
 def release_anew(flows, **asked):
-    return anonymize(flows, **{"k": 5, "protect": "trips", "max_suppressed": 0.3, **asked})
+    return anonymize(flows, **{"method": "paircut", "k": 5, "protect": "trips", "max_suppressed": 0.3, **asked})
 
 
 #: Of one way of asking there is one release, which many tests write.
@@ -65,7 +65,7 @@ def test_the_same_zones_and_the_same_release_are_clean(flows, tmp_path):
         tmp_path / "again", ledger=ledger
     )
     report = json.loads((tmp_path / "again" / "report.json").read_text())
-    assert report["parameters"]["ledger"]["groups"] == 0
+    assert report["statement"]["ledger"]["groups"] == 0
 
 
 def test_what_is_accepted_stands_in_the_report_and_is_verified(flows, tmp_path):
@@ -73,12 +73,12 @@ def test_what_is_accepted_stands_in_the_report_and_is_verified(flows, tmp_path):
     release(flows).write(tmp_path / "first", ledger=ledger)
     release(flows, k=6).write(tmp_path / "second", ledger=ledger, accept_differencing=True)
     report = json.loads((tmp_path / "second" / "report.json").read_text())
-    found = report["parameters"]["ledger"]
+    found = report["statement"]["ledger"]
     assert found["releases"] == 1
     assert found["groups"] > 0
-    assert "accept-differencing" in report["parameters"]["confirmed"]
-    assert any(f"{found['groups']:,} groups" in line for line in report["statement"])
-    assert verify_folder(tmp_path / "second", against=TRIPS, weight="weight") == []
+    assert "accept-differencing" in report["statement"]["confirmed"]
+    assert any(f"{found['groups']:,} groups" in line for line in report["published"]["sentences"])
+    assert verify_release(tmp_path / "second", against=TRIPS, weight="weight").findings == ()
     assert len(lines_of(ledger)) == 2
 
 
@@ -128,12 +128,12 @@ def test_noise_is_added_up_and_not_subtracted(tmp_path):
     made = noise(bound=3, epsilon=0.2, delta=1e-6)
     made.write(tmp_path / "b", ledger=ledger, epsilon_total=0.4)
     said = json.loads((tmp_path / "b" / "report.json").read_text())
-    assert said["parameters"]["ledger"] == {"releases": 1, "epsilon": 0.3, "delta": 1e-6, "epsilon_total": 0.4}
-    assert any("ε comes to 0.3, of 0.4 that are allowed" in line for line in said["statement"])
-    assert verify_folder(tmp_path / "b", against=TRIPS) == []
+    assert said["statement"]["ledger"] == {"releases": 1, "epsilon": 0.3, "delta": 1e-6, "epsilon_total": 0.4}
+    assert any("ε sums to 0.3, of 0.4 that are allowed" in line for line in said["published"]["sentences"])
+    assert verify_release(tmp_path / "b", against=TRIPS).findings == ()
     assert [line["spent"]["epsilon"] for line in lines_of(ledger)] == [0.1, 0.2]
     release(read_trips(TRIPS, resolution=8)).write(tmp_path / "exact", ledger=ledger)
-    assert json.loads((tmp_path / "exact" / "report.json").read_text())["parameters"]["ledger"]["releases"] == 0
+    assert json.loads((tmp_path / "exact" / "report.json").read_text())["statement"]["ledger"]["releases"] == 0
     # The same counts again may be another draw.
     with pytest.raises(InfeasibleError, match=r"would come to 0\.5, and the total is 0\.4; 0\.1 is left"):
         made.write(tmp_path / "c", ledger=ledger)

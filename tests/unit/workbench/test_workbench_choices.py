@@ -18,7 +18,7 @@ import pytest
 from pyarrow import csv
 
 from conftest import trip_table
-from flowveil import anonymize, read_trips
+from flowveil import anonymize, read_trips, verify_release
 from flowveil.cli import main
 from flowveil.errors import DataError, InfeasibleError, ParameterError
 from flowveil.flows import Cells
@@ -149,11 +149,12 @@ def noisy_task(folder: Path, room: Path, **options: str) -> dict[str, Any]:
 
 def test_what_noise_happens_to_be_does_not_decide_whether_it_is_published(folder, tmp_path, monkeypatch):
     """As on the command line: a draw that looks unlikely is a draw, and leaving it out would change the law."""
-    monkeypatch.setattr("flowveil.verify.noise.check_walk", lambda *_: iter(["this is an unlikely draw"]))
+    monkeypatch.setattr("flowveil.verify.recount.noise.check_counts", lambda *_: iter(["this is an unlikely draw"]))
     task = noisy_task(folder, tmp_path, epsilon="5", region="841fb47ffffffff")
     found = WORK["publish"]({**task, "out": str(tmp_path / "out")}, Silent())
     assert "report.json" in found["files"]
-    assert verify_folder(tmp_path / "out", against=folder / "trips.csv") == ["this is an unlikely draw"]
+    found = verify_release(tmp_path / "out", against=folder / "trips.csv")
+    assert list(found.findings) == ["this is an unlikely draw"]
 
 
 def test_noise_under_a_total_is_refused_at_sign_off_and_recorded_where_nothing_is_left(folder, tmp_path, monkeypatch):

@@ -91,6 +91,12 @@ def _check_steps(guarantee: Mapping[str, Any], epsilon: float, bound: float) -> 
         if not 0 < step["scale"] <= _LARGEST or spent > step[kind] * (1 + _TOLERANCE):
             yield "report.json: noise of this scale does not keep the budget that is stated"
             return
+    if "steps" not in guarantee:
+        q = math.exp(-1 / guarantee["scale"])
+        if guarantee["scale"] * epsilon > bound * (1 + _TOLERANCE):
+            yield "report.json: states more noise than its ε needs"
+        if not math.isclose(guarantee["deviation"], math.sqrt(2 * q) / (1 - q), rel_tol=_TOLERANCE):
+            yield "report.json: the standard deviation is not that of noise of this scale"
     if steps[-1]["scale"] != guarantee["scale"]:
         yield "report.json: the noise of the last step is not that of the published counts"
     if kind == "rho" and _log_delta(guarantee["rho"], epsilon) > math.log(guarantee["delta"] or 1e-300) + 1e-6:

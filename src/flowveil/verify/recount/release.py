@@ -78,7 +78,8 @@ class Release:
             raise FolderError("flows.parquet: has more rows than the input can fill")
         flows = pq.read_table(path, partitioning=None)
         _check_columns(flows, slices)
-        _check_listed(flows, pq.read_table(folder / "zones.parquet", columns=["zone", "role"], partitioning=None))
+        zones = pq.read_table(folder / "zones.parquet", columns=["zone", "role"], partitioning=None)
+        _check_listed(flows, zones, same_zones=report["parameters"].get("same_zones") is True)
         release = cls(report, flows, {}, trips.unit)
         release.least.update(_thresholds(report["guarantee"], trips))
         return release
@@ -173,15 +174,19 @@ def _check_columns(flows: pa.Table, slices: Sequence[str]) -> None:
         raise FolderError("flows.parquet: layers are not numbered from 1")
 
 
-def _check_listed(flows: pa.Table, zones: pa.Table) -> None:
-    """zones.parquet lists the zones that flows.parquet uses, by role, each once."""
+def _check_listed(flows: pa.Table, zones: pa.Table, *, same_zones: bool) -> None:
+    """zones.parquet lists the zones that flows.parquet uses, by role, each once.
+
+    If both ends have the same zones, every role is ``both``.
+    """
     roles = zones["role"].to_pylist()
     listed = list(zip(zones["zone"].to_pylist(), roles, strict=True))
     if len(set(listed)) < len(listed):
         raise FolderError("zones.parquet: zones are listed twice")
-    for role in ("origin", "destination"):
+    ends = {role: set(pc.unique(flows[f"{role}_zone"]).to_pylist()) for role in ("origin", "destination")}
+    for role, own in ends.items():
         named = {zone for zone, of in listed if of in (role, "both")}
-        used = set(pc.unique(flows[f"{role}_zone"]).to_pylist())
+        used = ends["origin"] | ends["destination"] if same_zones else own
         if named != used:
             raise FolderError(f"zones.parquet: {len(named ^ used)} {role} zones are listed and not used, or not listed")
 
