@@ -27,7 +27,7 @@ PATTERN = re.compile(rf"\b(?:{'|'.join(PHRASES)})\b", re.IGNORECASE)
 #: Files in which such words are right: quotations, and placeholders of persons.
 ALLOWED = {"docs/papers.md", "docs/related-systems.md", "src/flowveil/reading/persons.py"}
 #: Today's counts. Lower them when the count falls; never raise them.
-LIMITS = {"src": 360, "docs": 128}
+LIMITS = {"src": 360, "docs": 7}
 
 
 def count(folder: str) -> int:
