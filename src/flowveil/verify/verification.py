@@ -116,14 +116,8 @@ def verify_release(
         reading["person_case"] = "fold"
         notes.append(FOLDED)
     result = _recount(folder, statement, against, private, expect or {}, reading, noise=noise)
-<<<<<<< HEAD
     notes += [note for note in result.notes if note not in notes]
     findings = list(result.findings)
-=======
-    wrong_zones, unread = check_zones_of(folder, private.zones_of)
-    notes += [note for note in (*unread, *result.notes) if note not in notes]
-    findings = list(dict.fromkeys((*wrong_zones, *result.findings)))
->>>>>>> tests2
     if strict and not findings:
         findings = [note for note in notes if note != FOLDED]
     return Verification(tuple(findings), tuple(notes), result.counted)

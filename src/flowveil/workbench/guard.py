@@ -22,6 +22,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs
 
+from markupsafe import Markup
+
 from flowveil.errors import FlowveilError
 from flowveil.published.document import fill
 
@@ -263,7 +265,7 @@ def in_answer(problem: Exception) -> tuple[int, str]:
 
 def notice(title: str, text: str, *, forward: str = "") -> bytes:
     """Returns a page with one message that needs no other file; it goes on to the address `forward` without a click."""
-    return str(fill("notice.html", title=title, text=text, forward=forward, style=_STYLE)).encode()
+    return str(fill("notice.html", title=title, text=text, forward=forward, style=Markup(_STYLE))).encode()
 
 
 def refusal(scope: Scope, status: int, message: str) -> tuple[dict[str, str], bytes]:
