@@ -237,7 +237,7 @@ def test_nothing_left() -> None:
         ("fake.parquet", b"SECRET", DataError, "not Parquet"),
         ("empty.parquet", b"", DataError, "not Parquet"),
         ("ragged.csv", b"o_lat,o_lon,d_lat,d_lon\n1,1,1,1\n1,SECRET,1\n", DataError, "Line 3"),
-        ("trips.xlsx", b"x", ParameterError, "not known"),
+        ("trips.xlsx", b"x", ParameterError, "workbook"),
     ],
 )
 def test_files_that_cannot_be_read(
