@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flowveil import read_trips, read_zones
-from flowveil.release.zones import NodeZones
 from flowveil.zoning.h3 import h3_hierarchy
 from flowveil.zoning.halves import halved_h3
+from flowveil.zoning.public_map import H3Map
 from flowveil.zoning.refinement import _by_ends, refined
 from reference.derived_halves import _h3_tree as derived_h3
 from reference.derived_halves import on_halves
@@ -80,12 +80,11 @@ def test_tiles_stay_in_the_order_of_the_methods_tree(cells, random):
 def test_zones_are_the_cells_that_their_codes_name(cells):
     tree = halves_of(cells)
     nodes = np.flatnonzero(tree.code != 0).astype(np.int32)
-    zones = NodeZones(tree, nodes)
-    every = np.arange(len(nodes), dtype=np.int32)
-    possible = zones.possible(None)
-    for i, (code, made_of) in enumerate(zip(zones.codes(every).tolist(), zones.h3_cells(every), strict=True)):
+    codes = tree.code_text(nodes).tolist()
+    places = H3Map(RESOLUTION).places(codes)
+    for code, made_of, tiles in zip(codes, places.h3_cells, places.tiles.tolist(), strict=True):
         assert set(made_of) == cells_of(code)
-        assert possible[i] == sum(h3.cell_to_children_size(c, RESOLUTION) for c in made_of)
+        assert tiles == sum(h3.cell_to_children_size(c, RESOLUTION) for c in made_of)
 
 
 def test_every_part_is_contiguous_and_the_union_of_its_children():
@@ -94,11 +93,8 @@ def test_every_part_is_contiguous_and_the_union_of_its_children():
         tree = halves_of(h3_int.cell_to_children(parent))
         parts = np.array([v for v in range(1, tree.n_nodes) if not tree.is_leaf[v]], dtype=np.int32)
         assert len(parts) == (4 if h3_int.is_pentagon(parent) else 5)
-        zones = NodeZones(tree, parts)
-        every = np.arange(len(parts), dtype=np.int32)
-        for made_of, outline, area in zip(
-            zones.h3_cells(every), zones.polygons(every), zones.areas_km2(every), strict=True
-        ):
+        drawn = tree.geography.polygons(parts), tree.geography.areas_km2(parts)
+        for made_of, outline, area in zip(tree.geography.h3_cells(parts), *drawn, strict=True):
             reached, left = {made_of[0]}, set(made_of[1:])
             while near := {c for c in left if any(h3.are_neighbor_cells(c, r) for r in reached)}:
                 reached, left = reached | near, left - near
