@@ -1,6 +1,6 @@
 # Two commands do everything on a machine that has Python 3.11 or newer, make and a C compiler:
 #   make demo    install into .venv and publish a synthetic survey
-#   make test    install what the tests need and run them all
+#   make test    install what the tests need and run them all (make test-fast: the inner loop)
 # make docs builds the documentation site, make dist the files of a release, make release-check tries them.
 
 PYTHON ?= python3
@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 TEST_STAMP := $(VENV)/.installed-test
 
-.PHONY: demo test lint types bench docs man dist release-check clean
+.PHONY: demo test test-fast lint types bench docs man dist release-check clean
 
 demo: $(STAMP)
 	$(BIN)/flowveil demo --out demo-release
@@ -19,6 +19,10 @@ demo: $(STAMP)
 # where the environment says otherwise: the tests start hundreds of processes that import the same sources.
 test: $(TEST_STAMP)
 	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
+
+# The inner loop: unit and contract tests without browser, Spark and documents.
+test-fast: $(TEST_STAMP)
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -q -n auto --dist loadfile tests/unit tests/contract -m "not real" -k "not spark and not browser"
 
 lint: $(TEST_STAMP)
 	$(BIN)/ruff check src tests benchmarks

@@ -31,7 +31,7 @@ PAGES = {
     "examples/README.md": "notebooks/index.md",
     "SECURITY.md": "security.md",
     "CODE_OF_CONDUCT.md": "conduct.md",
-    "src/flowveil/verify/report.schema.json": "reference/report.schema.json",
+    "src/flowveil/release/report.schema.json": "reference/report.schema.json",
 }
 NOTEBOOKS = ("quickstart", "choosing-k", "comparing-methods", "hourly-maps", "differential-privacy")
 EXIT_CODES = """

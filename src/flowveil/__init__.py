@@ -17,6 +17,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from flowveil.analysis import analyze as analyze
     from flowveil.api import audit_releases as audit_releases
     from flowveil.api import compare as compare
     from flowveil.api import describe as describe
@@ -53,6 +54,7 @@ _PUBLIC = {
     "Plan": "release.plan",
     "Release": "release.release",
     "SlicedFlows": "slices",
+    "analyze": "analysis",
     "anonymize": "anonymization",
     "anonymize_slices": "anonymization",
     "audit_releases": "api",

@@ -62,26 +62,29 @@ FAILURES: dict[str, list[tuple[tuple[str, ...], int, str]]] = {
         (("{in}", "--out", "{new}", "--picture", "{release}/map.png", *TRIPS), 2, "inside a release"),
     ],
     "analyze": [
+        (("{new}", "--against", "{in}"), 2, "new"),
         (("{release}", "--against", "{absent}"), 2, "absent"),
         (("{release}", "--against", "{in}", "--out", "{release}/private"), 2, "inside a release"),
     ],
     "run": [
         (("{absent}",), 2, "no recipe"),
         (("{latin}",), 2, "not TOML"),
-        (("{in}",), 2, "not TOML"),
+        (("{recipe}", "--out", "{old}", "--set", "protection.nosuch=1"), 2, "nosuch"),
+        (("{recipe}", "--out", "{old}", "--set", "protection.k=100000"), 3, "lower k"),
     ],
     "demo": [(("--out", "{in}"), 2, "file"), (("--k", "3"), 2, "--k")],
     "describe": [(("{absent}",), 2, "absent"), (("{bad}",), 2, "column"), (("{in}", "--k", "0"), 2, "k")],
     "picture": [
         (("{new}", "--out", "{new}.png"), 2, "new"),
         (("{release}", "--out", "{new}.txt"), 2, ".png"),
-        (("{release}", "--out", "{in}/no/x.png"), 2, "is a file"),
+        (("{release}", "--out", "{in}/x.png"), 2, "trips.csv"),
         (("{short}", "--out", "{new}.png"), 2, "release that can be read"),
     ],
     "freeze": [
         (("{new}", "--out", "{new}.parquet"), 2, "new"),
-        (("{release}", "--out", "{in}/no/map.parquet"), 2, "is a file"),
+        (("{release}", "--out", "{in}/map.parquet"), 2, "trips.csv"),
         (("{short}", "--out", "{new}.parquet"), 2, "as it was published"),
+        (("{layered}", "--out", "{new}.parquet"), 2, "layers"),
     ],
     "series": [
         (("{absent}", "--time", "t", "--out", "{new}"), 2, "absent"),
@@ -148,6 +151,7 @@ FAILURES: dict[str, list[tuple[tuple[str, ...], int, str]]] = {
         (("{release}", "--against", "{absent}"), 2, "absent"),
         (("{release}", "--against", "{in}", "--protect", "nobody"), 2, "nobody"),
         (("{release}", "--against", "{in}", "--certificate", "{new}.txt"), 2, ".json"),
+        (("{release}", "--against", "{in}", "--set", "method.zones_of={old}"), 3, "zone map"),
         (("{release}", "--against", "{in}", "--k", "6"), 3, "k"),
         (("{short}", "--against", "{in}"), 3, "flows.parquet"),
     ],
@@ -191,11 +195,15 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     (folder / "old.report.json").write_text("{}\n")
     (folder / "blocked.report.json").mkdir()
     release = folder / "release"
-    assert run("anonymize", str(folder / "trips.csv"), "--k", "5", "--out", str(release), *TRIPS) == 0
+    asked = ["--k", "5", "--method", "twincut", "--out", str(release), *TRIPS]
+    assert run("anonymize", str(folder / "trips.csv"), *asked) == 0
+    layered = ["--k", "5", "--method", "layercut", "--out", str(folder / "layered"), *TRIPS]
+    assert run("anonymize", str(folder / "trips.csv"), *layered) == 0
     for name in ("old", "short"):
         shutil.copytree(release, folder / name)
     (folder / "short" / "flows.parquet").write_bytes(b"")
-    names = ("old", "new", "blocked", "release", "short")
+    (folder / "recipe.toml").write_text('[input]\ninput = "trips.csv"\n[zones]\nresolution = 8\n')
+    names = ("old", "new", "blocked", "release", "short", "layered")
     files = {
         "in": "trips.csv",
         "bad": "bad.csv",
@@ -203,6 +211,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         "absent": "absent.csv",
         "records": "records.csv",
         "latin": "latin.csv",
+        "recipe": "recipe.toml",
     }
     return {
         "folder": str(folder),

@@ -93,7 +93,10 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
              "features": [{"type": "Feature", "id": "SECRETROW", "properties": said, "geometry": outline}]}  # fmt: skip
     (folder / "SECRETFILE-lines.geojson").write_text(json.dumps(lines))
     pq.write_table(pa.table(place), folder / "SECRETFILE-places.parquet")
+    recipe = '[input]\ninput = "SECRETFILE-trips.parquet"\n[zones]\nresolution = 8\n[protection]\nk = 5\n'
+    (folder / "SECRETFILE-recipe.toml").write_text(recipe)
     return {
+        "recipe": folder / "SECRETFILE-recipe.toml",
         "places": folder / "SECRETFILE-places.parquet",
         "lines": folder / "SECRETFILE-lines.geojson",
         "visits": planted(visits, folder / "SECRETFILE-visits.parquet", category="from"),
@@ -111,7 +114,7 @@ READ = ("--resolution", "8", "--k", "5")
 def release(inputs, tmp_path_factory: pytest.TempPathFactory) -> str:
     """A release that commands read and leave as it is."""
     place = str(tmp_path_factory.mktemp("published") / "release")
-    main(["anonymize", str(inputs["trips"]), *READ, "--out", place])
+    main(["anonymize", str(inputs["trips"]), *READ, "--method", "twincut", "--out", place])
     return place
 
 
@@ -126,22 +129,27 @@ RUNS: dict[str, list[tuple[str, ...]]] = {
          "--zones", "{zones}", "--zones-tile", "zone", "--format", ",".join(FORMATS)),
         ("{trips}", "--resolution", "8", "--out", "{out}", "--method", "laplace", "--option", "epsilon=1",
          "--option", "bound=2", "--option", "delta=0.01", "--option", "level=5", "--format", "csv,arrow"),
-        ("{trips}", *READ, "--out", "{out}", "--person", "person_id", "--ledger", "{out}-ledger", "--audit",
-         "--set", "protection.dominance=0.9", "--set", "protection.stricter={places}", "--set", "output.context={lines}", "--max-suppressed", "0.5"),
-        ("{trips}", *READ, "--out", "{out}", "--by", "sex", "--set", "resources.resume=true", "--max-suppressed", "0.5"),
+        ("{trips}", *READ, "--out", "{out}", "--person", "person_id", "--ledger", "{out}-ledger", "--set",
+         "protection.dominance=0.9", "--set", "protection.stricter={places}", "--set", "output.context={lines}",
+         "--max-suppressed", "0.5"),
+        ("{trips}", *READ, "--out", "{out}", "--by", "sex", "--set", "resources.resume=true",
+         "--max-suppressed", "0.5"),
         ("{trips}", *READ, "--out", "{out}", "--zones-of", "{release}", "--max-suppressed", "0.9"),
         ("{trips}", "--resolution", "7", "--out", "{out}", "--method", "privtree", "--option", "epsilon=4",
          "--option", "bound=2", "--option", "region=851fb467fffffff"),
     ],
+    "analyze": [("{release}", "--against", "{trips}", "--out", "{out}")],
+    "run": [("{recipe}", "--out", "{out}")],
     "verify": [("{release}", "--against", "{trips}", "--certificate", "{out}.json"),
                ("{release}", "--against", "{trips}", "--certificate", "{out}.html")],
     "compare": [("{trips}", *READ, "--out", "{out}", "--methods", "odkanon,suppression")],
-    "study": [("{trips}", *READ, "--out", "{out}", "--by", "sex", "--methods", "suppression", "--set", "resources.workers=1")],
+    "study": [("{trips}", *READ, "--out", "{out}", "--by", "sex", "--methods", "suppression",
+               "--set", "resources.workers=1")],
     "picture": [("{release}", "--out", "{out}.svg"), ("{release}", "--out", "{out}.png")],
     "reconstruct": [("{release}", "--zones", "7", "--out", "{out}.parquet")],
     "freeze": [("{release}", "--out", "{out}.parquet")],
     "series": [("{trips}", *READ, "--time", "day", "--out", "{out}")],
-    "audit": [("{release}", "--against", "{trips}", "--resolution", "8", "--out", "{out}", "--show-cells")],
+    "audit": [("{release}", "--against", "{trips}", "--out", "{out}", "--show-cells")],
     "prepare": [("gps", "{points}", "--out", "{out}.parquet")],
     "tabular mondrian": [
         ("{records}", "--out", "{out}.parquet", "--k", "5", *TABLE),
@@ -152,7 +160,8 @@ RUNS: dict[str, list[tuple[str, ...]]] = {
         ("{records}", "--out", "{out}.parquet", "--epsilon", "none", *IPF),
     ],
     "tabular compare": [
-        ("{records}", "--out", "{out}", *TABLE, "--k", "5", "--epsilon", "1", "--set", "priorn=0", "--set", "repeats=1"),
+        ("{records}", "--out", "{out}", *TABLE, "--k", "5", "--epsilon", "1", "--set", "priorn=0",
+         "--set", "repeats=1"),
     ],
 }  # fmt: skip
 #: Commands that write nothing, the demo, which reads nothing, and the workbench, whose release is held equal to that of
@@ -225,7 +234,9 @@ def secrets_in(path: Path) -> set[str]:
 
 
 def leaves(group: click.Group, prefix: str = "") -> Iterator[str]:
-    for name, command in group.commands.items():
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
         if isinstance(command, click.Group):
             yield from leaves(command, f"{prefix}{name} ")
         else:
@@ -247,7 +258,9 @@ def test_nothing_but_what_is_published_is_in_any_file(command, words, inputs, re
     said = capsys.readouterr()
     files = [path for path in sorted((tmp_path / "written").rglob("*")) if path.is_file()]
     assert files
-    assert {path.name: found for path in files if (found := secrets_in(path))} == {}
+    # A certificate is private, and names the files that it hashed.
+    named = {"file name"} if command == "verify" else set()
+    assert {path.name: found for path in files if (found := secrets_in(path) - named)} == {}
     printed = (said.out + said.err).replace(str(inputs["trips"].parent), "")
     assert not [name for name, text in SECRETS.items() if text in printed]
 

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from flowveil.audit.published import stated
 from flowveil.audit.shadow_releases import again, guarantee_of, moved, shown_nodes
 from flowveil.audit.trips import nodes_of, place_trips
 from flowveil.errors import InfeasibleError
@@ -98,7 +99,7 @@ def minimality(
     short = sum(int(end.short.sum()) for end in ends)
     tried = divided = confined = 0
     # Over kept zones nothing was chosen, so nothing is given away by it.
-    chosen = release.report["parameters"].get("zones_of") is None
+    chosen = stated(release.report).get("zones_of") is None
     for at in np.random.default_rng(seed).permutation(len(blocked)).tolist() if tries and chosen else ():
         end, unit = blocked[at]
         if tried == tries:
@@ -117,15 +118,16 @@ def minimality(
 
 def _certain(release: PublishedRelease) -> int | None:
     parameters = release.report["parameters"]
-    named = (parameters.get(name) is not None for name in ("zones_of", "dominance", "stricter"))
+    kept = stated(release.report).get("zones_of") is not None
+    named = (parameters.get(name) is not None for name in ("dominance", "stricter"))
     all_divided = (
         release.report["method"] in _DIVIDE_ALL
         and parameters.get("max_suppressed") == 0
         and (parameters.get("options") or {}).get("objective", "error") == "error"
-        and not (parameters.get("same_zones") or any(named))
+        and not (kept or parameters.get("same_zones") or any(named))
         and release.tiles
     )
-    if parameters.get("zones_of") is not None:
+    if kept:
         return 0
     if not all_divided:
         return None

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from flowveil.audit.published import stated
 from flowveil.errors import ParameterError
 from flowveil.flows import People
 from flowveil.guarantee import Guarantee
@@ -36,10 +37,10 @@ def again(release: PublishedRelease, flows: Flows) -> Release:
 
     parameters = release.report["parameters"]
     asked = {name: parameters.get(name) for name in ("k_population", "l", "dominance")}
-    confirmed = parameters.get("confirmed") or ()
+    confirmed = stated(release.report).get("confirmed") or ()
     if parameters.get("stricter") is not None or parameters.get("l_places") is not None:
         raise ParameterError("A release that was made with a list of places cannot be run again without the list.")
-    kept = parameters.get("zones_of") is not None
+    kept = stated(release.report).get("zones_of") is not None
     if kept and not Path(release.name).is_dir():
         raise ParameterError("A release over the zones of an earlier one is run again from its folder.")
     how = {"zones_of": release.name} if kept else {"hierarchy": parameters.get("hierarchy"), **parameters["options"]}

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowveil.audit.cells import holders
-from flowveil.audit.published import PublishedMatrix, PublishedRelease
+from flowveil.audit.published import PublishedMatrix, PublishedRelease, stated
 from flowveil.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def read_trips_of(release: PublishedRelease, source: Any, **reading: Any) -> Flo
     flows = read_flows(source, Reading.from_parameters(parameters, **reading)).whole
     moved = refined(flows, parameters.get("hierarchy"))[0]
     # Zones that were kept from other data may lie above everything that these trips have.
-    return to_the_top(moved) if parameters.get("zones_of") else moved
+    return to_the_top(moved) if stated(release.report).get("zones_of") else moved
 
 
 def slices_of(release: PublishedRelease, source: Any, **reading: Any) -> list[tuple[PublishedMatrix, Flows]]:
@@ -73,7 +73,7 @@ def slices_of(release: PublishedRelease, source: Any, **reading: Any) -> list[tu
 
     parameters = release.report["parameters"]
     sliced = refined(read_flows(source, Reading.from_parameters(parameters, **reading)), parameters.get("hierarchy"))[0]
-    sliced = to_the_top(sliced) if parameters.get("zones_of") else sliced
+    sliced = to_the_top(sliced) if stated(release.report).get("zones_of") else sliced
     own = dict(zip(sliced.keys, sliced.slices, strict=True))
     if release.slice_columns != tuple(sliced.columns):
         raise ParameterError("The slices of the release are not those of the trips that it is held against.")

@@ -90,7 +90,8 @@ def check_index(place: Path) -> list[str]:
         return ["the series cannot be made again from its steps"]
     with TemporaryDirectory(prefix="flowveil-series-") as made:
         write_files({Path(made) / name: content for name, content in files.items()})
-        for name in files:
+        frozen.write(Path(made) / MAP)
+        for name in (*files, MAP):
             if (Path(made) / name).read_bytes() != (place / name).read_bytes():
                 findings.append(f"{name}: is not what the steps produce")
     return findings
@@ -132,7 +133,7 @@ def totals_of(steps: Sequence[pa.Table]) -> pa.Table:
     volumes = [name for name in steps[0].column_names if name in ("trips", "weight")]
     stacked = pa.concat_tables([table.select([*_CELL, *volumes]) for table in steps])
     if "weight" in volumes:
-        # Sums of whole millionths are exact, and published as the nearest double; see decision 62.
+        # Sums of whole millionths are exact, and published as the nearest double.
         stacked = stacked.set_column(3, "weight", pa.array(to_fixed_point(stacked["weight"].to_numpy())))
     added = stacked.group_by(_CELL, use_threads=False).aggregate([*((n, "sum") for n in volumes), ("trips", "count")])
     named = added.rename_columns([*_CELL, *volumes, "steps"])

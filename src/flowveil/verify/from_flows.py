@@ -12,17 +12,14 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import h3.api.basic_str as h3
 import numpy as np
-import pyarrow as pa
 
 from flowveil.flows import MILLION, Flows, to_fixed_point
-from flowveil.hierarchy import VIRTUAL_ROOT, Hierarchy
-from flowveil.release.folder import ReleaseFolder
-from flowveil.release.frozen import CELLS, TILES, FrozenMap
+from flowveil.hierarchy import Hierarchy
 from flowveil.remote_people import RemotePeople
 from flowveil.slices import SlicedFlows
 from flowveil.time_steps import TIME
+from flowveil.verify.frozen import check_zones_of
 from flowveil.verify.recount import PersonRows, Places, Result, Trips, ZoneMap, recount
 
 if TYPE_CHECKING:
@@ -156,63 +153,5 @@ def recount_flows(
     """
     trips = trips_from_flows(flows, stricter=stricter)
     result = recount(folder, trips, earlier=list(revision), expect=expect, test_noise=noise)
-    findings, notes = check_zones_of(folder, zones_of)
+    findings, notes = check_zones_of(folder, zones_of, trips)
     return replace(result, findings=(*findings, *result.findings), notes=(*notes, *result.notes))
-
-
-def check_zones_of(folder: Path, zones_of: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Returns findings and notes on the zones of a release that was made over a given zone map."""
-    release = ReleaseFolder(folder)
-    stated = release.statement.zones_of
-    if zones_of is None:
-        missing = "its zones were not compared with those of the earlier release. Hint: give it with --zones-of."
-        return (), () if stated is None or release.statement.revision_of else (missing,)
-    frozen = FrozenMap.of(zones_of)
-    if stated is None:
-        return ("report.json: does not say that the zones are those of the given zone map",), ()
-    if stated != frozen.sha256:
-        return ("report.json: states another zone map than the one that is given",), ()
-    strange = sum(_count_strange(release, frozen, end) for end in ("origin", "destination"))
-    found = f"zones.parquet: {strange} zones are not on the given zone map, nor fill its gaps"
-    return ((found,) if strange else ()), ()
-
-
-def _count_strange(release: ReleaseFolder, frozen: FrozenMap, end: str) -> int:
-    """Counts zones of one end that are not on the map and overlap it; all that are not on it if its zones overlap."""
-    known = set(frozen.zones(end))
-    new = [zone for zone in _release_zones(release.zones, end) if zone not in known]
-    if not frozen.homogeneous or VIRTUAL_ROOT in known:
-        return len(new)
-    parts = _parts_by_zone(release)
-    taken = [part for zone, own in _rows(frozen.table, end) for part in own if zone in known]
-    covered, above = set(taken), {up for part in taken for up in _with_ancestors(part)}
-    return sum(any(part in above or covered & set(_with_ancestors(part)) for part in parts[zone]) for zone in new)
-
-
-def _release_zones(zones: pa.Table, end: str) -> list[str]:
-    """Returns the zones of one end."""
-    rows = zip(zones["zone"].to_pylist(), zones["role"].to_pylist(), strict=True)
-    return [zone for zone, role in rows if role in (end, "both")]
-
-
-def _rows(table: pa.Table, end: str) -> list[tuple[str, list[str]]]:
-    own = CELLS if CELLS in table.column_names else TILES
-    rows = zip(table["zone"].to_pylist(), table["role"].to_pylist(), table[own].to_pylist(), strict=True)
-    return [(zone, parts) for zone, role, parts in rows if role in (end, "both")]
-
-
-def _parts_by_zone(release: ReleaseFolder) -> dict[str, list[str]]:
-    """Returns the H3 cells of each zone, or its tiles on the operator's map."""
-    if CELLS in release.zones.column_names:
-        return dict(zip(release.zones["zone"].to_pylist(), release.zones[CELLS].to_pylist(), strict=True))
-    parts: dict[str, list[str]] = {}
-    for row in release.lookup.to_pylist():
-        parts.setdefault(row["zone"], []).append(row["tile"])
-    return parts
-
-
-def _with_ancestors(part: str) -> list[str]:
-    """Returns a tile, or an H3 cell and those around it."""
-    if not h3.is_valid_cell(part):
-        return [part]
-    return [h3.cell_to_parent(part, r) for r in range(h3.get_resolution(part) + 1)]

@@ -90,8 +90,11 @@ def _read(folder: Path, given: PublicMap | None) -> Published | None:
     statement = release.statement
     outlines = None
     if statement.context:
-        with open_regular(folder / CONTEXT) as file:
-            outlines = file.read().decode("utf-8")
+        try:
+            with open_regular(folder / CONTEXT) as file:
+                outlines = file.read().decode("utf-8")
+        except (OSError, UnicodeDecodeError):
+            raise ParameterError(f"{CONTEXT} is missing or cannot be read.") from None
     return None if given is None else Published(_plain_cells(release.flows, statement), statement, given, outlines)
 
 

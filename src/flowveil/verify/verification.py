@@ -17,7 +17,8 @@ from flowveil.release.folder import ReleaseFolder
 from flowveil.release.statement import Statement
 from flowveil.slices import SlicedFlows
 from flowveil.verify.files import check_files
-from flowveil.verify.from_flows import check_zones_of, recount_flows
+from flowveil.verify.from_flows import recount_flows
+from flowveil.verify.frozen import check_zones_of
 from flowveil.verify.rebuild import check_rebuild, map_of_statement
 from flowveil.verify.recount import recount
 from flowveil.verify.recount.trips import UnreadableInputError, read_trips
@@ -95,6 +96,8 @@ def verify_release(
         **reading: how to read the trips, where it differs from what the report says; ``zones`` is the operator's map.
     """
     folder = named_path(directory, what="the release")
+    if not folder.is_dir():
+        raise ParameterError(f"There is no release '{directory}'.")
     findings = check_files(folder)
     if findings:
         return Verification(tuple(findings))
@@ -113,9 +116,8 @@ def verify_release(
         reading["person_case"] = "fold"
         notes.append(FOLDED)
     result = _recount(folder, statement, against, private, expect or {}, reading, noise=noise)
-    wrong_zones, unread = check_zones_of(folder, private.zones_of)
-    notes += [note for note in (*unread, *result.notes) if note not in notes]
-    findings = list(dict.fromkeys((*wrong_zones, *result.findings)))
+    notes += [note for note in result.notes if note not in notes]
+    findings = list(result.findings)
     if strict and not findings:
         findings = [note for note in notes if note != FOLDED]
     return Verification(tuple(findings), tuple(notes), result.counted)
@@ -141,9 +143,12 @@ def _recount(
             stricter=private.stricter,
             l_places=private.l_places,
         )
-        return recount(folder, trips, earlier=list(private.revision), expect=expect, test_noise=noise)
     except UnreadableInputError:
         pass
+    else:
+        result = recount(folder, trips, earlier=list(private.revision), expect=expect, test_noise=noise)
+        findings, notes = check_zones_of(folder, private.zones_of, trips)
+        return replace(result, findings=(*findings, *result.findings), notes=(*notes, *result.notes))
     flows = read_as_stated(statement, against, **reading)
     places = None
     if private.l_places is not None:

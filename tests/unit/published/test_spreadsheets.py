@@ -111,22 +111,22 @@ def test_slice_values_and_their_columns_are_neutral(tmp_path):
     folder = flowveil.anonymize_slices(sliced, k=5).write(tmp_path / "out", formats="csv")
     assert {"'=who()", "'=a", "'+b"} <= set(fields(folder / "flows.csv"))
     assert findings_of(folder, sliced) == []
-    assert json.loads((folder / "report.json").read_text(encoding="utf-8"))["slice_columns"] == ["=who()"]
+    assert json.loads((folder / "report.json").read_text(encoding="utf-8"))["statement"]["slice_columns"] == ["=who()"]
 
 
 def test_tables_of_records_comparisons_and_studies_are_neutral(tmp_path):
     write_records(pa.table({"=job": ["=cmd", "-1"]}), tmp_path / "records.csv")
     assert fields(tmp_path / "records.csv") == ["'=job", "'=cmd", "'-1"]
     # Every text that a run brings along, whichever column it stands in.
-    run = Run("=method", 5, ("@protect",), "-status", reason="=reason", basis="+basis", withheld=("=withheld",))
+    run = Run("=method", 5, ("@protect",), "-status", reason="=reason", basis="+basis")
     (read,) = csv.DictReader(to_csv(Comparison((run,), time_limit=1.0, max_suppressed=0.1)).splitlines())
-    texts = {"method": "=", "protect": "@", "status": "-", "reason": "=", "basis": "+", "withheld": "="}
+    texts = {"method": "=", "protect": "@", "status": "-", "reason": "=", "basis": "+"}
     assert {name: read[name] for name in texts} == {name: f"'{sign}{name}" for name, sign in texts.items()}
     assert not [field for field in read.values() if FORMULA.search(field)]
     row = {"by": "=sex", "segment": "@f", "method": "odkanon", "protect": "trips", "basis": "trips", "status": "failed"}
     setting = Setting(
         methods={"odkanon": find_method("odkanon")}, protections=(("trips",),), k=5, max_suppressed=0.1, limits={},
-        options={}, hierarchy=None, trees="own", internal=False, preset=None,
+        options={}, hierarchy=None, trees="own", preset=None,
     )  # fmt: skip
-    write_study(Study(({**row, "withheld": []},), ("=sex",), setting, n_hidden={}, time_limit=1.0), tmp_path)
+    write_study(Study((row,), ("=sex",), setting, time_limit=1.0), tmp_path)
     assert {"'=sex", "'@f"} <= set(fields(tmp_path / "results.csv"))

@@ -11,7 +11,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from flowveil import anonymize, anonymize_slices, read_slices, read_trips, reconstruct
-from flowveil.published.slices import slices_part
 from samples.drafts import unchecked
 from samples.hourly import hourly_trips
 
@@ -32,12 +31,6 @@ def sliced(tmp_path_factory):
     release = anonymize_slices(flows, "odkanon", k=10, accept_differencing=True)
     with unchecked():
         return release.write(tmp_path_factory.mktemp("sliced") / "out")
-
-
-def test_the_table_of_slices_says_shares_as_percentages():
-    measures = {"trips": {"n_cells": 4, "suppressed_share": 0.09958}}
-    report = {"slice_columns": ["time"], "slices": [{"slice": {"time": "03:00"}, "measures": measures}]}
-    assert re.findall(r">([\d.,%]+)</td>", str(slices_part(report).content)) == ["4", "10.0%"]
 
 
 def test_each_slice_is_shown_with_its_own_zones_and_flows(sliced):

@@ -38,7 +38,7 @@ def test_a_share_is_the_smallest_multiple_of_the_step_that_is_not_below_it(part,
 
 
 def test_shares_leave_at_least_k_counts_open_in_every_small_world():
-    """Brute force: of all worlds with the same published cells and shares, no count is confined to fewer than k values."""
+    """Brute force: of all worlds with the same cells and shares, no count is confined to fewer than k values."""
     for published in range(K, 40):
         worlds: dict[tuple[float, ...], list[tuple[int, int]]] = defaultdict(list)
         step = share_step(K, published)

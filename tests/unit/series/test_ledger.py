@@ -33,7 +33,7 @@ def flows():
 
 
 def release_anew(flows, **asked):
-    return anonymize(flows, **{"k": 5, "protect": "trips", "max_suppressed": 0.3, **asked})
+    return anonymize(flows, **{"method": "paircut", "k": 5, "protect": "trips", "max_suppressed": 0.3, **asked})
 
 
 #: Of one way of asking there is one release, which many tests write.
@@ -129,7 +129,7 @@ def test_noise_is_added_up_and_not_subtracted(tmp_path):
     made.write(tmp_path / "b", ledger=ledger, epsilon_total=0.4)
     said = json.loads((tmp_path / "b" / "report.json").read_text())
     assert said["statement"]["ledger"] == {"releases": 1, "epsilon": 0.3, "delta": 1e-6, "epsilon_total": 0.4}
-    assert any("ε comes to 0.3, of 0.4 that are allowed" in line for line in said["published"]["sentences"])
+    assert any("ε sums to 0.3, of 0.4 that are allowed" in line for line in said["published"]["sentences"])
     assert verify_release(tmp_path / "b", against=TRIPS).findings == ()
     assert [line["spent"]["epsilon"] for line in lines_of(ledger)] == [0.1, 0.2]
     release(read_trips(TRIPS, resolution=8)).write(tmp_path / "exact", ledger=ledger)

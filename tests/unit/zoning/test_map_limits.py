@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import shapely
 
@@ -105,7 +106,7 @@ def nested(path: Path) -> None:
     wkb = struct.pack("<BII", 1, 7, 1) * 200_000 + struct.pack("<BIdd", 1, 1, 0.0, 0.0)
     geo = b'{"primary_column":"geometry","columns":{"geometry":{"encoding":"WKB"}}}'
     table = pa.table({"code": ["a"], "geometry": pa.array([wkb], pa.binary())}).replace_schema_metadata({"geo": geo})
-    pa.parquet.write_table(table, path)
+    pq.write_table(table, path)
 
 
 def many_columns(path: Path) -> None:

@@ -1,0 +1,85 @@
+"""Layered releases are written, verified and tampered with: every guarantee, every tree, whole files."""
+
+from __future__ import annotations
+
+import json
+from itertools import cycle
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyarrow import csv
+
+import flowveil
+from conftest import trip_table
+from contract.cases import GUARANTEES
+from flowveil.verify.from_flows import recount_flows
+
+#: Reading of the trips by tree: as it is, in halves, and a tree of the user.
+TREES = {"h3": "h3", "halves": "halves", "sectors": None}
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Trips with persons, weights and codes of the user's zones; and the map of these zones with their sectors."""
+    folder, n = tmp_path_factory.mktemp("layered"), 500
+    rng = np.random.default_rng(3)
+    trips = trip_table(n)
+    for name in ("from", "to"):
+        trips = trips.append_column(name, pa.array([f"z{i:02d}" for i in np.minimum(rng.geometric(0.15, n), 16) - 1]))
+    csv.write_csv(trips, folder / "trips.csv")
+    zones = [f"z{i:02d}" for i in range(16)]
+    sectors = {"code": zones, "sector": [f"s{i // 4}" for i in range(16)]}
+    y, x = np.divmod(np.arange(16), 4)
+    csv.write_csv(pa.table({**sectors, "lat": 48.8 + y / 50, "lon": 2.3 + x / 40}), folder / "sectors.csv")
+    return folder / "trips.csv", folder / "sectors.csv"
+
+
+def reading(files: tuple[Path, Path], kind: str) -> dict:
+    if kind != "sectors":
+        return {"resolution": 8}
+    return {
+        "zones": flowveil.read_zones(files[1], parent="sector", root="all"),
+        "origin_tile": "from",
+        "destination_tile": "to",
+    }
+
+
+#: Every guarantee on one of the trees, and the first of them on all.
+PLACED = [("trips", kind) for kind in TREES] + list(zip(list(GUARANTEES)[1:], cycle(TREES)))
+
+
+@pytest.mark.parametrize(("asked", "kind"), PLACED)
+def test_every_guarantee_on_every_tree_holds(asked, kind, files, tmp_path):
+    flows = flowveil.read_trips(files[0], weight="weight", **reading(files, kind))
+    tree = {} if TREES[kind] is None else {"hierarchy": TREES[kind]}
+    release = flowveil.anonymize(
+        flows, "layercut", max_suppressed=0.5, population_only=True, allow_small_k=True, **tree, **GUARANTEES[asked]
+    )
+    folder = release.write(tmp_path / "out")
+    report = json.loads((folder / "report.json").read_text("utf-8"))
+    assert (report["kind"], report["method"]) == ("layered", "layercut")
+    # A population of k mean weights is stated as this rule, without the number.
+    assert report["guarantee"].get("population") == GUARANTEES[asked].get("k_population")
+    layer = pq.read_table(folder / "flows.parquet")["layer"].to_pylist()
+    assert set(layer) == set(range(1, max(layer) + 1))
+    zones = {"zones": files[1]} if kind == "sectors" else {}
+    found = flowveil.verify_release(folder, against=files[0], **zones)
+    assert (found.findings, found.not_compared) == ((), ())
+
+
+def test_a_layer_that_is_changed_is_found_by_the_recount(files, tmp_path):
+    flows = flowveil.read_trips(files[0], resolution=8)
+    folder = flowveil.anonymize(flows, "layercut", k=5, protect="trips", hierarchy="h3").write(tmp_path / "out")
+    assert recount_flows(folder, flows).findings == ()
+    cells = pq.read_table(folder / "flows.parquet")
+    layer = cells["layer"].to_numpy()
+    assert layer.max() > 1
+    place = cells.column_names.index("layer")
+    first = int(np.flatnonzero(layer > 1)[0])
+    moved = pa.array(np.where(np.arange(len(layer)) == first, 1, layer).astype(np.int8))
+    pq.write_table(cells.set_column(place, cells.schema.field(place), moved), folder / "flows.parquet")
+    assert recount_flows(folder, flows).findings
+    assert flowveil.verify_release(folder, against=files[0]).findings
