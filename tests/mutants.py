@@ -68,7 +68,12 @@ MUTANTS = (
     Mutant("shares are exact", "release/statement.py:round_share", "return float(share)", BOUNDARY),
     Mutant("shares in steps of 1 %", "release/statement.py:share_step", "return _SMALLEST_STEP", BOUNDARY),
     # ---- boundary
-    Mutant("shares of noise", "release/boundary.py:_shares", 'return Shares("trips", 0.01, 0.01, None, 0.01)', BOUNDARY),
+    Mutant(
+        "the mean weight of a trip is stated",
+        "release/boundary.py:_guarantee_rule",
+        "return release.guarantee.to_dict()",
+        ("contract/test_layered.py", "-k", "population"),
+    ),
     Mutant(
         "cells below the threshold are published",
         "publication.py:_recount",
@@ -77,8 +82,8 @@ MUTANTS = (
     ),
     # ---- recount
     Mutant("recount: nothing is short", "verify/recount/recount.py:Counted.safe", "return self.trips >= 0", RECOUNT),
-    Mutant("recount: cells are not compared", "verify/recount/recount.py:_Recount._check_cells", "yield from ()", RECOUNT),
-    Mutant("recount: shares are not", "verify/recount/recount.py:_Recount._check_shares", "yield from ()", RECOUNT),
+    Mutant("recount: cells are free", "verify/recount/recount.py:_Recount._check_cells", "yield from ()", RECOUNT),
+    Mutant("recount: shares are free", "verify/recount/recount.py:_Recount._check_shares", "yield from ()", RECOUNT),
     Mutant(
         "recount: people counted by row",
         "verify/recount/recount.py:_distinct",

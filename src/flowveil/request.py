@@ -217,7 +217,8 @@ class Method(Section, key="method", heading="Method", call="anonymize"):
 
     method: str | None = setting(
         "Method that chooses the zones; docs/methods compares them.",
-        tier="common", default="layercut; twincut for slices and --same-zones, odkanon with --common-zones, paircut with --fold-time",
+        tier="common",
+        default="layercut; twincut for slices and --same-zones, odkanon for --common-zones, paircut for --fold-time",
         example="twincut",
         metavar="NAME", allowed="flowveil.methods:method_names", recorded=True,
     )  # fmt: skip

@@ -13,6 +13,7 @@ from pyarrow import csv
 from browser.pages import COLOURS, redrawn, violations
 from conftest import trip_table
 from flowveil import anonymize, anonymize_slices, read_slices, read_trips
+from flowveil.analysis import analyze_release
 from flowveil.analysis.comparison import Comparison, Run
 from flowveil.analysis.pages.study import Drawn, render_study
 from flowveil.cli import main
@@ -48,7 +49,7 @@ def _releases(folder: Path) -> dict[str, Path]:
     }
     about = {"title": "Trips", "source": "A test"}
     found = {name: one.write(folder / name, **about) / "report.html" for name, one in releases.items()}
-    found["internal"] = plain.write_internal_report(folder / "internal.html")
+    found["internal"] = analyze_release(plain).write(folder / "private") / "before-after.html"
     measures = {"suppressed_share": 0.1, "mean_generalization_error": 12.0}
     runs = tuple(
         Run(m, 5, ("trips",), "done", measures=measures, seconds=1.0, flows=plain.flows, zones=plain.zones)

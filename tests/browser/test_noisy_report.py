@@ -9,6 +9,7 @@ import pytest
 from browser.pages import redrawn
 from conftest import trip_table
 from flowveil import anonymize, read_trips, read_zones
+from flowveil.analysis import analyze_release
 from samples.drafts import unchecked
 
 REGION = h3.latlng_to_cell(48.85, 2.35, 5)
@@ -45,15 +46,15 @@ def test_maps_and_layers_work_and_noise_is_said_first(release, tmp_path, open_pa
         opened.keep("noisy-report")
 
 
-def test_the_internal_page_opens(release, tmp_path, open_page):
-    with open_page(release.write_internal_report(tmp_path / "internal.html")) as opened:
+def test_the_page_of_the_analysis_opens(release, tmp_path, open_page):
+    with open_page(analyze_release(release).write(tmp_path / "private") / "before-after.html") as opened:
         assert "NOT FOR PUBLICATION" in opened.page.locator("body").inner_text()
         assert opened.page.locator("figure[data-layer=origin_lost] canvas").count() == 1
         opened.keep("noisy-internal")
 
 
-def test_zones_whose_tiles_are_not_told_can_be_looked_at(tmp_path, open_page):
-    """A release on the zones of the data does not say how many tiles were seen; the page copes."""
+def test_zones_of_the_data_are_said_and_can_be_looked_at(tmp_path, open_page):
+    """Tiles are those of the map, seen or not: which zones were seen is what the page warns of."""
     lat, lon = zip(*(h3.cell_to_latlng(c) for c in ZONES), strict=True)
     where = read_zones(
         pa.table({"sector": [f"s{i % 6}" for i in range(49)], "zone": ZONES, "lat": lat, "lon": lon}),
@@ -62,12 +63,11 @@ def test_zones_whose_tiles_are_not_told_can_be_looked_at(tmp_path, open_page):
     trips = pa.table({"o": ZONES * 20, "d": (ZONES[7:] + ZONES[:7]) * 20})
     flows = read_trips(trips, zones=where, origin_tile="o", destination_tile="d")
     release = anonymize(flows, "laplace", epsilon=1, region="observed", level=0)
-    assert release.zones["tiles"].null_count == len(release.zones)
+    assert sorted(release.zones["tiles"].to_pylist()) == [8, 8, 8, 8, 8, 9]
     with open_page(release.write(tmp_path / "out") / "report.html") as opened:
         page = opened.page
         assert any("the list of zones" in said for said in page.locator(".notice").all_inner_texts())
-        assert page.locator("#colour option[value=tiles]").count() == 0
-        for colour in ("level", "volume"):
+        for colour in ("tiles", "level", "volume"):
             page.select_option("#colour", colour)
             redrawn(page)
         opened.keep("noisy-observed")

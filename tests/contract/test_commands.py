@@ -45,17 +45,6 @@ FAILURES: dict[str, list[tuple[tuple[str, ...], int, str]]] = {
         (("{in}", "--out", "{old}", "--k", "5", "--set", "resources.resume=true", *TRIPS), 2, "No slices"),
         (("{in}", "--out", "{old}", "--method", "topdown", "--option", "epsilon=1", *TRIPS), 2, "bound"),
     ],
-    "analyze": [
-        (("{new}", "--against", "{in}"), 2, "new"),
-        (("{release}", "--against", "{absent}"), 2, "absent"),
-        (("{release}", "--against", "{in}", "--out", "{release}/private"), 2, "inside a release"),
-    ],
-    "run": [
-        (("{absent}",), 2, "absent"),
-        (("{bad}",), 2, "TOML"),
-        (("{recipe}", "--out", "{old}", "--set", "protection.nosuch=1"), 2, "nosuch"),
-        (("{recipe}", "--out", "{old}", "--set", "protection.k=100000"), 3, "lower k"),
-    ],
     "audit": [
         (("{new}",), 2, "new"),
         (("{release}", "--fail-on", "beauty=1"), 2, "homogeneity"),
@@ -73,13 +62,15 @@ FAILURES: dict[str, list[tuple[tuple[str, ...], int, str]]] = {
         (("{in}", "--out", "{new}", "--picture", "{release}/map.png", *TRIPS), 2, "inside a release"),
     ],
     "analyze": [
+        (("{new}", "--against", "{in}"), 2, "new"),
         (("{release}", "--against", "{absent}"), 2, "absent"),
         (("{release}", "--against", "{in}", "--out", "{release}/private"), 2, "inside a release"),
     ],
     "run": [
         (("{absent}",), 2, "no recipe"),
         (("{latin}",), 2, "not TOML"),
-        (("{in}",), 2, "not TOML"),
+        (("{recipe}", "--out", "{old}", "--set", "protection.nosuch=1"), 2, "nosuch"),
+        (("{recipe}", "--out", "{old}", "--set", "protection.k=100000"), 3, "lower k"),
     ],
     "demo": [(("--out", "{in}"), 2, "file"), (("--k", "3"), 2, "--k")],
     "describe": [(("{absent}",), 2, "absent"), (("{bad}",), 2, "column"), (("{in}", "--k", "0"), 2, "k")],
@@ -93,6 +84,7 @@ FAILURES: dict[str, list[tuple[tuple[str, ...], int, str]]] = {
         (("{new}", "--out", "{new}.parquet"), 2, "new"),
         (("{release}", "--out", "{in}/map.parquet"), 2, "trips.csv"),
         (("{short}", "--out", "{new}.parquet"), 2, "as it was published"),
+        (("{layered}", "--out", "{new}.parquet"), 2, "layers"),
     ],
     "series": [
         (("{absent}", "--time", "t", "--out", "{new}"), 2, "absent"),
@@ -159,7 +151,7 @@ FAILURES: dict[str, list[tuple[tuple[str, ...], int, str]]] = {
         (("{release}", "--against", "{absent}"), 2, "absent"),
         (("{release}", "--against", "{in}", "--protect", "nobody"), 2, "nobody"),
         (("{release}", "--against", "{in}", "--certificate", "{new}.txt"), 2, ".json"),
-        (("{release}", "--against", "{in}", "--zones-of", "{old}"), 3, "another zone map"),
+        (("{release}", "--against", "{in}", "--set", "method.zones_of={old}"), 3, "zone map"),
         (("{release}", "--against", "{in}", "--k", "6"), 3, "k"),
         (("{short}", "--against", "{in}"), 3, "flows.parquet"),
     ],
@@ -203,12 +195,15 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     (folder / "old.report.json").write_text("{}\n")
     (folder / "blocked.report.json").mkdir()
     release = folder / "release"
-    assert run("anonymize", str(folder / "trips.csv"), "--k", "5", "--out", str(release), *TRIPS) == 0
+    asked = ["--k", "5", "--method", "twincut", "--out", str(release), *TRIPS]
+    assert run("anonymize", str(folder / "trips.csv"), *asked) == 0
+    layered = ["--k", "5", "--method", "layercut", "--out", str(folder / "layered"), *TRIPS]
+    assert run("anonymize", str(folder / "trips.csv"), *layered) == 0
     for name in ("old", "short"):
         shutil.copytree(release, folder / name)
     (folder / "short" / "flows.parquet").write_bytes(b"")
     (folder / "recipe.toml").write_text('[input]\ninput = "trips.csv"\n[zones]\nresolution = 8\n')
-    names = ("old", "new", "blocked", "release", "short")
+    names = ("old", "new", "blocked", "release", "short", "layered")
     files = {
         "in": "trips.csv",
         "bad": "bad.csv",

@@ -61,6 +61,8 @@ def test_every_guarantee_on_every_tree_holds(asked, kind, files, tmp_path):
     folder = release.write(tmp_path / "out")
     report = json.loads((folder / "report.json").read_text("utf-8"))
     assert (report["kind"], report["method"]) == ("layered", "layercut")
+    # A population of k mean weights is stated as this rule, without the number.
+    assert report["guarantee"].get("population") == GUARANTEES[asked].get("k_population")
     layer = pq.read_table(folder / "flows.parquet")["layer"].to_pylist()
     assert set(layer) == set(range(1, max(layer) + 1))
     zones = {"zones": files[1]} if kind == "sectors" else {}

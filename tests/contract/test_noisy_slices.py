@@ -17,10 +17,10 @@ from pyarrow import csv
 from conftest import trip_table
 from flowveil import InfeasibleError, ParameterError, anonymize_slices, audit_releases, read_slices, verify_release
 from flowveil.analysis.pages.profile import largest_profiles
+from flowveil.audit.pages import audit_files, audit_lines
 from flowveil.flows import Flows
 from flowveil.methods import METHODS, epsilon
 from flowveil.methods.noise_by_slice import _counted
-from flowveil.published.audit import audit_files, audit_lines
 from flowveil.slices import Every, SlicedFlows, declared_values
 from flowveil.zoning.h3 import h3_hierarchy
 from samples.drafts import unchecked
@@ -144,9 +144,7 @@ def test_what_is_not_declared_leaves_no_trace_and_what_is_written_holds(method, 
     found = audit_releases([tmp_path / "out"], against=table)
     (line,) = audit_lines(found)
     assert line.startswith("Not attacked: its counts are noisy")
-    assert (
-        "<h1>Noisy counts were not attacked: nothing certain follows from them</h1>" in audit_files(found)["audit.html"]
-    )
+    assert "not attacked" in audit_files(found)["audit.html"]
 
 
 def test_what_slices_of_noise_cannot_be():
@@ -188,7 +186,7 @@ def test_the_command_line_adds_up_layers_in_the_ledger(tmp_path, capsys):
     asked += [word for name, value in OPTIONS.items() for word in ("--option", f"{name}={value}")]
     asked += ["--ledger", tmp_path / "ledger", "--set", "output.epsilon_total=10"]
     assert run(*asked, "--out", tmp_path / "a") == 0
-    assert "2 layers of matrices with ε = 3 each come to 6" in capsys.readouterr().out
+    assert "2 layers with ε = 3 each sum to 6" in capsys.readouterr().out
     assert run("verify", tmp_path / "a", "--against", tmp_path / "trips.csv") == 0
     assert run(*asked, "--out", tmp_path / "b") == 3
     assert not (tmp_path / "b").exists()

@@ -125,7 +125,7 @@ def test_a_study_area_is_in_the_report_and_verify_reads_it_again(tmp_path, capsy
         assert "within" in capsys.readouterr().err
     else:
         assert run("verify", out, "--against", trips, "--set", "zones.within=-79.5,43.5,-79.3,43.8") == 3
-    assert run("describe", trips, *arguments) == 0
+    assert run("describe", trips, "--set", f"zones.within={within}", *arguments[2:]) == 0
     assert "outside the area" in capsys.readouterr().out
 
 
@@ -194,7 +194,19 @@ def test_methods_that_cannot_have_the_same_zones_refuse(tmp_path, capsys) -> Non
     assert run("anonymize", trips, "--same-zones", "--method", "atg-dual", "--out", tmp_path / "r") == 2
     assert "cannot give both ends the same zones" in capsys.readouterr().err
     assert not (tmp_path / "r").exists()
-    compared = ["compare", trips, "--set", "zones.same_zones=true", "--resolution", 7, "--k", 5, "--json", "--out", tmp_path / "c"]
+    compared = [
+        "compare",
+        trips,
+        "--set",
+        "zones.same_zones=true",
+        "--resolution",
+        7,
+        "--k",
+        5,
+        "--json",
+        "--out",
+        tmp_path / "c",
+    ]
     with in_this_process():
         assert run(*compared) == 0
     assert {r["method"] for r in json.loads(capsys.readouterr().out)["runs"]} == {

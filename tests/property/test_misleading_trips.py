@@ -59,20 +59,13 @@ def test_no_published_cell_has_fewer_than_k_people(method, flows, k, also):
         raise
     counted = [len(persons) for persons in persons_of_cells(release)]
     assert min(counted) >= k
-    rows = {row["unit"]: row for row in release.summary()["cross_check"]}
-    assert rows["people"] == {"unit": "people", "protected": True, "threshold": k, "k": min(counted), "cells_short": 0}
 
 
 @settings(deadline=None, max_examples=40, suppress_health_check=list(HealthCheck))
 @given(commuters(), st.integers(2, 20))
-def test_the_cross_check_tells_that_trips_are_not_people(flows, k):
+def test_a_release_says_that_trips_are_not_people(flows, k):
     release = flowveil.anonymize(flows, "suppression", k=k, protect="trips", allow_small_k=True)
-    report = release.summary()
-    counted = [len(persons) for persons in persons_of_cells(release)]
-    rows = {row["unit"]: row for row in report["cross_check"]}
-    assert rows["trips"]["cells_short"] == 0
-    assert (rows["people"]["k"], rows["people"]["cells_short"]) == (min(counted), sum(n < k for n in counted))
-    assert any("one person" in line.lower() for line in report["statement"])
+    assert any("one person" in line.lower() for line in release.summary()["published"]["sentences"])
 
 
 @pytest.mark.parametrize("method", COUNTED)

@@ -14,8 +14,6 @@ from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Hierarchy
 from flowveil.methods import find_method
 from flowveil.release.release import Release
-from samples.releases import edit_report
-from samples.verified import findings_of
 
 TREE, _ = Hierarchy.from_parents([-1, 0, 0, 0], np.array(["map", "a", "b", "c"]))
 PAIRS = list(product(range(3), range(3)))
@@ -46,7 +44,7 @@ def test_no_unlisted_pair_is_known_to_have_trips(n_unlisted, unit):
     """All worlds that publish the same must leave each unlisted pair the choice to be empty.
 
     A world is the trips of every pair that is not listed, each below k. What is published is the matrix and the
-    whole report, so what withholding itself tells is tried as well.
+    whole report, so that its rounded shares are tried as well.
     """
     k, unlisted = 3, [(0, 1), (1, 2), (2, 0), (0, 2), (1, 0)][:n_unlisted]
     listed = {pair: 2 * k for pair in PAIRS if pair not in unlisted}
@@ -55,23 +53,7 @@ def test_no_unlisted_pair_is_known_to_have_trips(n_unlisted, unit):
         release = tiles_of({**listed, **dict(zip(unlisted, values, strict=True))}, k, unit=unit)
         published = json.dumps(release.summary()), str(release.flows.to_pylist())
         worlds[published].append(values)
-    told = [values for values in worlds.values() if sum(map(sum, values)) and len({sum(v) for v in values}) == 1]
-    assert bool(told) == (n_unlisted > 3), "the totals must be told somewhere, or nothing is tried"
+    assert len(worlds) > 1 or n_unlisted < 5, "shares must differ somewhere, or nothing is tried"
     for alike in worlds.values():
         for held in zip(*alike, strict=True):
             assert 0 in held
-
-
-def test_three_full_pairs_of_nine_are_not_told_and_verify_finds_it(tmp_path):
-    unlisted = [(0, 1), (1, 2), (2, 0)]
-    release = tiles_of({pair: 9 if pair in unlisted else 20 for pair in PAIRS}, 10)
-    folder = release.write(tmp_path / "release")
-    assert json.loads((folder / "report.json").read_text())["measures"]["trips"]["suppressed_share"] is None
-
-    def tell(report):
-        report["measures"]["trips"]["suppressed_share"] = release.metrics()["trips"]["suppressed_share"]
-
-    edit_report(folder, tell)
-    assert any(
-        "suppressed_share" in finding and "withhold" in finding for finding in findings_of(folder, release.input)
-    )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet
 
+from flowveil.analysis.pages.joint import Outcome
 from flowveil.analysis.pages.study import Drawn, render_study
 from flowveil.analysis.published_results import published_sheet
 from flowveil.analysis.sheets import Sheet, latex, markdown, text_of
@@ -22,7 +23,6 @@ from flowveil.analysis.study_sheets import (
     segment_sheets,
 )
 from flowveil.output import Content, write_files
-from flowveil.published.joint import Outcome
 from flowveil.published.spreadsheets import write_csv
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from flowveil.request import Request
 @click.option("--against", type=PLACE, required=True, metavar="INPUT", help="The trips the release was made from.")
 @click.option("--districts", type=PLACE, metavar="FILE", help="Your polygons: errors between them are computed too.")
 @click.option("--out", type=PLACE, metavar="DIR", help="Private folder for measures.json and the before/after page.")
-@with_request("zones", "within", "engine")
+@with_request("zones", "within")
 @with_output
 def analyze(
     output: Output, directory: str, against: str, out: str | None, districts: str | None, request: Request

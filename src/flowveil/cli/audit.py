@@ -45,9 +45,9 @@ def audit(output: Output, folders: tuple[str, ...], request: Request, **given: A
     one are taken to be of the same trips.
     """
     from flowveil.api import audit_releases
+    from flowveil.audit.pages import audit_files, audit_lines
     from flowveil.execution import reading_arguments, resources
     from flowveil.output import write_folder
-    from flowveil.published.audit import audit_files, audit_lines
 
     out, show_cells = given.pop("out"), given.pop("show_cells")
     asked = {name: given.pop(name) for name in ("against", "shadows")}
@@ -74,9 +74,9 @@ def audit(output: Output, folders: tuple[str, ...], request: Request, **given: A
 
 def _check_out(out: str, folders: tuple[str, ...]) -> None:
     """Refuse a release, what lies in one, and a folder that holds something else, before anything is computed."""
+    from flowveil.audit.pages import NAMES
     from flowveil.output import check_folder
     from flowveil.private_files import check_place
-    from flowveil.published.audit import NAMES
 
     for folder in folders:
         check_place(Path(out) / NAMES[0] if Path(out).is_dir() else out, release=folder)

@@ -11,7 +11,7 @@ from flowveil.request import Request
 
 @click.command()
 @click.argument("source", type=PLACE, metavar="INPUT")
-@with_request("k", "protect", "max_suppressed", *READING, "every")
+@with_request("k", "protect", *READING, "every")
 @with_output
 def describe(output: Output, source: str, request: Request) -> None:
     """Say what is in INPUT, how much is safe already, and what methods would give. Internal."""

@@ -17,8 +17,8 @@ Command = Callable[..., Any]
 _PREFIX = "setting_"
 #: Options of every command that reads trips, but for those whose release says how its trips were read.
 READING = (
-    "origin", "destination", "origin_tile", "destination_tile", "person", "no_person", "trips", "weight", "zones",
-    "resolution", "time",
+    "origin", "destination", "origin_tile", "destination_tile", "person", "trips", "weight", "zones", "resolution",
+    "time",
 )  # fmt: skip
 #: Options that are gone, and what to do instead.
 _GONE = {

@@ -33,7 +33,7 @@ from flowveil.request import Request
 )
 @click.option("--certificate-date", metavar="TEXT", help="A date for the certificate; it has none otherwise.")
 @click.option("--signer", metavar="TEXT", help="Who signs the certificate.")
-@with_request("k", "protect", "zones")
+@with_request("k", "protect", "zones", "zones_of")
 @with_output
 def verify(output: Output, directory: str, against: str, strict: bool, request: Request, **given: Any) -> None:
     """Recount the release in DIR from the raw trips and rebuild its folder; exit 3 and a reason if it falls short.

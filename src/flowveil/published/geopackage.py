@@ -47,7 +47,7 @@ _TABLES = (
 )
 #: 'GPKG' as a number, and version 1.3 of the standard.
 _SETTINGS = ("page_size = 4096", "encoding = 'UTF-8'", "application_id = 1196444487", "user_version = 10300")
-_KINDS = {"string": "TEXT", "int32": "MEDIUMINT", "int64": "INTEGER", "double": "DOUBLE"}
+_KINDS = {"string": "TEXT", "int8": "TINYINT", "int32": "MEDIUMINT", "int64": "INTEGER", "double": "DOUBLE"}
 
 
 def write_geopackage(path: Path, layers: dict[str, tuple[pa.Table, Any, str]], *, description: str = "") -> None:

@@ -112,8 +112,11 @@ def _of_folder(folder: ReleaseFolder) -> FrozenMap:
     statement = folder.statement
     kind, parameters, homogeneous = statement.kind, statement.parameters, statement.homogeneous
     if kind not in ("plain", "sliced"):
-        what = {"boxed": "boxes", "noisy": "noisy counts"}.get(kind, "cells of places and times")
-        raise ParameterError(f"The zones of a release of {what} cannot be kept: only zones of a tree can.")
+        kinds = {"boxed": "boxes", "noisy": "noisy counts", "layered": "layers"}
+        what = kinds.get(kind, "cells of places and times")
+        raise ParameterError(
+            f"The zones of a release of {what} cannot be kept: only zones of a tree can. Hint: --method twincut."
+        )
     if kind == "sliced" and not parameters["slices"]["common_zones"] and statement.zones_of is None:
         raise ParameterError(
             "The slices of this release have zones of their own, so there is no one map to keep. Hint: make it with "

@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
-import html
 import ipaddress
 import json
 import secrets
@@ -23,7 +22,10 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs
 
+from markupsafe import Markup
+
 from flowveil.errors import FlowveilError
+from flowveil.published.document import fill
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -262,16 +264,8 @@ def in_answer(problem: Exception) -> tuple[int, str]:
 
 
 def notice(title: str, text: str, *, forward: str = "") -> bytes:
-    """A page with one message that needs no other file; it goes on to the address `forward` by itself."""
-    target = html.escape(forward or "/")
-    refresh = f'<meta http-equiv="refresh" content="0; url={target}">' if forward else ""
-    link = f'<p><a href="{target}">Open the workbench</a></p>'
-    return (
-        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title>{refresh}'
-        f'<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,">'
-        f"<style>{_STYLE}</style></head><body><main><h1>{html.escape(title)}</h1><p>{html.escape(text)}</p>{link}</main>"
-        "</body></html>"
-    ).encode()
+    """Returns a page with one message that needs no other file; it goes on to the address `forward` without a click."""
+    return str(fill("notice.html", title=title, text=text, forward=forward, style=Markup(_STYLE))).encode()
 
 
 def refusal(scope: Scope, status: int, message: str) -> tuple[dict[str, str], bytes]:

@@ -286,9 +286,9 @@ def _beside(task: Mapping[str, Any], news: News) -> Any:
 def _check(task: Mapping[str, Any], news: News) -> Any:
     """What a release would say of itself, and what subtracting it from earlier ones would reveal."""
     from flowveil.audit.auditing import audit
+    from flowveil.audit.pages import audit_lines
     from flowveil.audit.published import published_release, read_release
     from flowveil.publication import folder_content
-    from flowveil.published.audit import audit_lines
     from flowveil.published.headline import sides
 
     asked = Asked.of(task["choices"])

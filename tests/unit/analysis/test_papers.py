@@ -268,7 +268,7 @@ def test_reasons_of_failed_runs_are_in_the_results(survey, tmp_path):
 )
 def test_the_other_cities_of_the_thesis_have_presets(preset, labels, trips, tmp_path):
     out = tmp_path / "study"
-    _studied(trips, "--preset", preset, "--resolution", "5", "--workers", "1", "--k", "5", "--out", out)
+    _studied(trips, "--preset", preset, "--resolution", "5", "--set", "resources.workers=1", "--k", "5", "--out", out)
     assert _labels(out) == [*labels, "A1", "P"]
     text = (out / "tables.md").read_text("utf-8")
     assert "| ATG-Dual (published: ATG-Soft) |" in text[text.index("Table P") :]
@@ -370,7 +370,7 @@ def test_two_runs_are_drawn_over_each_other_and_not_into_a_release(tmp_path):
     pq.write_table(trip_table(), trips)
     drawn = ("--protect", "trips", "--protect", "population", "--methods", "odkanon", *CLI[2:4], "--k", "5")
     drawn += ("--resolution", "6")
-    main(["compare", str(trips), *drawn, "--out", str(out), "--picture", str(picture), "--zoom", "2"])
+    main(["compare", str(trips), *drawn, "--out", str(out), "--picture", str(picture)])
     text = picture.read_text("utf-8")
     # Of each of the two: below its map, and in the description for those who do not see it.
     assert text.count("Dark outlines: 1 zone of another release") == 4

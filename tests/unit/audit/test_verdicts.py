@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from flowveil.audit.auditing import SENTENCES, Verdict, audit
 from flowveil.audit.blocks import Side
 from flowveil.audit.components import confined_components
+from flowveil.audit.pages import audit_files
 from flowveil.audit.published import PublishedRelease, published_release
 from flowveil.audit.subtraction import confined_groups
 from flowveil.audit.zone_forest import Ground
-from flowveil.published.audit import audit_files
 
 PARENT = h3.cell_to_parent("89b2c55b5b3ffff", 8)
 TILES = sorted(h3.cell_to_children(PARENT, 9))

@@ -38,7 +38,7 @@ def test_a_certificate_says_what_was_verified(release, trips_csv, tmp_path):
     assert (said["holds"], said["findings"], said["expected"]) == (True, [], {"k": 5})
     assert said["guarantee"] == {"k": 5, "people": 5, "protect": ["people"]}
     assert said["columns"]["person"] == "person_id"
-    assert said["input_sha256"] == hashlib.sha256(trips_csv.read_bytes()).hexdigest()
+    assert said["input_sha256"] == {trips_csv.name: hashlib.sha256(trips_csv.read_bytes()).hexdigest()}
     assert said["release_sha256"] == {
         p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in sorted(release.iterdir())
     }

@@ -58,7 +58,7 @@ def test_anonymize_publishes_and_verify_agrees(release, trips_csv, capsys):
         "zones.parquet",
     ]
     flows = pq.read_table(release / "flows.parquet")
-    assert flows.column_names == ["origin_zone", "destination_zone", "trips", "weight"]
+    assert flows.column_names == ["origin_zone", "destination_zone", "trips", "weight", "layer"]
     assert min(flows["trips"].to_pylist()) >= 5
     assert run("verify", release, "--against", trips_csv) == 0
     assert "holds" in capsys.readouterr().out
@@ -67,7 +67,7 @@ def test_anonymize_publishes_and_verify_agrees(release, trips_csv, capsys):
 def test_json_is_one_object(tmp_path, trips_csv, capsys):
     assert run("anonymize", trips_csv, "--k", 5, "--resolution", 8, "--out", tmp_path / "r", "--json") == 0
     result = json.loads(capsys.readouterr().out)
-    assert result["method"] == "twincut"
+    assert result["method"] == "layercut"
     assert result["published"]["smallest_cell"] >= 5
     assert run("verify", tmp_path / "r", "--against", trips_csv, "--json") == 0
     assert json.loads(capsys.readouterr().out)["holds"] is True
@@ -91,7 +91,7 @@ def test_prose_is_quiet_about_progress_when_not_in_a_terminal(tmp_path, trips_cs
         ["--protect", "trips", "--protect", "people", "--protect", "population", "--weight", "weight"],
         ["--protect", "population", "--population-only", "--k-population", 700, "--weight", "weight"],
         ["--l", 2, "--max-suppressed", 0],
-        ["--option", "effort=0", "--option", "objective=metres"],
+        ["--method", "twincut", "--option", "effort=0", "--option", "objective=metres"],
         ["--method", "odkanon", "--option", "budget=volume"],
         ["--method", "odkanon", "--option", "levels=1", "--option", "beta=0.2"],
     ],
@@ -293,6 +293,18 @@ def test_verify_can_be_told_what_the_guarantee_must_be(release, trips_csv, capsy
     assert "does not protect people" in capsys.readouterr().err
 
 
+def test_verify_finds_that_zones_are_not_said_to_be_kept_and_that_there_is_no_release(release, trips_csv, capsys):
+    earlier = release.parent / "earlier"
+    asked = ("--k", 5, "--resolution", 8, "--method", "twincut")
+    assert run("anonymize", trips_csv, *asked, "--out", earlier) == 0
+    assert run("verify", release, "--against", trips_csv, "--zones-of", earlier) == 3
+    assert "does not say that the zones are those of the given zone map" in capsys.readouterr().err
+    assert run("anonymize", trips_csv, "--k", 5, "--zones-of", release, "--out", release.parent / "kept") == 2
+    assert "a release of layers cannot be kept" in capsys.readouterr().err
+    assert run("verify", release.parent / "nowhere", "--against", trips_csv) == 2
+    assert "There is no release" in capsys.readouterr().err
+
+
 def test_a_release_is_verified_with_the_reading_it_was_made_with(tmp_path, trips, capsys):
     path = tmp_path / "gaps.csv"
     gaps = pa.table({name: trips[name].slice(0, 100).combine_chunks() for name in trips.column_names})
@@ -318,5 +330,5 @@ def test_write_then_verify_in_one_session(tmp_path, trips):
 
     flows = flowveil.read_trips(trips, resolution=8)
     folder = flowveil.anonymize(flows, k=5).write(tmp_path / "r")
-    assert flowveil.verify_release(folder, against=trips).holds
-    assert flowveil.verify_release(folder, against=trips).findings == ()
+    found = flowveil.verify_release(folder, against=trips)
+    assert (found.holds, found.findings) == (True, ())

@@ -33,7 +33,7 @@ def test_a_function_is_a_method_and_its_release_verifies(flows, tmp_path):
     assert release.flows.equals(flowveil.anonymize(flows, "suppression", k=5, protect="trips").flows)
     folder = release.write(tmp_path / "r")
     assert json.loads((folder / "report.json").read_text("utf-8"))["parameters"]["options"] == {"flag": True}
-    assert flowveil.verify_folder(folder, against=trip_table()) == []
+    assert flowveil.verify_release(folder, against=trip_table()).findings == ()
     named = flowveil.Method("mine", own_method, "tiles")
     assert flowveil.anonymize(flows, named, k=5, protect="trips").method == "mine"
 
@@ -48,7 +48,11 @@ def test_a_method_that_publishes_short_cells_is_stopped(flows):
 
 @pytest.mark.parametrize(
     ("method", "match"),
-    [(3, "a function or a Method"), (lambda _: None, "name"), (flowveil.Method("twincut", own_method, ""), "user-defined")],
+    [
+        (3, "a function or a Method"),
+        (lambda _: None, "name"),
+        (flowveil.Method("twincut", own_method, ""), "user-defined"),
+    ],
 )
 def test_what_is_no_method_is_refused(flows, method, match):
     with pytest.raises(flowveil.ParameterError, match=match):

@@ -18,16 +18,16 @@ import pytest
 import flowveil
 from flowveil.analysis.comparison import Comparison, Frontier, Run
 from flowveil.analysis.comparison_tables import to_html
+from flowveil.analysis.pages.joint import Outcome
 from flowveil.analysis.pages.profile import Profile, profile_chart
 from flowveil.analysis.pages.study import Boxes, Drawn, render_study
 from flowveil.audit.auditing import Audit, AuditOfOne
+from flowveil.audit.pages import audit_files
 from flowveil.audit.subtraction import Group, Groups
 from flowveil.audit.suppressed import Suppressed
-from flowveil.published.audit import audit_files
 from flowveil.published.charts import Bars, Mark, bar_chart, curve_chart
 from flowveil.published.document import frame
 from flowveil.published.html import render
-from flowveil.published.joint import Outcome
 from flowveil.published.pictures import draw
 from flowveil.published.series import render_series
 from flowveil.verify.certificate import certificate, certificate_text

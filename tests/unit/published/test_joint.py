@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from flowveil.analysis.pages.joint import Outcome, best, joint_part, share_in_words, verdict
 from flowveil.published.charts import colour_of
-from flowveil.published.joint import Outcome, best, joint_part, share_in_words, verdict
 
 RUNS = [
     Outcome("fine", 0, 0.9, 40.0),

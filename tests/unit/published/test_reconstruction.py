@@ -65,7 +65,7 @@ def test_a_map_of_ones_own_gives_its_tiles(tmp_path):
     ends = [[f"z{min(i, 6)}" for i in rng.geometric(0.4, 200)] for _ in range(2)]
     trips = pa.table({"o": ends[0], "d": ends[1]})
     flows = flowveil.read_trips(trips, origin_tile="o", destination_tile="d", zones=zones)
-    folder = flowveil.anonymize(flows, k=10).write(tmp_path / "r")
+    folder = flowveil.anonymize(flows, "twincut", k=10).write(tmp_path / "r")
     found = {
         (r["origin"], r["destination"]): r["trips"]
         for r in flowveil.reconstruct(folder, zones, decay=False).to_pylist()

@@ -171,7 +171,7 @@ def test_folders_and_patterns_of_text_files_are_one_table(tmp_path) -> None:
 
 @pytest.mark.parametrize("address", ["https://example.org/t.parquet", "s3://bucket/t.parquet"])
 def test_another_machine_is_never_asked_by_accident(address) -> None:
-    with pytest.raises(ParameterError, match="--remote"):
+    with pytest.raises(ParameterError, match=r"remote=True \(--set input.remote=true\)"):
         flowveil.read_trips(address)
 
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from flowveil.api import describe, verify_folder
+from flowveil.api import describe, verify_release
 from flowveil.cli import main
 from flowveil.engines import read_slices, read_trips
 from flowveil.errors import ParameterError
@@ -104,16 +104,16 @@ def test_the_release_says_how_persons_were_read_and_verify_reads_them_so(tmp_pat
     with pytest.raises(SystemExit) as stopped:
         main([*asked, "--k", "10"])
     assert stopped.value.code == 3
-    main([*asked, "--k", "6"])
-    said = capsys.readouterr().out
-    assert "--person-case fold" in said
-    assert "add nobody: 5 (unknown: 5)" in said
+    capsys.readouterr()
+    main([*asked, "--k", "6", "--show-measures"])
+    told = capsys.readouterr()
+    assert "add nobody: 5 (unknown: 5)" in told.err
+    assert "nobody" not in told.out
     main([*asked, "--k", "10", "--set", "people.person_case=keep", "--json"])
-    told = json.loads(capsys.readouterr().out)
-    assert told["nobody"] == {"unknown": 5}
-    assert told["person_case"] == told["parameters"]["person_case"] == "keep"
-    assert any("Upper and lower case are taken as different persons" in line for line in told["statement"])
-    assert verify_folder(out, against=path, person_case="keep") == []
+    report = json.loads(capsys.readouterr().out)
+    assert report["parameters"]["person_case"] == "keep"
+    assert any("one person in two spellings" in line for line in report["published"]["sentences"])
+    assert verify_release(out, against=path, person_case="keep").findings == ()
 
 
 def test_verify_takes_upper_and_lower_case_for_one_unless_the_reader_says_otherwise(tmp_path, capsys):
@@ -129,15 +129,17 @@ def test_verify_takes_upper_and_lower_case_for_one_unless_the_reader_says_otherw
     assert FOLDED in capsys.readouterr().err
     main([*checked, "people", "--k", "10", "--set", "people.person_case=keep"])
     said = capsys.readouterr().out
-    assert "persons: keep" in said
+    assert "every cell was recounted" in said
     assert FOLDED not in said
     # A release that protects trips counts people for a measure only: that is recounted as it was counted.
     main([*made, "trips", "--replace-stronger"])
-    assert verify_folder(out, against=path) == []
-    assert verify_folder(out, against=path, expect={"k": 10, "protect": "people"})[-1] == FOLDED
+    assert verify_release(out, against=path).findings == ()
+    required = verify_release(out, against=path, expect={"k": 10, "protect": "people"})
+    assert required.findings
+    assert FOLDED in required.not_compared
     # All spellings are of one case: nothing falls short, and the reader learns how people were counted.
     pq.write_table(trips_of([f"p{i}" for i in range(12)] * 5), path)
     main([*made, "people"])
     capsys.readouterr()
     main([*checked, "people"])
-    assert FOLDED in capsys.readouterr().out
+    assert FOLDED in capsys.readouterr().err

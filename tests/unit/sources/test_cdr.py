@@ -33,7 +33,7 @@ def seconds(column) -> list[int]:
     return (column.cast(pa.int64()).to_numpy() // 1_000_000).tolist()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(records, st.sampled_from([0, 20, 60]), st.sampled_from([0, 20, 60]))
 def test_trips_are_those_of_the_slow_reading(rows, stay, handover) -> None:
     made = prepare("cdr", table_of(rows), stay=float(stay), handover=float(handover)).trips

@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from flowveil.analysis.pages.frontier import Points, frontier_part
+from flowveil.analysis.pages.joint import Outcome, joint_part, share_in_words
 from flowveil.published.charts import Line, Mark, line_chart
 from flowveil.published.document import Figure, Part, fill, number, page
-from flowveil.published.joint import Outcome, joint_part, share_in_words
 from flowveil.published.layers import look
 from flowveil.published.maps import ENDS, Geometries, around, geometries, place_layers, placed, volume_of, zones_of
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from flowveil.analysis.pages.joint import Outcome, joint_part
 from flowveil.published.charts import FLOOR, LEFT, TOP, WIDTH, Scale, colour_of, shape, svg
 from flowveil.published.document import Figure, Part, fill, page
-from flowveil.published.joint import Outcome, joint_part
 
 if TYPE_CHECKING:
     from markupsafe import Markup

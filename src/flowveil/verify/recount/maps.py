@@ -43,6 +43,12 @@ class DrawnMap:
     tiles: Codes
     outlines: Any
 
+    @property
+    def has_centres(self) -> bool:
+        """Whether the centre of every tile is known."""
+        known = self.zones.code[~np.isnan(self.zones.lat)]
+        return bool(np.isin(self.tiles, known).all())
+
     def tiles_at(self, lat: Any, lon: Any) -> NDArray[np.int64]:
         """Number of the tile that each point lies in, -1 for none; on a border, that with the smallest code."""
         if self.outlines is None:

@@ -102,6 +102,8 @@ def read_trips(
         raise UnreadableInputError("the study area came from a file, which was not given")
     keep_outside = parameters.get("outside") == "keep"
     of_map = None if zones is None else read_map(zones, parameters["zones"], keep_outside=keep_outside)
+    if of_map is not None and parameters.get("hierarchy") == "halves" and not of_map.has_centres:
+        raise UnreadableInputError("zones are divided by their centres, which the map does not list")
     try:
         with duckdb.connect(":memory:") as connection:
             rows = _Columns.select(connection, source, parameters)
