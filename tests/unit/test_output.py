@@ -238,8 +238,8 @@ def test_a_place_that_cannot_be_is_bad_usage_before_anything_is_read(command, tm
         with unchecked():
             release_of(city_flows(), budget="volume").write(tmp_path / "release")
     for place in _places(tmp_path):
-        if command == "study" and place.endswith("way"):
-            # A study makes the folders above it.
+        if place.endswith("way"):
+            # Folders above an output are made.
             continue
         before = listing(tmp_path)
         code = run(*(words.get(word, word) for word in COMMANDS[command]), place and place + ENDINGS.get(command, ""))
@@ -247,31 +247,6 @@ def test_a_place_that_cannot_be_is_bad_usage_before_anything_is_read(command, tm
         assert (code, said[:7]) == (2, "Error: "), place
         assert "absent.csv" not in said
         assert listing(tmp_path) == before
-
-
-def test_a_report_that_cannot_take_its_place_takes_the_release_back(trips_csv, tmp_path, monkeypatch, capsys):
-    """Everything fails together: whichever rename it is that fails, neither file nor release is new."""
-    out, page = tmp_path / "out", tmp_path / "internal.html"
-    page.write_text("old")
-    usual = ("anonymize", trips_csv, "--resolution", 8, "--k", 5, "--out", out, "--internal-report", page)
-    real = os.rename
-    for blocked in (out, page):
-
-        def rename(source, goal, blocked=blocked):
-            if os.fspath(goal) == os.fspath(blocked):
-                raise PermissionError(13, "Permission denied")
-            real(source, goal)
-
-        with monkeypatch.context() as patch, unchecked():
-            patch.setattr(os, "rename", rename)
-            assert run(*usual) == 2
-        assert "Permission denied" in capsys.readouterr().err
-        assert {p.name for p in tmp_path.iterdir()} - {trips_csv.name} == {"internal.html"}
-        assert page.read_text() == "old"
-    with unchecked():
-        assert run(*usual) == 0
-    assert page.stat().st_mode & 0o777 == 0o600
-    assert "NOT FOR PUBLICATION" in page.read_text(encoding="utf-8")
 
 
 def test_a_terminal_that_cannot_show_a_sign_does_not_make_a_finished_command_fail(trips_csv, tmp_path, monkeypatch):
