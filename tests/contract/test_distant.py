@@ -114,5 +114,4 @@ def test_a_recount_notices_that_persons_are_missing(tmp_path: Path) -> None:
     fewer = distant(flows)
     assert findings_of(tmp_path / "release", fewer) == []
     fewer.people.blocks.blocks.pop()
-    found = findings_of(tmp_path / "release", fewer)
-    assert any("have fewer than 4 people" in line for line in found)
+    assert findings_of(tmp_path / "release", fewer)

@@ -53,7 +53,9 @@ from flowveil import (
     anonymize,
 )
 from flowveil.flows import Intake
+from flowveil.release.boundary import public_map
 from flowveil.release.zones import NodeZones, Zones
+from flowveil.zoning.box_geometry import BoxMap
 from reference.halves import cells_of
 from reference.trees import ancestors, is_safe, leaf_nodes, persons_by_flow
 from samples.strategies import flow_tables
@@ -139,7 +141,7 @@ def tiles_in(zones: Zones, zone: int, tree: Hierarchy) -> set[int]:
     if isinstance(zones, NodeZones):
         return tiles_of_nodes(tree)[int(zones.nodes[zone])]
     lat, lon = tree.geography.centers(tree.leaf_node)
-    bounds = [part.bounds for part in shapely.get_parts(zones.polygons(np.array([zone])))]
+    bounds = [part.bounds for part in shapely.get_parts(BoxMap().places(zones.codes(np.array([zone]))).polygons)]
     inside = [(lon >= w) & (lon < e) & (lat >= s) & (lat < n) for w, s, e, n in bounds]
     return set(np.flatnonzero(np.any(inside, axis=0)).tolist())
 
@@ -217,12 +219,15 @@ def check_sizes_are_tile_counts(release: Release) -> None:
 
 def check_published_tiles_owe_nothing_to_the_trips(release: Release) -> None:
     """All cells below an H3 cell; not known of boxes, nor of trees that come without a map."""
-    for (_, _, zones, tree), tiles in zip(both_ends(release), release.possible_tiles, strict=True):
+    where = public_map(release.input, boxed=release.plan.boxes is not None)
+    for _, _, zones, tree in both_ends(release):
+        codes = sorted(set(zones.codes(np.arange(len(zones))).tolist()))
+        tiles = where.places(codes).tiles
         if not isinstance(zones, NodeZones) or tree.kind not in ("h3", "halves"):
             assert tiles is None
             continue
         finest = int(tree.level.max())
-        for code, found in zip(tree.code_text(zones.nodes).tolist(), tiles.tolist(), strict=True):
+        for code, found in zip(codes, tiles.tolist(), strict=True):
             cells = set() if code == "all" else cells_of(code)
             want = sum(h3.cell_to_children_size(c, finest) for c in cells) or h3.get_num_cells(finest)
             assert found == want
