@@ -41,12 +41,13 @@ EXIT_CODES = """
 | 1 | unexpected |
 | 2 | bad usage or bad input |
 | 3 | the guarantee cannot be met, or does not hold |
+| 4 | an audit could not compare everything |
 | 130 | interrupted |
 
 Whenever the code is not 0, nothing was published and what was in the folder before is untouched. Exceptions: a `series`
 keeps the steps that were published before the one that failed, and `audit --out` and `verify --certificate` write what
 they found with code 3 too. (Killed outright in the instant between two renames, a run can leave the earlier release
-under a hidden name beside the folder: the old release or none.)
+under a hidden name next to the folder: the old release or none.)
 """
 #: The page that a folder of docs/ opens with, where it is not README.md.
 FIRST_PAGES = {"decisions": "index.md", "tabular": "mondrian.md"}
@@ -138,8 +139,12 @@ def command_line() -> str:
 
 def _commands(command: Any, words: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
     yield words, command
-    for name, inner in getattr(command, "commands", {}).items():
-        yield from _commands(inner, (*words, name))
+    import click
+
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            yield from _commands(command.get_command(context, name), (*words, name))
 
 
 def decisions() -> str:

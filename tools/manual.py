@@ -15,8 +15,17 @@ from flowveil.cli import cli
 def pages(command: click.Command, words: tuple[str, ...] = ("flowveil",)) -> Iterator[tuple[str, str]]:
     """Name and text of the page of a command and of every command inside it."""
     yield "-".join(words) + ".1", page(command, words)
-    for name, inner in getattr(command, "commands", {}).items():
+    for name, inner in _commands(command).items():
         yield from pages(inner, (*words, name))
+
+
+def _commands(command: click.Command) -> dict[str, click.Command]:
+    """The commands inside a group, which are loaded lazily."""
+    if not isinstance(command, click.Group):
+        return {}
+    context = click.Context(command)
+    found = {name: command.get_command(context, name) for name in command.list_commands(context)}
+    return {name: inner for name, inner in found.items() if inner is not None}
 
 
 def page(command: click.Command, words: tuple[str, ...]) -> str:
@@ -36,7 +45,7 @@ def page(command: click.Command, words: tuple[str, ...]) -> str:
     if records:
         lines.append(".SH OPTIONS")
         lines += [f".TP\n.B {_plain(names)}\n{_plain(words_)}" for names, words_ in records]
-    if commands := getattr(command, "commands", {}):
+    if commands := _commands(command):
         lines.append(".SH COMMANDS")
         lines += [
             f".TP\n.B {_plain(name)}\n{_plain(inner.get_short_help_str(200))}\nSee {'-'.join((*words, name))}(1)."

@@ -221,11 +221,15 @@ def stretched(tmp_path_factory):
     area = np.concatenate((np.full(198, 10.0), [1e5, 1e5]))
     flows, zones = squares(density, area)
     measures = {
+        "area_error": 0.1234,
+        "trip_length_ratio": 1.012,
         "n_cells": 200,
         "n_origin_zones": 200,
         "n_destination_zones": 200,
         "mean_generalization_error": 123456.7,
         "generalization_distance_m": 12345.0,
+        "generalization_distance_median_m": 12345.0,
+        "generalization_distance_std_m": 12345.0,
         "reconstruction_loss": 1.2,
         "distribution_distance": 1.1,
         "suppressed_share": 0.1,

@@ -39,7 +39,20 @@ def test_santiago_with_two_limits(shared_data: Path, tmp_path: Path):
     folders = [tmp_path / limit for limit in ("0.05", "0.1")]
     with unchecked():
         for folder in folders:
-            main(["anonymize", trips, *ends, "--quiet", "--max-suppressed", folder.name, "--out", str(folder)])
+            main(
+                [
+                    "anonymize",
+                    trips,
+                    "--method",
+                    "twincut",
+                    *ends,
+                    "--quiet",
+                    "--max-suppressed",
+                    folder.name,
+                    "--out",
+                    str(folder),
+                ]
+            )
     found = confined_groups([read_release(folder) for folder in folders])
     for absent, (coarse, fine) in ((1, folders), (0, folders[::-1])):
         left = {(g.origin, g.destination): g.low for g in found.groups if g.kind == "remainder" and g.absent == absent}

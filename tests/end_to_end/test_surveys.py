@@ -27,7 +27,8 @@ def _no_draft_is_recounted() -> Iterator[None]:
 @pytest.fixture
 def montpellier(shared_data: Path, tmp_path: Path) -> list[str]:
     folder = shared_data / "montpellier_emd"
-    zones = ["--zones", str(folder / "zone_hierarchy.csv"), "--zones-tile", "zone", "--zones-levels", "sector,zone"]
+    levels = ["--set", "zones.zones_tile=zone", "--set", "zones.zones_levels=sector,zone"]
+    zones = ["--zones", str(folder / "zone_hierarchy.csv"), *levels]
     ends = ["--origin-tile", "o_zone", "--destination-tile", "d_zone"]
     legs = first_rows(folder / "legs.parquet", 15_000, tmp_path)
     return [str(legs), *zones, *ends, "--person", "person_id", "--weight", "w_person_COEP"]

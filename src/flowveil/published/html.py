@@ -353,7 +353,7 @@ def utility_part(report: Mapping[str, Any]) -> Part:
     """How precise and how complete the numbers are, from the published tables and the statement."""
     known = [
         (f"Both ends known within {distance_in_words(float(metres)).replace('.0 ', ' ')}", f"{share:.0%}")
-        for metres, share in report["published"]["both_ends_within_m"].items()
+        for metres, share in sorted(report["published"]["both_ends_within_m"].items(), key=lambda one: float(one[0]))
         if share is not None
     ]
     lines = [f"{missing(report).capitalize()}."] if report["statement"]["shares"] is not None else []

@@ -83,7 +83,7 @@ def _of_missing(statement: Statement) -> list[str]:
     return [
         f"Incomplete: of the input, by {shares.basis}, {percent(shares.dropped)} could not be read (dropped);{outside} "
         f"{percent(shares.suppressed)} is in no published cell (suppressed). Shares are rounded up to steps of "
-        f"{shares.step:.2%}."
+        f"{100 * shares.step:.3g} %."
     ]
 
 
@@ -113,7 +113,7 @@ def _of_ledger(statement: Statement) -> list[str]:
 def _of_persons(statement: Statement) -> list[str]:
     guarantee = statement.guarantee
     if "people" in guarantee:
-        return [f"Protected: at least {guarantee['people']} different people are behind every published cell."]
+        return []
     lines = []
     if statement.parameters.get("columns", {}).get("person"):
         units = " ".join(f"--protect {unit}" for unit in guarantee["protect"])

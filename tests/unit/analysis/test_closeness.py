@@ -90,7 +90,7 @@ def test_everything_may_be_a_zone_of_base_cells_that_are_far_apart(k, hierarchy,
     towns = [(40.4, -3.7), (39.5, -0.4), (41.4, 2.2), (55.7, 37.6), (56.3, 38.1), (54.5, 36.3)]
     pairs = [(a, b) for a in range(6) for b in range(6) for _ in range(1 if a > 2 and k > 20 else 5 + (a * b) % 7)]
     table = pa.table({name: [towns[p[n // 2]][n % 2] for p in pairs] for n, name in enumerate(ENDS)})
-    flows = read_trips(table, resolution=5)
+    flows = read_trips(table, resolution=5, within="-10,30,45,60")
     release = anonymize(flows, "oigh", k=k, max_suppressed=0.0, hierarchy=hierarchy)
     assert "all" in release.zones["zone"].to_pylist()
     release.write(tmp_path / "first")

@@ -452,7 +452,7 @@ def test_reading_needs_no_engine_before_it_is_asked_for() -> None:
         ("saopaulo_od2023/trips.parquet", {"weight": "trips"}, 112_913, {}),
         (
             "lodes_detroit/od.parquet",
-            {"trips": "workers", "skip_unknown": True},
+            {"trips": "workers", "skip_unknown": True, "max_dropped": 0.5},
             1_763_461,
             {"unknown tile": 1_151},
         ),
