@@ -109,7 +109,8 @@ def test_pairs_that_count_the_same_trips_are_not_published(release, tmp_path):
     rows = rows_of(release)
     fine = next(pair for pair in rows if release.plan.origin_zones.level[pair[0]] == 8)
     rows[parent_of(release, fine[0]), parent_of(release, fine[1])] = 5
-    assert "lie in other cells" in findings_before_publishing(with_cells(release, rows), tmp_path / "out")
+    found = findings_before_publishing(with_cells(release, rows), tmp_path / "out")
+    assert "lie in other cells" in found or "fall into two published cells" in found
 
 
 def test_exact_counts_labelled_as_noise_are_found(flows, release, written, tmp_path):
