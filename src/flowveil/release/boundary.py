@@ -140,8 +140,38 @@ def _shares(release: Publishable) -> Shares | None:
         step=float(step),
         dropped=round_share(max(dropped / whole, dropped_rows), step),
         outside=None if summary.within is None else round_share(outside / whole, step),
-        suppressed=round_share((read - published) / whole, step),
+        suppressed=_suppressed_share(release, parts, read - published, whole, step),
     )
+
+
+def _suppressed_share(
+    release: Publishable, parts: Sequence[Release], suppressed: Fraction, whole: Fraction, step: Fraction
+) -> float:
+    """Returns the rounded share of suppressed trips; a share that only full pairs explain looks like a smaller one.
+
+    An unlisted pair of listed zones holds at most k - 1 trips of mean weight, or a reader may assume so. A share that
+    is reached only if every such pair holds some would reveal them, so it is shown as that of all of them full.
+    """
+    guarantee = release.guarantee  # type: ignore[attr-defined]
+    shown = round_share(suppressed / whole, step)
+    whole_cells = all(part.plan.homogeneous and part.plan.suppression.rule == "short cells" for part in parts)
+    if not whole_cells:
+        return shown
+    unlisted = sum(
+        len(np.unique(part.cells.origin)) * len(np.unique(part.cells.destination)) - len(part.cells) for part in parts
+    )
+    rest, per_trip = whole - suppressed, _mean_volume(release)
+    most, nearly = (per_trip * max(n, 0) * (guarantee.k - 1) for n in (unlisted, unlisted - 1))
+    if suppressed > most or shown < round_share(nearly / max(rest + nearly, Fraction(1)), step):
+        return shown
+    return round_share(most / max(rest + most, Fraction(1)), step)
+
+
+def _mean_volume(release: Publishable) -> Fraction:
+    """Returns the mean volume of a trip: 1, or the mean weight where the population is protected."""
+    tables = release.input.slices if release.slice_columns else (release.input,)
+    basis = release.guarantee.basis  # type: ignore[attr-defined]
+    return _volume(tables, basis) / max(_volume(tables, "trips"), Fraction(1))
 
 
 def _finest_kind(release: Publishable) -> list[Release]:

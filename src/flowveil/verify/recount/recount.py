@@ -737,10 +737,35 @@ class _Recount:
             "suppressed": max(Fraction(0), volume - published) / whole,
         }
         expected = {name: None if share is None else shown_share(share, step) for name, share in shares.items()}
+        per_trip = volume / max(Fraction(1), Fraction(int(trips.trips.sum()), trips.unit))
+        lost = max(Fraction(0), volume - published)
+        expected["suppressed"] = self._shown_suppressed(cells, lost, whole, step, per_trip)
         expected["step"] = float(step)
         wrong = [name for name, value in expected.items() if not _same(stated.get(name), value)]
         if wrong or stated.get("basis") != basis:
             yield f"report.json: shares ({', '.join(wrong) or 'basis'}) are not what the recount gives"
+
+    def _shown_suppressed(
+        self, cells: Any, suppressed: Fraction, whole: Fraction, step: Fraction, per_trip: Fraction
+    ) -> float:
+        """The suppressed share; one that only full pairs explain is stated as that of all of them full.
+
+        Full is an unlisted pair of listed zones with k - 1 trips of mean weight.
+        """
+        release, shown = self.release, shown_share(suppressed / whole, step)
+        rule = release.statement["suppression"]["rule"]
+        if not release.statement["homogeneous"] or rule != "short cells":
+            return shown
+        matrix = self.slice_of_cell[cells]
+        unlisted = -len(cells)
+        for one in np.unique(matrix):
+            own = cells[matrix == one]
+            unlisted += len(np.unique(self.zone[0][own])) * len(np.unique(self.zone[1][own]))
+        rest = whole - suppressed
+        most, nearly = (per_trip * max(n, 0) * (release.k - 1) for n in (unlisted, unlisted - 1))
+        if suppressed > most or shown < shown_share(nearly / max(rest + nearly, Fraction(1)), step):
+            return shown
+        return shown_share(most / max(rest + most, Fraction(1)), step)
 
 
 # ---- small parts -----------------------------------------------------------------------------------------------------
