@@ -133,7 +133,7 @@ HOSTILE: dict[str, tuple[Callable[[Path], None], str]] = {
     "wide.csv": (some_columns, ""),
 }
 READ = """
-import json, resource, sys, time
+import json, sys, time
 from pathlib import Path
 from flowveil.errors import FlowveilError
 from flowveil.zoning.files import read_zones
@@ -144,7 +144,8 @@ for path in sorted(Path(sys.argv[1]).iterdir()):
     except FlowveilError as problem:
         message = str(problem)
     print(json.dumps([path.name, message, time.process_time() - began]), flush=True)
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+# Not ru_maxrss, which a process inherits from the one that starts it.
+print(next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM")))
 """
 
 
