@@ -131,7 +131,7 @@ def shapefile_in_zip(path: Path, label: str) -> str:
                 if file.read(4) != b"\0\0\x27\x0a":
                     raise DataError(f"{label} cannot be read: it is damaged, or not what its name says.")
             return found[0].filename
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, OSError, EOFError):
+    except (zipfile.BadZipFile, RuntimeError, OSError, EOFError):
         raise DataError(f"{label} cannot be read: it is damaged, or not what its name says.") from None
 
 
