@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import click
@@ -81,8 +82,9 @@ def publish_request(output: Output, request: Request, *, save_recipe: str | None
         if save_recipe is not None:
             _save(given, save_recipe)
             output.say(f"Recipe: {save_recipe}")
-        if request.method.zones_of is not None and not request.method.revision and not has_slices(request):
-            _say_loss(output, release, request.value("new_map_at"))
+        over_map = request.method.zones_of is not None and not request.method.revision and not has_slices(request)
+        if over_map and (request.output.show_measures or (sys.stderr.isatty() and not output.quiet)):
+            _print_loss(output, release, request.value("new_map_at"))
 
 
 def _save(request: Request, path: str) -> None:
@@ -96,11 +98,11 @@ def _save(request: Request, path: str) -> None:
     write_recipe(request.with_values(options={**request.method.options, **kept}), path, version=__version__)
 
 
-def _say_loss(output: Output, release: Any, new_map_at: float) -> None:
+def _print_loss(output: Output, release: Any, new_map_at: float) -> None:
+    """Prints on stderr how much finer a new map would be: a measure of raw trips, for the operator."""
     from flowveil.series.loss import loss_against_best
 
-    if output.quiet:
-        return
     with output.working("Measuring against the best map"):
         loss = loss_against_best(release)
-    output.say(*(["There is no better map of these trips."] if loss is None else loss.in_words(new_map_at)))
+    for line in ["There is no better map of these trips."] if loss is None else loss.in_words(new_map_at):
+        click.echo(line, err=True)
