@@ -23,8 +23,7 @@ from flowveil.published.noise import is_noisy
 from flowveil.published.reconstruction import rows_of_spreading, spread_over_cells, typical_level
 from flowveil.published.slices import overview, zones_in
 from flowveil.published.times import times_of
-from flowveil.time_steps import TIME, Every
-from flowveil.times import TIME_COLUMNS
+from flowveil.times import TIME, TIME_COLUMNS, Every
 
 #: Slices that a page holds; report.json and the tables have all.
 MOST_SLICES = 400
