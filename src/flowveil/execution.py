@@ -63,9 +63,7 @@ def method_name(request: Request) -> str | None:
     slices = request.slices
     from flowveil.anonymization import DEFAULT_METHOD, DEFAULT_OF_MAPS, DEFAULT_OF_TIMES
 
-    protection = request.protection
-    one_map = has_slices(request) or request.zones.same_zones or protection.dominance or protection.stricter
-    default = DEFAULT_OF_MAPS if one_map else DEFAULT_METHOD
+    default = DEFAULT_OF_MAPS if has_slices(request) or request.zones.same_zones else DEFAULT_METHOD
     default = "odkanon" if slices.common_zones else DEFAULT_OF_TIMES if slices.fold_time else default
     return request.method.method or default
 
