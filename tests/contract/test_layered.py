@@ -103,7 +103,8 @@ def test_post_rules_hold_in_every_layer_and_cost_little(protect, files, tmp_path
             of_person[cell, person] = of_person.get((cell, person), 0) + trips
     assert all(trips <= 0.15 * release.cells.trips[cell] for (cell, _), trips in of_person.items())
     folder = release.write(tmp_path / "out")
-    found = flowveil.verify_release(folder, against=files[0], private=PrivateFiles(stricter=tmp_path / "places.parquet"))
+    private = PrivateFiles(stricter=tmp_path / "places.parquet")
+    found = flowveil.verify_release(folder, against=files[0], private=private)
     assert (found.findings, found.not_compared) == ((), ())
     # Fewer cells, but nearly the same trips: those of refused cells are published in coarser ones.
     assert (release.cell_of_flow < 0).mean() < 0.1

@@ -59,7 +59,7 @@ def ordered(cell: slow.Cell):
     return cell.layer, [sorted(tiles) for tiles in cell.tiles], sorted(cell.rows)
 
 
-def rule_of(flows, seed: int):
+def rule_of(seed: int):
     """A rule that is not monotone, on the flows of a cell: once for the reference, once as methods take it."""
 
     def breaks(rows) -> bool:
@@ -77,7 +77,7 @@ def rule_of(flows, seed: int):
 @given(ANY, st.integers(0, 2), BUDGETS)
 def test_cells_that_break_a_rule_are_in_no_layer_and_their_flows_go_on(problem, seed, share):
     weight = None if problem[0].times is None else 1.0
-    breaks, cell_rule = rule_of(problem[0], seed)
+    breaks, cell_rule = rule_of(seed)
     given_rule = {"time_weight": weight, "cell_rule": cell_rule}
     flows, guarantee, plan = planned(*problem, max_suppressed=0.999999, **given_rule)
     want = slow.layers(flows, guarantee, weight or 0.0, breaks)
