@@ -241,9 +241,9 @@ def map_columns(request: Request) -> dict[str, Any]:
 
 def _read_like(earlier: str) -> dict[str, Any]:
     """How the trips of an earlier release were read."""
-    from flowveil.release.frozen import FrozenMap
+    from flowveil.release.zone_map import FrozenMap
 
-    about = FrozenMap.of(earlier).about
+    about = FrozenMap.read(earlier).about
     like = {"resolution": about["resolution"], "same_zones": about["same_zones"]}
     return {name: value for name, value in like.items() if value}
 
@@ -289,9 +289,9 @@ def anonymize_arguments(request: Request) -> dict[str, Any]:
     method = method_name(request)
     given |= {} if method is None else {"method": method}
     if request.method.zones_of is not None:
-        from flowveil.release.frozen import FrozenMap
+        from flowveil.release.zone_map import FrozenMap
 
-        given["zones_of"] = FrozenMap.of(request.method.zones_of)
+        given["zones_of"] = FrozenMap.read(request.method.zones_of)
     return {**given, **parsed_options(request)}
 
 
