@@ -26,8 +26,8 @@ from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import OUTSIDE_CELL, VIRTUAL_ROOT, Hierarchy, Ints
 from flowveil.methods.method import Method
-from flowveil.release.zone_map import CELLS, TILES, FrozenMap
 from flowveil.release.plan import Plan
+from flowveil.release.zone_map import CELLS, TILES, FrozenMap
 from flowveil.release.zones import NodeZones
 from flowveil.zoning.refinement import Read, refined
 from flowveil.zoning.top import to_the_top, tree_over

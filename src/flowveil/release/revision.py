@@ -27,10 +27,10 @@ from flowveil.flows import MILLION, Cells, Flows, to_fixed_point
 from flowveil.guarantee import UNITS, Guarantee
 from flowveil.hierarchy import Ints
 from flowveil.release.folder import ReleaseFolder
-from flowveil.release.zone_map import FrozenMap
 from flowveil.release.plan import Plan
 from flowveil.release.release import Release
 from flowveil.release.statement import Statement
+from flowveil.release.zone_map import FrozenMap
 
 #: What decides who is hidden: the same in all releases of a chain.
 PROMISE = ("k", "protect", "k_population", "l")

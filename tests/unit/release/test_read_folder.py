@@ -14,8 +14,8 @@ from flowveil.api import freeze, picture, reconstruct
 from flowveil.audit.auditing import audit
 from flowveil.errors import FlowveilError, ParameterError
 from flowveil.release.folder import ReleaseFolder, read_bounded
-from flowveil.release.zone_map import FrozenMap
 from flowveil.release.revision import Earlier
+from flowveil.release.zone_map import FrozenMap
 from samples.drafts import unchecked
 from samples.hourly import hourly_trips
 from samples.odd_files import endless, pipe
