@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from flowveil.methods.twin_trees import Goal
     from flowveil.methods.twincut import FrontierPoint
     from flowveil.published.derive import Derived, Within
-    from flowveil.release.frozen import FrozenMap
     from flowveil.release.published import Published
+    from flowveil.release.zone_map import FrozenMap
     from flowveil.series.steps import Series
     from flowveil.sources.gps import Prepared
     from flowveil.verify.verification import Verification
@@ -447,12 +447,12 @@ def derive_content(
     from flowveil.published.about import checked
     from flowveil.published.derive import Derivation, Derived, derive_published, parse_pick
     from flowveil.published.exports import parse_formats
-    from flowveil.release.frozen import FrozenMap
+    from flowveil.release.zone_map import FrozenMap
 
     how = Derivation(
         pick=parse_pick(pick),
         level=level,
-        zones_of=None if zones_of is None else FrozenMap.of(zones_of),
+        zones_of=None if zones_of is None else FrozenMap.read(zones_of),
         sum=(sum,) if isinstance(sum, str) else tuple(sum),
         within=area_of_zones(within),
         drop=(drop,) if isinstance(drop, str) else tuple(drop),
@@ -492,9 +492,9 @@ def freeze(release: str | PathLike[str], *, out: str | PathLike[str] | None = No
     Returns:
         What ``anonymize(..., zones_of=...)`` takes, as it takes the folder or the file.
     """
-    from flowveil.release.frozen import FrozenMap
+    from flowveil.release.zone_map import FrozenMap
 
-    frozen = FrozenMap.of(named_path(release, what="the release"))
+    frozen = FrozenMap.read(named_path(release, what="the release"))
     if out is not None:
         frozen.write(named_path(out, what="the frozen map"))
     return frozen

@@ -24,9 +24,9 @@ from flowveil.errors import GuaranteeError, OutputError, ParameterError, did_you
 from flowveil.output import Draft, explained, real_place
 from flowveil.published.folder import FolderContent, check_target, refuse_weaker, write_files
 from flowveil.published.tables import zones_table
-from flowveil.release.frozen import FrozenMap
 from flowveil.release.published import Published
 from flowveil.release.statement import Kind, Statement
+from flowveil.release.zone_map import FrozenMap
 from flowveil.times import TIME, TIME_COLUMNS, Every
 from flowveil.zoning.public_map import Chain, zone_chains
 

@@ -14,8 +14,8 @@ from flowveil.published.derive import Derivation, Within, derive_published, pars
 from flowveil.published.folder import MANIFEST, FolderContent, write_files
 from flowveil.published.read_release import map_of_statement, read_published
 from flowveil.release.folder import ReleaseFolder, taken_at_its_word
-from flowveil.release.frozen import FrozenMap
 from flowveil.release.statement import Statement
+from flowveil.release.zone_map import FrozenMap
 from flowveil.verify.files import check_files
 from flowveil.verify.rebuild import compare_folders
 from flowveil.verify.verification import Verification
@@ -94,7 +94,7 @@ def _derivation(statement: Statement, zones_of: Any, within: Within | None) -> D
     return Derivation(
         pick=parse_pick(how.get("pick", ())),
         level=how.get("level"),
-        zones_of=FrozenMap.of(zones_of) if "zones_of" in how else None,
+        zones_of=FrozenMap.read(zones_of) if "zones_of" in how else None,
         sum=tuple(how.get("sum", ())),
         within=within if "within" in how else None,
         drop=tuple(how.get("drop", ())),
