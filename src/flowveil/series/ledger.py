@@ -39,7 +39,7 @@ from flowveil.series.budget import SPENT, Budget, budget_with, cost_of
 from flowveil.series.ledger_file import LEDGER, LedgerFile, open_ledger
 from flowveil.series.trip_facts import shares_no_trip, trip_facts
 from flowveil.slices import SlicedFlows
-from flowveil.time_steps import TIME
+from flowveil.times import TIME
 
 #: Entries of a statement that are chosen for the folder, and say nothing of the trips.
 _NOT_OF_TRIPS = ("about", "formats", "basemap", "context", "ledger")

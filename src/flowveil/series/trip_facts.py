@@ -19,7 +19,7 @@ import numpy as np
 from flowveil.reading.areas import read_stored_area
 from flowveil.reading.matrices import MATRIX
 from flowveil.slices import SlicedFlows
-from flowveil.time_steps import TIME
+from flowveil.times import TIME
 
 if TYPE_CHECKING:
     from flowveil.flows import Flows
