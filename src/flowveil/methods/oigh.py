@@ -136,8 +136,9 @@ class Lattice:
     @classmethod
     def from_flows(cls, flows: Flows, guarantee: Guarantee, max_suppressed: float) -> Lattice:
         """Returns the lattice of the trees of these flows."""
-        levels = (AxisLevels.from_tree(tree) for tree in (flows.origins, flows.destinations))
-        return cls(*levels, guarantee, max_suppressed * float(np.sum(flows.volume(guarantee.basis))))
+        origins, destinations = (AxisLevels.from_tree(tree) for tree in (flows.origins, flows.destinations))
+        allowed = max_suppressed * float(np.sum(flows.volume(guarantee.basis)))
+        return cls(origins, destinations, guarantee, allowed)
 
     def tiles(self, flows: Flows) -> Point:
         """Returns the point of the tiles; its cells are the flows."""
