@@ -23,7 +23,7 @@ from flowveil.cli import main
 from flowveil.errors import DataError, InfeasibleError, ParameterError
 from flowveil.flows import Cells
 from flowveil.release.noisy import NothingLeftError
-from flowveil.workbench.choices import Asked, choices_in_recipe, choices_of, page_settings
+from flowveil.workbench.choices import PageRequest, choices_in_recipe, choices_of, page_settings
 from flowveil.workbench.pages import _BY_SCRIPT, index
 from flowveil.workbench.work import WORK, _thinned
 from samples.drafts import unchecked
@@ -83,7 +83,7 @@ def stamp(path: Path) -> list[Any]:
     return [str(path), now.st_size, now.st_mtime_ns]
 
 
-def published(folder: Path, room: Path, name: str) -> tuple[Path, Asked, tuple[str, str | None]]:
+def published(folder: Path, room: Path, name: str) -> tuple[Path, PageRequest, tuple[str, str | None]]:
     """Publish as a worker does."""
     file, mapped, chosen = CASES[name]
     (room / "files").mkdir()
@@ -97,7 +97,7 @@ def published(folder: Path, room: Path, name: str) -> tuple[Path, Asked, tuple[s
     }
     WORK["publish"](task, Silent())
     names = str(folder / file), str(folder / "map.csv") if mapped else None
-    return room / "out", Asked.of(choices_of(choices)), names
+    return room / "out", PageRequest.from_choices(choices_of(choices)), names
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -195,9 +195,9 @@ def test_the_trade_off_says_how_far_it_is(folder, tmp_path):
     (tmp_path / "files").mkdir()
     task = {"room": str(tmp_path), "source": stamp(folder / "trips.csv"), "zones": None}
     for method in ("twincut", "paircut"):
-        news = Silent()
-        news.share = heard.append
-        found = WORK["frontier"]({**task, "choices": {"resolution": 7, "k": 3, "method": method}}, news)
+        progress = Silent()
+        progress.share = heard.append
+        found = WORK["frontier"]({**task, "choices": {"resolution": 7, "k": 3, "method": method}}, progress)
         assert max(share for share, _ in found["points"]) <= 0.5
         assert len(set(heard)) > 5
         assert max(heard) <= 1
@@ -212,7 +212,7 @@ def test_the_trade_off_says_how_far_it_is(folder, tmp_path):
 )  # fmt: skip
 def test_what_does_not_go_together_is_refused(chosen):
     with pytest.raises(ParameterError):
-        Asked.of(choices_of(chosen))
+        PageRequest.from_choices(choices_of(chosen))
 
 
 def test_every_setting_of_the_page_has_one_field():
@@ -224,8 +224,8 @@ def test_every_setting_of_the_page_has_one_field():
 def test_a_recipe_of_the_page_is_opened_again():
     for _, _, chosen in CASES.values():
         choices = choices_of(chosen)
-        again = choices_in_recipe(Asked.of(choices).recipe("trips.csv", None))
-        assert Asked.of(again).request == Asked.of(choices).request
+        again = choices_in_recipe(PageRequest.from_choices(choices).recipe("trips.csv", None))
+        assert PageRequest.from_choices(again).request == PageRequest.from_choices(choices).request
     with pytest.raises(DataError, match="not a recipe"):
         choices_in_recipe("[")
     # What only the command line may say is not taken over.

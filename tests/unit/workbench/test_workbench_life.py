@@ -129,7 +129,7 @@ class Silent:
 
 
 def test_earlier_releases_are_compared_with(served):
-    """The first release stays on the desk; with another k, subtraction is tried before anything is published."""
+    """The first release stays on the session; with another k, subtraction is tried before anything is published."""
     before = served.do("GET", "/api/state")["releases"]
     packed = served.ask("GET", f"/releases/{before[0]['id']}/release.zip")[2]
     served.ended(served.do("PUT", "/api/files/release?name=old.zip", packed)["id"])
