@@ -27,6 +27,7 @@ from flowveil.methods.zones_of import ZonesOf
 from flowveil.paths import named_path
 from flowveil.progress import lines_every, log
 from flowveil.reading.limits import about, is_limited, room_for, temporary_folder
+from flowveil.release.checkpoint import Checkpoint, fingerprint, pack_plan, unpack_plan
 from flowveil.release.confirmation import DIFFERENCING, confirmed
 from flowveil.release.matrix_differences import differences, refuse_differences
 from flowveil.release.noisy import NoisyRelease, NoisySlices, NothingLeftError
@@ -34,10 +35,9 @@ from flowveil.release.plan import Plan
 from flowveil.release.post_rules import PostRules
 from flowveil.release.release import Release
 from flowveil.release.sliced import SlicedRelease, n_people
-from flowveil.release.unfinished import Unfinished, fingerprint, packed, unpacked
 from flowveil.remote_people import RemotePeople
 from flowveil.slices import Key, SlicedFlows, declared_values, refuse_many_combinations
-from flowveil.time_steps import Every
+from flowveil.times import Every
 from flowveil.workers import DONE, run_tasks
 from flowveil.zoning.places import read_places
 
@@ -355,7 +355,7 @@ def anonymize_slices(
     allow_small_k: bool = False,
     population_only: bool = False,
     workers: int = 1,
-    resume: Unfinished | str | os.PathLike[str] | None = None,
+    resume: Checkpoint | str | os.PathLike[str] | None = None,
     progress: Callable[[float], None] | None = None,
     values: Mapping[str, Sequence[str] | str] | None = None,
     **options: Any,
@@ -467,10 +467,10 @@ def _noisy_slices(
     )
 
 
-def _kept_in(folder: Unfinished | str | os.PathLike[str] | None) -> Unfinished | None:
-    if folder is None or isinstance(folder, Unfinished):
+def _kept_in(folder: Checkpoint | str | os.PathLike[str] | None) -> Checkpoint | None:
+    if folder is None or isinstance(folder, Checkpoint):
         return folder
-    return Unfinished(named_path(folder, what="the folder to resume from"))
+    return Checkpoint(named_path(folder, what="the folder to resume from"))
 
 
 def _released_slices(
@@ -533,23 +533,23 @@ class _Task:
 
     flows: SlicedFlows
     run: Run
-    unfinished: Unfinished | None = None
+    checkpoint: Checkpoint | None = None
 
     def plan(self, key: Key) -> Plan | None:
         """The plan of a slice, or None where nothing can be published; that of an earlier run, where it is kept."""
         run, part = self.run, self.flows.together(self.flows.members(key))
-        if self.unfinished is None:
+        if self.checkpoint is None:
             return self._decided(part)
-        name = fingerprint(part, (self.unfinished.version, key, run.method.name, run.guarantee, run.parameters))
-        kept = self.unfinished.get(name)
+        name = fingerprint(part, (self.checkpoint.version, key, run.method.name, run.guarantee, run.parameters))
+        kept = self.checkpoint.get(name)
         if kept is not None:
             # What cannot be read is decided again.
             with suppress(ValueError):
-                return unpacked(kept, self.flows, part)
+                return unpack_plan(kept, self.flows, part)
         plan = self._decided(part)
-        content = packed(plan, self.flows)
+        content = pack_plan(plan, self.flows)
         if content is not None:
-            self.unfinished.put(name, content)
+            self.checkpoint.put(name, content)
         return plan
 
     def _decided(self, part: Flows) -> Plan | None:

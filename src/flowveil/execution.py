@@ -109,7 +109,7 @@ def _text(value: Any) -> str:
 
 def steps_of(request: Request) -> list[str]:
     """The steps of time, the finest first."""
-    from flowveil.time_steps import Every
+    from flowveil.times import Every
 
     known = {Every.parse(text) for text in request.slices.every}
     return [step.name for step in sorted(known, key=lambda e: (-e.label_length, e.minutes or 0))]
@@ -307,7 +307,7 @@ def slice_arguments(request: Request) -> dict[str, Any]:
 
 def declared_values(request: Request) -> dict[str, list[str] | str]:
     """The values of slice columns that were declared for noise; a period stands for the times in it."""
-    from flowveil.time_steps import TIME, Every
+    from flowveil.times import TIME, Every
 
     given: dict[str, list[str] | str] = {}
     for text in request.slices.values:

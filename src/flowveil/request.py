@@ -10,6 +10,7 @@ flag of the command line.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -477,3 +478,28 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 def _plain_options(parameters: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in _mapping(parameters.get("options")).items() if value is not None}
+
+
+def command_line(request: Request, *, program: Sequence[str] = ("flowveil", "anonymize")) -> str:
+    """Returns the command line that makes the same request, quoted for a shell."""
+    words = [*program, *([] if request.input.input is None else [request.input.input])]
+    for one, value in request:
+        if is_given(value) and one.name != "input":
+            words += words_of(one, value)
+    return " ".join(shlex.quote(word) for word in words)
+
+
+def words_of(one: Setting, value: Any) -> list[str]:
+    """Returns the words that give a setting on the command line."""
+    if one.kind == "pairs":
+        return [word for name, part in value.items() for word in (one.flag, f"{name}={_word(part)}")]
+    texts = list(value) if one.kind == "list" and not one.commas else [_word(value)]
+    if one.tier == "recipe":
+        return [word for text in texts for word in ("--set", f"{one.path}={text}")]
+    return [one.flag] if one.kind == "flag" else [word for text in texts for word in (one.flag, text)]
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

@@ -237,7 +237,7 @@ def test_a_failing_command_says_why_and_changes_nothing(places, monkeypatch, cap
     said = capsys.readouterr()
     assert message in said.err
     assert "Traceback" not in said.err
-    assert run(*asked, "--json", "--quiet") == code
+    assert run(*asked, "--json", "-q") == code
     again = capsys.readouterr()
     found = json.loads(again.out)
     if "error" in found:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import subprocess
 import sys
 import threading
@@ -157,3 +158,13 @@ def test_one_thread_leaves_work_to_the_one_who_asks():
         assert who() == threading.get_ident()
     with run_in_background(threading.get_ident, threads=2) as who:
         assert who() != threading.get_ident()
+
+
+def test_free_memory_is_returned_on_linux_alone(monkeypatch):
+    workers.trim_memory()
+    asked = []
+    monkeypatch.setattr(ctypes, "CDLL", lambda *_: asked.append(1) or object())
+    workers.trim_memory()
+    monkeypatch.setattr(sys, "platform", "darwin")
+    workers.trim_memory()
+    assert len(asked) == 1

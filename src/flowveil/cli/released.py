@@ -44,12 +44,12 @@ def publish_slices(output: Output, sliced: Any, request: Request, writing: Mappi
     from flowveil import __version__
     from flowveil.api import publish
     from flowveil.execution import anonymize_request
-    from flowveil.release.unfinished import Unfinished
+    from flowveil.release.checkpoint import Checkpoint
     from flowveil.series.ledger import recording_nothing
 
     out = str(request.output.out)
     with output.working("Anonymising slices") as progress, recording_nothing(**_recorded(writing)):
-        kept = Unfinished.beside(out, __version__) if request.resources.resume else None
+        kept = Checkpoint.next_to(out, __version__) if request.resources.resume else None
         family = anonymize_request(request, sliced, progress=progress, resume=kept)
     with output.working("Writing and recounting"):
         folder = publish(family, out, **writing)

@@ -43,7 +43,7 @@ from flowveil.engines.spark_tables import ROWS as SOURCE
 from flowveil.engines.spark_tables import FirstLines, SparkTable, is_dataframe, open_spark_table
 from flowveil.engines.staging import FRACTION
 from flowveil.errors import DataError, FlowveilError, option
-from flowveil.flows import Intake
+from flowveil.flows import ReadSummary
 from flowveil.reading import Reading
 from flowveil.reading.database import fetch_table, in_own_words, open_database
 from flowveil.reading.limits import FLOW_READ, about, room_for
@@ -262,7 +262,7 @@ def _of_kind(parcels: Any, kind: int) -> Any:
     return parcels.where(f"kind = {kind}")
 
 
-def _intake(task: _Task, parcels: Any) -> Intake:
+def _intake(task: _Task, parcels: Any) -> ReadSummary:
     """What reading came to.
 
     Raises:
@@ -280,7 +280,7 @@ def _intake(task: _Task, parcels: Any) -> Intake:
     return screening.finish(label=task.label, nobody=dict(sorted(nobody.items())), notes=task.query.notes)
 
 
-def _flows(con: Any, parcels: Any, task: _Task, intake: Intake) -> SlicedFlows:
+def _flows(con: Any, parcels: Any, task: _Task, intake: ReadSummary) -> SlicedFlows:
     """Flows on the driver, with their persons as numbers where they fit, else with persons that stay on the cluster.
 
     Flows come in any case: the safe pairs, which a driver cannot decide without, are more.
@@ -371,7 +371,7 @@ _NO_PERSONS = (
 )
 
 
-def _staged(con: Any, tables: Iterable[pa.Table], reading: Reading, task: _Task, intake: Intake) -> SlicedFlows:
+def _staged(con: Any, tables: Iterable[pa.Table], reading: Reading, task: _Task, intake: ReadSummary) -> SlicedFlows:
     """The flows of collected rows, persons as numbers where there are some."""
     grouping = replace(task.grouping, person=bool(reading.columns.person))
     with Staged(con, reading, task.query.tiling, grouped=True) as staged:

@@ -27,7 +27,7 @@ from flowveil.methods.method import Method
 from flowveil.methods.pair_domain import pair_domain
 from flowveil.release.noisy import NoisyCounts, PrivacyLoss
 from flowveil.slices import MOST_SLICES, Key, SlicedFlows
-from flowveil.time_steps import TIME, Every
+from flowveil.times import TIME, Every
 
 #: Options of all noisy methods that choose the public domain.
 _OF_DOMAIN = ("level", "region")

@@ -20,9 +20,9 @@ from flowveil.errors import DataError
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Floats, Hierarchy, Ints
-from flowveil.memory import give_back
 from flowveil.methods.pair_tables import Part, by_origin, occurring, part_of
 from flowveil.methods.safe_pairs import FLOWS_ALONE, Level, Sketch, at_a_time, safe_depths, sketch
+from flowveil.workers import trim_memory
 
 #: Latitudes and longitudes of the tiles, then of the nodes.
 Places = tuple[tuple[Floats, Floats], tuple[Floats, Floats]]
@@ -281,7 +281,7 @@ class FoundPairs:
 
         parts = list(safe_depths(flows, guarantee, origins, destinations, make, beside=beside))
         if len(flows) >= FLOWS_ALONE:
-            give_back()
+            trim_memory()
         total = float(np.sum(flows.volume(guarantee.basis)))
         return cls(flows, (origins, destinations), Objective.from_goal(goal, total), parts)
 

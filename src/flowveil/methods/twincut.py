@@ -28,7 +28,6 @@ from flowveil.errors import InfeasibleError, ParameterError
 from flowveil.flows import Flows, People, group_pairs
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Floats
-from flowveil.memory import give_back
 from flowveil.methods.knapsack import best_within, flipped, near_ties
 from flowveil.methods.odkanon import Cuts, volume_budget_cuts
 from flowveil.methods.pruning import dual_multiplier
@@ -36,7 +35,7 @@ from flowveil.methods.safe_pairs import FLOWS_ALONE, at_a_time
 from flowveil.methods.twin_trees import Costs, FoundPairs, Goal, Half, Positions, TwinTrees, metres_moved
 from flowveil.release.plan import Plan
 from flowveil.remote_people import RemotePeople
-from flowveil.workers import parallel_map
+from flowveil.workers import parallel_map, trim_memory
 
 #: Work of the local search at effort 1, in rows and nodes visited; about five seconds.
 WORK = 4e8
@@ -118,7 +117,7 @@ def twincut(
     # The tables take most of the memory and are no longer needed.
     del search, trees, pairs
     if len(flows) >= FLOWS_ALONE:
-        give_back()
+        trim_memory()
     # ODkAnon's cut may use nodes that are missing from the safe pairs or from a thinned tree.
     plan, other = parallel_map(
         (partial(plan_of_cuts, flows, guarantee, each, notes) for each in (cuts, merged)),

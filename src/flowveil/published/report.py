@@ -12,14 +12,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from flowveil import __version__
-from flowveil.commands import command_line
 from flowveil.published.overlaps import count_overlaps
 from flowveil.published.places import share_known_within, typical_radius_m
 from flowveil.published.sentences import sentences
 from flowveil.published.slices import overview
 from flowveil.release.published import Published
 from flowveil.release.statement import Statement
-from flowveil.request import Request, find_setting
+from flowveil.request import Request, command_line, find_setting
 from flowveil.times import TIME_COLUMNS
 
 #: What a manifest.json of ours says of itself; a folder without it is never overwritten.

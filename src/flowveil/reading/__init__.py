@@ -15,7 +15,7 @@ from flowveil.reading.columns import ROLES, ColumnMap
 from flowveil.reading.partitions import parse_partition_columns
 from flowveil.reading.times import check_time_options
 from flowveil.slices import check_slice_columns
-from flowveil.time_steps import Every
+from flowveil.times import Every
 from flowveil.zoning.h3 import MAX_RESOLUTION
 
 if TYPE_CHECKING:
@@ -192,7 +192,7 @@ class Reading:
         return cls.of(**given)
 
     def to_dict(self) -> dict[str, Any]:
-        """What `flowveil.flows.Intake` keeps of it: texts and numbers, nothing of the map but its columns."""
+        """What `flowveil.flows.ReadSummary` keeps of it: texts and numbers, nothing of the map but its columns."""
         return {
             "columns": self.columns.as_recorded(),
             "resolution": self.resolution if self.zones is None else None,

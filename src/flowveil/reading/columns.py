@@ -2,7 +2,7 @@
 
 Users name columns, or leave it to the names that trip tables usually have: for ends and persons, never for counts and
 weights, which are only pointed out (see `candidates`). A guess that could be wrong in two ways is not made: where
-several columns fit, the error lists them and says how to choose. What was used is recorded in `Intake.columns` and
+several columns fit, the error lists them and says how to choose. What was used is recorded in `ReadSummary.columns` and
 printed, so that a guess can be seen.
 """
 
@@ -150,7 +150,7 @@ class ColumnMap:
         return (*self.by, self.time) if self.time else self.by
 
     def as_recorded(self) -> dict[str, str]:
-        """Role to column name, for `Intake.columns`."""
+        """Role to column name, for `ReadSummary.columns`."""
         recorded = {}
         for field in fields(self):
             value = getattr(self, field.name)

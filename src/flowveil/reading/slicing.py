@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flowveil.time_steps import Every
+from flowveil.times import Every
 
 
 def label_sql(microseconds: str, every: Every) -> str:

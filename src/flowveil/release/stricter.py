@@ -105,7 +105,7 @@ def without_short(flows: Flows, plan: Plan, places: Places, guarantee: Guarantee
             "nor for folded times. Hint: choose another method."
         )
     if places.highest["l"] is not None:
-        flows = flows.located()
+        flows = flows.with_tile_members()
     origin = np.where(plan.kept, plan.origin_zone, np.int32(-1))
     merged = flows.merge(origin, plan.destination_zone, len(plan.origin_zones), len(plan.destination_zones))
     short = falling_short(merged.cells, flows, plan, places, guarantee)

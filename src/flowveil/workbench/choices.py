@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from flowveil.commands import command_line
 from flowveil.errors import DataError, ParameterError
 from flowveil.execution import (
     anonymize_arguments,
@@ -27,7 +26,7 @@ from flowveil.execution import (
 from flowveil.methods import METHODS
 from flowveil.published.about import ENTRIES, checked
 from flowveil.recipe import recipe_text
-from flowveil.request import Request, find_setting, settings
+from flowveil.request import Request, command_line, find_setting, settings
 from flowveil.settings import Setting, is_area, is_given
 from flowveil.workbench.method_options import REFUSED
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from flowveil.scratch import scratch_folder
+from flowveil.private_files import scratch_folder
 from flowveil.workbench.guard import RefusedError
 
 _PREFIX = "flowveil-workbench-"

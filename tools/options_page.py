@@ -1,6 +1,6 @@
 """The reference page of all settings, in Markdown, generated from `flowveil.request`.
 
-``python -m flowveil.reference > docs/reference/options.md`` writes it; a test compares the two.
+``python tools/options_page.py > docs/reference/options.md`` writes it; a test compares the two.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ section `[protection]` of a recipe. Generated from `flowveil.request`; do not ed
 """
 
 
-def reference_page() -> str:
-    """The page: a table for each section."""
+def options_page() -> str:
+    """Returns the page: a table for each section."""
     parts = [_START]
     for name, section in SECTIONS.items():
         rows = [_row(one) for one in section_settings(section)]
@@ -63,4 +63,4 @@ def _example(one: Setting) -> str:
 
 
 if __name__ == "__main__":
-    print(reference_page(), end="")
+    print(options_page(), end="")

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from flowveil.private_files import SPILL, scratch_folder
 from flowveil.reading.database import open_database
 from flowveil.reading.limits import limits
-from flowveil.scratch import SPILL, scratch_folder
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "getuid"), reason="needs file locks")
 

@@ -12,7 +12,7 @@ from flowveil.anonymization import Run, anonymize_slices
 from flowveil.cli import main
 from flowveil.engines import read_slices
 from flowveil.errors import OutputError
-from flowveil.release.unfinished import Unfinished
+from flowveil.release.checkpoint import Checkpoint
 from samples.segmented import survey
 
 
@@ -26,7 +26,7 @@ class StoppedError(Exception):
 
 
 def test_slices_that_are_decided_are_not_decided_again(by_sex, tmp_path: Path, monkeypatch):
-    kept, decide, decided = Unfinished(tmp_path / "kept"), Run.plan, []
+    kept, decide, decided = Checkpoint(tmp_path / "kept"), Run.plan, []
 
     def stops_at_the_third(run, flows):
         if len(decided) == 2:
@@ -52,7 +52,7 @@ def test_slices_that_are_decided_are_not_decided_again(by_sex, tmp_path: Path, m
 
 def test_a_file_that_is_no_plan_is_not_run(by_sex, tmp_path: Path):
     """Nothing in the folder is unpickled: not as a whole, and not as an array of objects inside a plan."""
-    kept, asked = Unfinished(tmp_path / "kept"), {"k": 5, "method": "odkanon"}
+    kept, asked = Checkpoint(tmp_path / "kept"), {"k": 5, "method": "odkanon"}
     whole = anonymize_slices(by_sex, resume=kept, **asked)
 
     class Harmful:
@@ -64,10 +64,10 @@ def test_a_file_that_is_no_plan_is_not_run(by_sex, tmp_path: Path):
         assert sorted(plan.files) == [
             "destination_nodes",
             "destination_zone",
+            "fields",
             "kept",
             "origin_nodes",
             "origin_zone",
-            "said",
         ]
         objects = {**plan, "kept": np.array([Harmful()], dtype=object)}
         numbers = {**plan, "origin_zone": plan["origin_zone"] + 10_000}
