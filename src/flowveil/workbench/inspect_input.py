@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowveil.engines.duckdb import opening_of, recognised
-from flowveil.errors import FlowveilError
+from flowveil.errors import FlowveilError, ParameterError
 from flowveil.flows import SUM_COLUMNS
 from flowveil.headers import plain_name
 from flowveil.reading import Reading
@@ -24,6 +24,7 @@ from flowveil.reading.database import in_own_words, open_database
 from flowveil.reading.sql import number_sql
 from flowveil.reading.tables import Table, open_table
 from flowveil.reading.tiling import tiling_of
+from flowveil.reading.times import MICROSECONDS, decide
 
 #: Rows behind a picture of where the trips are, and its width and height in cells.
 _ROWS = 300_000
@@ -69,7 +70,7 @@ def inspect_input(source: Path, given: dict[str, Any], zones: Any = None) -> dic
                 if end in roles:
                     found[f"{end}_places"] = _places(con, table, roles[end].split(","))
             when = given.get("time") or next((str(c["name"]) for c in shown if c["maybe"] == "time"), None)
-            found |= {"time": when, "hours": None if when is None else _hours(con, table, when)}
+            found |= {"time": when, "hours": None if when is None else _hours(con, table, when, given)}
     return found
 
 
@@ -139,12 +140,27 @@ def _spread(values: NDArray[np.float64]) -> tuple[float, float]:
     return float(low - room), float(high + room)
 
 
-def _hours(con: Any, table: Table, column: str) -> list[int] | None:
-    """Returns trips by the hour of a column, so that a wrong time zone shows."""
+def _hours(con: Any, table: Table, column: str, given: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Returns trips by the hour of a column, so that a wrong time zone shows; None if it has no times."""
     names = list(table.names)
     if column not in names:
         return None
-    relation = table.attach(con, [names.index(column)])
-    sql = f"SELECT hour(TRY_CAST(CAST(c0 AS VARCHAR) AS TIMESTAMP)) AS h FROM {relation} LIMIT {_ROWS}"
-    counted = dict(con.execute(f"SELECT h, count(*) FROM ({sql}) WHERE h IS NOT NULL GROUP BY h").fetchall())
-    return [int(counted.get(hour, 0)) for hour in range(24)] if counted else None
+    at = names.index(column)
+    rows = f"(SELECT * FROM {table.attach(con, [at])} LIMIT {_ROWS})"
+    kind = con.execute(f"SELECT any_value(typeof(c0)) FROM {rows}").fetchone()[0] or "VARCHAR"
+    how = {name: given.get(name) for name in ("time_format", "timezone")}
+    try:
+        form = decide(con, rows, "c0", kind, **how, column_zone=table.timezone_of(at))
+    except ParameterError:
+        form = decide(con, rows, "c0", kind, column_zone=table.timezone_of(at))
+    if form.problem is not None:
+        return None
+    hour = f"({MICROSECONDS} // 3600000000) % 24"
+    found = con.execute(
+        f"SELECT {hour} AS h, count(*) FROM {form.over(rows)} WHERE {MICROSECONDS} IS NOT NULL GROUP BY h"
+    ).fetchall()
+    counted = dict(found)
+    if not counted:
+        return None
+    counts = [int(counted.get(number, 0)) for number in range(24)]
+    return {"counts": counts, "zone": form.timezone, "needs_timezone": form.needs_timezone}
