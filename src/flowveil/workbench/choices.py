@@ -108,6 +108,8 @@ class PageRequest:
         method = METHODS[method_name(request) or ""]
         if any(name in REFUSED for name in request.method.options):
             raise ParameterError("Noise with a fixed seed protects no one.")
+        if method.promises != "k" and request.slices.given:
+            raise ParameterError(f"Method '{method.name}' makes one matrix on this page, without slices.")
         # The map is a file of the session, which this check does not need.
         check_request(request.with_values(zones="map") if request.arguments("map") else request)
         values: dict[str, Any] = {"method": method.name, **({} if method.hierarchy else {"hierarchy": None})}

@@ -237,8 +237,8 @@ class Guard:
     async def _enter(self, answer: Send) -> None:
         """Sets the cookie and forwards to the workbench.
 
-        The page forwards with a script instead of a redirect: after a redirect the request would still count as one from
-        another site, and browsers would not send the cookie.
+        A page forwards instead of a redirect: after a redirect the request would still count as one from another site,
+        and browsers would not send the cookie.
         """
         cookie = f"{self._door.cookie_name}={self._door.cookie}; HttpOnly; SameSite=Strict; Path=/"
         page = notice("Opening the workbench", "This takes a moment.", forward="/")

@@ -1,7 +1,7 @@
-"""What can be asked of each method, in plain words: the fields that the page shows for it.
+"""Options of each method as fields of the page.
 
-They follow from the method's signature, so a new option has a field without a word here. What only tests may use is not
-offered, and is refused where a page asks for it all the same.
+They follow from the signature of the method, so a new option has a field without code here. Options for tests are not
+offered, and are refused if a page sends them.
 """
 
 from __future__ import annotations

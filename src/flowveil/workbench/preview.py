@@ -104,8 +104,8 @@ def quick_release(asked: PageRequest, flows: Flows) -> Any:
     if METHODS[asked.method].promises != "k" or asked.method in ("odkanon", "suppression"):
         return anonymize(flows, **how)
     kept = {name: how[name] for name in asked.thresholds}
-    share = {"max_suppressed": METHODS[asked.method].max_suppressed} if "max_suppressed" not in kept else {}
-    return anonymize(flows, method="odkanon", budget="volume", **kept, **share)
+    kept.setdefault("max_suppressed", METHODS[asked.method].max_suppressed)
+    return anonymize(flows, method="odkanon", budget="volume", **kept)
 
 
 def full_release(asked: PageRequest, flows: Flows | SlicedFlows, progress: Any) -> Any:

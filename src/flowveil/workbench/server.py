@@ -30,7 +30,7 @@ from flowveil.workbench.workspace import TRIPS, ZONES, suffix_of
 _TYPES = {".css": "text/css", ".mjs": "text/javascript", ".svg": "image/svg+xml"}
 #: Jobs on a published release: type and name of the file that each makes.
 FOLLOW_UPS = {
-    "analysis": ("text/html", "analysis.html"),
+    "analysis": ("application/zip", "analysis.zip"),
     "dpia": ("text/markdown", "dpia.md"),
     "derive": ("application/zip", "derived.zip"),
 }
@@ -245,7 +245,7 @@ async def _start(session: Session, request: Request) -> Response:
         return _job(session.compare_pins())
     if kind == "slice":
         return _job(session.slice_map(content.get("run"), content.get("slice")))
-    if kind in FOLLOW_UPS:
+    if isinstance(kind, str) and kind in FOLLOW_UPS:
         return _job(session.follow_up(kind, content.get("release"), content.get("derive")))
     if kind not in STARTED:
         raise ParameterError("This kind of job is unknown.")

@@ -89,7 +89,7 @@ class Session:
         self._listeners = 0
         self.closing = False
 
-    # ---- messages to pages ---------------------------------------------------------------------------------------------
+    # ---- messages to pages -------------------------------------------------------------------------------------
 
     def changed(self) -> None:
         """Sends the state to all pages."""
@@ -230,7 +230,9 @@ class Session:
         if trips is None:
             raise ParameterError(NO_TRIPS)
         recorded = None if self.ledger is None else {"ledger": str(self.ledger)}
-        return PageRequest.from_choices(self.choices).recipe(trips.command_name, None if zones is None else zones.command_name, recorded)
+        return PageRequest.from_choices(self.choices).recipe(
+            trips.command_name, None if zones is None else zones.command_name, recorded
+        )
 
     def task(self, choices: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Returns the task of a worker: files and choices.
@@ -334,7 +336,9 @@ class Session:
         stems = [str(self.room / "files" / f"pin-{pin['id']}") for pin in self.pins]
         if not stems:
             raise ParameterError("No candidate was kept yet.")
-        return self.jobs.start("candidates", {**self.task(), "pins": stems}, request={"pins": [p["id"] for p in self.pins]})
+        return self.jobs.start(
+            "candidates", {**self.task(), "pins": stems}, request={"pins": [p["id"] for p in self.pins]}
+        )
 
     def slice_map(self, id_: Any, number: Any) -> Job:
         """Starts the job that draws one slice of a full run.

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from flowveil.time_steps import TIME
+from flowveil.times import TIME
 from flowveil.verify.certificate import certificate, certificate_text
 
 _STEPS = {"hour": "hour of the day", "weekday": "day of the week", "weekday-hour": "hour of the week"}

@@ -26,6 +26,7 @@ from flowveil.engines import read_slices, read_trips
 from flowveil.errors import DataError, FlowveilError, MissingExtraError, ParameterError
 from flowveil.execution import has_slices, steps_of
 from flowveil.flows import Flows
+from flowveil.publication import folder_content
 from flowveil.reading.matrices import MATRIX, matrix_names
 from flowveil.release.folder import ReleaseFolder
 from flowveil.series.ledger import audit_against, budget_against, recording_nothing
@@ -34,7 +35,18 @@ from flowveil.verify.verification import verify_release
 from flowveil.workbench.choices import NO_TRIPS, PageRequest
 from flowveil.workbench.inspect_input import inspect_input, with_upload_names
 from flowveil.workbench.method_options import proposed_region
-from flowveil.workbench.preview import InputMap, figures, full, quick, shown, side_by_side, map_tables
+from flowveil.workbench.preview import (
+    InputMap,
+    candidate_maps,
+    full_release,
+    map_tables,
+    quick_release,
+    release_figures,
+    release_map,
+    release_view,
+    slice_tables,
+)
+from flowveil.workbench.sign_off import sign_off_sentence, write_certificate
 from flowveil.zoning.files import load_table
 
 #: Upper bound for cached flows.
@@ -248,8 +260,8 @@ def _slice(task: Mapping[str, Any], progress: Progress) -> Any:
     _, before = _before(_flows(task, asked, progress))
     progress.label("Drawing the slice")
     chosen = found["slices"][task["slice"]]
-    tables = (pq.read_table(run.with_suffix(f".{name}")) for name in ("cells", "all_zones"))
-    return {"map": release_map(*slice_tables(*tables, chosen), found["report"], before), "slice": chosen}
+    cells, zones = (pq.read_table(run.with_suffix(f".{name}")) for name in ("cells", "all_zones"))
+    return {"map": release_map(*slice_tables(cells, zones, chosen), found["report"], before), "slice": chosen}
 
 
 def _frontier(task: Mapping[str, Any], progress: Progress) -> Any:
@@ -279,7 +291,7 @@ def _frontier(task: Mapping[str, Any], progress: Progress) -> Any:
 
 
 def _thinned(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Returns points that a reader can distinguish and click: a bounded number, at some distance, both ends included."""
+    """Returns points that a reader can distinguish and click: a bounded number, both ends included."""
     if len(points) < 2:
         return points
     wide, high = max(p[0] for p in points) or 1.0, max(p[1] for p in points) or 1.0
@@ -401,7 +413,14 @@ def _publish(task: Mapping[str, Any], progress: Progress) -> Any:
     _pack(folder, names, folder.with_suffix(".zip"))
     report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
     sentence = sign_off_sentence(report, task["audit"], signer=task["signer"])
-    _write_certificate(folder, found, source, sentence, task)
+    write_certificate(
+        folder,
+        found,
+        source=source,
+        sentence=sentence,
+        signer=task["signer"],
+        place=folder.with_suffix(".certificate.html"),
+    )
     return {
         "files": names,
         "sentence": sentence,
@@ -411,11 +430,11 @@ def _publish(task: Mapping[str, Any], progress: Progress) -> Any:
     }
 
 
-def _pack(folder: Path, names: list[str], target: Path) -> None:
+def _pack(folder: Path, names: list[str], target: Path, root: str = "release") -> None:
     """Packs the files of a release. The same release gives the same bytes."""
     with zipfile.ZipFile(target, "w") as packed:
         for name in names:
-            entry = zipfile.ZipInfo(f"release/{name}", date_time=(1980, 1, 1, 0, 0, 0))
+            entry = zipfile.ZipInfo(f"{root}/{name}", date_time=(1980, 1, 1, 0, 0, 0))
             entry.compress_type, entry.external_attr = zipfile.ZIP_DEFLATED, 0o644 << 16
             with open(folder / name, "rb") as file, packed.open(entry, "w") as out:
                 shutil.copyfileobj(file, out)
@@ -464,6 +483,23 @@ def _copy(file: Any, target: Any, most: int) -> None:
         target.write(block)
 
 
+# ---- jobs on a published release -----------------------------------------------------------------------------------
+
+
+def _analysis(task: Mapping[str, Any], progress: Progress) -> Any:
+    """Packs the private measures and page of a release."""
+    from flowveil.analysis.release_analysis import analyze
+
+    progress.label("Analysing")
+    zones = _map_of(task, PageRequest.from_choices(task["choices"]))
+    found = analyze(task["release"], against=_source_of(task), **({} if zones is None else {"zones": zones}))
+    out = Path(task["result"]).with_suffix(".analysis")
+    found.write(out, release=task["release"])
+    _pack(out, sorted(path.name for path in out.iterdir()), Path(task["result"]).with_suffix(".zip"), "analysis")
+    shutil.rmtree(out)
+    return {}
+
+
 WORK: dict[str, Callable[[Mapping[str, Any], Progress], Any]] = {
     "demo": _demo,
     "inspect": _inspect,
@@ -478,6 +514,4 @@ WORK: dict[str, Callable[[Mapping[str, Any], Progress], Any]] = {
     "publish": _publish,
     "unpack": _unpack,
     "analysis": _analysis,
-    "dpia": _dpia,
-    "derive": _derive,
 }

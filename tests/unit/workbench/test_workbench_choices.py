@@ -29,6 +29,10 @@ from flowveil.workbench.work import WORK, _thinned
 from samples.drafts import unchecked
 
 
+#: What a person signs.
+SIGNED = {"signer": "A. Officer", "audit": {"compared": [], "not_compared": []}}
+
+
 class Silent:
     def label(self, text: str) -> None: ...
 
@@ -94,6 +98,7 @@ def published(folder: Path, room: Path, name: str) -> tuple[Path, PageRequest, t
         "zones": stamp(folder / "map.csv") if mapped else None,
         "choices": choices,
         "out": str(room / "out"),
+        **SIGNED,
     }
     WORK["publish"](task, Silent())
     names = str(folder / file), str(folder / "map.csv") if mapped else None
@@ -115,11 +120,11 @@ def test_call_command_and_lines_make_one_release(name, folder, tmp_path, monkeyp
 
 def test_matrices_of_a_file_are_seen_before_anything_is_chosen(folder, tmp_path):
     task = {"room": str(tmp_path), "source": stamp(folder / "trips.omx"), "zones": stamp(folder / "map.csv")}
-    found = WORK["look"]({**task, "choices": {"zones_tile": "code"}}, Silent())
+    found = WORK["inspect"]({**task, "choices": {"zones_tile": "code"}}, Silent())
     assert (found["matrices"], found["problem"]) == (["bus", "car"], None)
     assert "matrix" in [column["name"] for column in found["columns"]]
     # A map that cannot be read as it is: its columns are there to choose from, and the problem is said.
-    found = WORK["look"]({**task, "choices": {"zones_tile": "nowhere"}}, Silent())
+    found = WORK["inspect"]({**task, "choices": {"zones_tile": "nowhere"}}, Silent())
     assert "nowhere" in found["problem"]
     assert found["map_columns"] == ["code", "row", "lat", "lon"]
 
@@ -136,7 +141,7 @@ def test_noise_is_the_same_mechanism_with_new_draws(folder, tmp_path, monkeypatc
     reports = [json.loads((place / "report.json").read_text("utf-8")) for place in (out, Path("release"))]
     assert reports[0]["parameters"] == reports[1]["parameters"]
     assert (out / "flows.parquet").read_bytes() != Path("release/flows.parquet").read_bytes()
-    task = {"room": str(tmp_path), "source": stamp(folder / "trips.csv"), "zones": None, "choices": chosen}
+    task = {"room": str(tmp_path), "source": stamp(folder / "trips.csv"), "zones": None, "choices": chosen, **SIGNED}
     found = WORK["check"]({**task, "releases": [("First", str(out))]}, Silent())
     assert any("add up" in line for line in found["audit"]["failures"])
 
@@ -144,7 +149,7 @@ def test_noise_is_the_same_mechanism_with_new_draws(folder, tmp_path, monkeypatc
 def noisy_task(folder: Path, room: Path, **options: str) -> dict[str, Any]:
     chosen = {"resolution": 7, "method": "topdown", "options": {"bound": "2", "level": "7", **options}}
     (room / "files").mkdir(exist_ok=True)
-    return {"room": str(room), "source": stamp(folder / "trips.csv"), "zones": None, "choices": chosen, "releases": []}
+    return {"room": str(room), "source": stamp(folder / "trips.csv"), "zones": None, "choices": chosen, "releases": [], **SIGNED}
 
 
 def test_what_noise_happens_to_be_does_not_decide_whether_it_is_published(folder, tmp_path, monkeypatch):
