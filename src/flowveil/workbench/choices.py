@@ -110,14 +110,15 @@ class PageRequest:
             raise ParameterError("Noise with a fixed seed protects no one.")
         if method.promises != "k" and request.slices.given:
             raise ParameterError(f"Method '{method.name}' makes one matrix on this page, without slices.")
-        # The map is a file of the session, which this check does not need.
-        check_request(request.with_values(zones="map") if request.arguments("map") else request)
         values: dict[str, Any] = {"method": method.name, **({} if method.hierarchy else {"hierarchy": None})}
         if method.promises != "k":
             values |= dict.fromkeys(_THRESHOLDS)
         elif "k" not in request.given:
             values["k"] = _DEFAULT_K
-        return cls(request.with_values(**values))
+        request = request.with_values(**values)
+        # The map is a file of the session, which this check does not need.
+        check_request(request.with_values(zones="map") if request.arguments("map") else request)
+        return cls(request)
 
     @property
     def method(self) -> str:

@@ -30,7 +30,7 @@ from samples.drafts import unchecked
 
 
 #: What a person signs.
-SIGNED = {"signer": "A. Officer", "audit": {"compared": [], "not_compared": []}}
+SIGNED = {"signer": "Data protection office", "audit": {"compared": [], "not_compared": []}}
 
 
 class Silent:
