@@ -308,7 +308,9 @@ def test_on_a_phone_in_the_dark(chromium, served):
     # Two releases: what belongs to each has a name of its own.
     while sum(release["own"] for release in served.do("GET", "/api/state")["releases"]) < 2:
         served.job("check")
-        published = served.do("POST", "/api/publish", {"read": True, "accepted": True, "signer": "Data protection office"})
+        published = served.do(
+            "POST", "/api/publish", {"read": True, "accepted": True, "signer": "Data protection office"}
+        )
         assert served.ended(published["id"])["state"] == "done"
     phone = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True, "color_scheme": "dark"}
     with opened(chromium, served, bypass_csp=True, **phone) as page:

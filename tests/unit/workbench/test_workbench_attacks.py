@@ -306,7 +306,15 @@ def test_no_more_pages_listen_than_may(served):
 
 
 def test_garbage_is_answered_without_a_trace(served):
-    for body in (b"{", b"\xff\xfe", b"[]", b'"x"', b'{"kind": {"a": 1}}', b'{"kind": "publish"}', b'{"kind": "inspect"}'):
+    for body in (
+        b"{",
+        b"\xff\xfe",
+        b"[]",
+        b'"x"',
+        b'{"kind": {"a": 1}}',
+        b'{"kind": "publish"}',
+        b'{"kind": "inspect"}',
+    ):
         status, _, said = served.ask("POST", "/api/jobs", body)
         assert status == 400
         assert b"Traceback" not in said

@@ -149,7 +149,8 @@ def test_noise_is_the_same_mechanism_with_new_draws(folder, tmp_path, monkeypatc
 def noisy_task(folder: Path, room: Path, **options: str) -> dict[str, Any]:
     chosen = {"resolution": 7, "method": "topdown", "options": {"bound": "2", "level": "7", **options}}
     (room / "files").mkdir(exist_ok=True)
-    return {"room": str(room), "source": stamp(folder / "trips.csv"), "zones": None, "choices": chosen, "releases": [], **SIGNED}
+    task = {"room": str(room), "source": stamp(folder / "trips.csv"), "zones": None, "choices": chosen}
+    return {**task, "releases": [], **SIGNED}
 
 
 def test_what_noise_happens_to_be_does_not_decide_whether_it_is_published(folder, tmp_path, monkeypatch):

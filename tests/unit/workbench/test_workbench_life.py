@@ -27,6 +27,9 @@ pytest.importorskip("uvicorn")
 
 CHOICES = {"k": 5, "resolution": 8, "max_suppressed": 0.1, "method": "odkanon", "title": "Trips of a test"}
 
+#: What a page sends when a release is signed.
+SIGNED = {"read": True, "signer": "Data protection office"}
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
@@ -66,10 +69,10 @@ def gone(pid: int) -> bool:
 
 def test_the_release_is_that_of_the_command_and_of_the_lines(served, folder, tmp_path, monkeypatch):
     served.do("POST", "/api/choices", CHOICES)
-    assert served.do("POST", "/api/publish", {"read": True, "signer": "Data protection office"}, expect=400)["error"].startswith("These choices were not")
+    assert served.do("POST", "/api/publish", SIGNED, expect=400)["error"].startswith("These choices were not")
     assert served.job("check")["protected"]
-    assert "tick" in served.do("POST", "/api/publish", {"read": False, "signer": "Data protection office"}, expect=400)["error"]
-    served.result(served.do("POST", "/api/publish", {"read": True, "signer": "Data protection office"})["id"])
+    assert "tick" in served.do("POST", "/api/publish", {**SIGNED, "read": False}, expect=400)["error"]
+    served.result(served.do("POST", "/api/publish", SIGNED)["id"])
     (release,) = served.do("GET", "/api/state")["releases"]
     packed = zipfile.ZipFile(io.BytesIO(served.ask("GET", f"/releases/{release['id']}/release.zip")[2]))
     monkeypatch.chdir(tmp_path)
@@ -138,7 +141,7 @@ def test_earlier_releases_are_compared_with(served):
     assert found["compared"] == ["Trips of a test", "old.zip"]
     assert any("can be compared" in line for line in found["lines"])
     if found["failures"]:
-        assert "found something" in served.do("POST", "/api/publish", {"read": True, "signer": "Data protection office"}, expect=400)["error"]
+        assert "found something" in served.do("POST", "/api/publish", SIGNED, expect=400)["error"]
     (dropped,) = [release["id"] for release in served.do("GET", "/api/state")["releases"] if not release["own"]]
     served.do("POST", "/api/remove-release", {"id": dropped})
     served.do("POST", "/api/remove-release", {"id": before[0]["id"]}, expect=404)
@@ -168,8 +171,8 @@ def test_a_ledger_remembers_what_is_published(folder, tmp_path, monkeypatch):
             assert found["ledger"] == earlier
             if earlier:
                 assert any("of this ledger" in line for line in found["failures"])
-                assert running.do("POST", "/api/publish", {"read": True, "signer": "Data protection office"}, expect=400)
-            running.result(running.do("POST", "/api/publish", {"read": True, "signer": "Data protection office", "accepted": bool(earlier)})["id"])
+                assert running.do("POST", "/api/publish", SIGNED, expect=400)
+            running.result(running.do("POST", "/api/publish", {**SIGNED, "accepted": bool(earlier)})["id"])
         releases = running.do("GET", "/api/state")["releases"]
         packed = [running.ask("GET", f"/releases/{one['id']}/release.zip")[2] for one in releases]
     assert (tmp_path / "ledger" / "ledger.jsonl").read_text("utf-8").count("\n") == 2
