@@ -28,7 +28,6 @@ from flowveil.workbench.pages import _BY_SCRIPT, index
 from flowveil.workbench.work import WORK, _thinned
 from samples.drafts import unchecked
 
-
 #: What a person signs.
 SIGNED = {"signer": "Data protection office", "audit": {"compared": [], "not_compared": []}}
 
