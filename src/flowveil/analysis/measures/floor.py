@@ -21,7 +21,7 @@ from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Floats
 from flowveil.methods.pair_divisions import PairTable
 from flowveil.methods.paircut import proven_score as proven_of_divisions
-from flowveil.methods.paircut import settled
+from flowveil.methods.paircut import settle_price
 from flowveil.methods.pruning import dual_multiplier
 from flowveil.methods.safe_pairs import safe_levels, sketch
 
@@ -133,5 +133,5 @@ def division_floor(flows: Flows, guarantee: Guarantee, *, max_suppressed: float 
     price = None if table is None or table.thinned else dual_multiplier(table, budget)
     if table is None or price is None:
         return None
-    price, _ = settled(table, price)
+    price, _ = settle_price(table, price)
     return proven_of_divisions(table, price, budget)
