@@ -201,8 +201,7 @@ class People:
 class Tiles:
     """Where the trips of each cell begin and end: two tables of distinct (cell, tile) rows, sorted by cell.
 
-    Needed only where locations are protected, and carried only there (`Flows.located`). The tiles of a union of cells
-    are the union of their tiles, so merging never lowers how many there are.
+    Present only if locations are protected (`Flows.with_tile_members`). Merging never lowers the number of tiles.
 
     Attributes:
         begin: the cell and the tile of each row, for the tiles in which trips begin.
@@ -298,7 +297,7 @@ class Cells:
             nearest to a whole number of millionths (see `SumColumn.whole`), and merging adds up the millionths. While a
             method decides, int64: the millionths themselves (see `Guarantee.to_fixed_point`).
         people: distinct people of each row, or None where the input has no persons.
-        tiles: distinct tiles in which the trips of each row begin and end, or None unless asked for (`Flows.located`).
+        tiles: distinct tiles in which the trips of each row begin and end, or None (`Flows.with_tile_members`).
     """
 
     origin: Ints
@@ -501,7 +500,7 @@ def _first_of_runs(ordered: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 @dataclass(frozen=True)
-class Intake:
+class ReadSummary:
     """Counters and settings of one read. Contains no input rows.
 
     Every row that stands for trips is used, dropped or outside. Dropped rows could not be read: a missing end, an
@@ -665,7 +664,7 @@ class Flows(Cells):
     _: KW_ONLY
     origins: Hierarchy
     destinations: Hierarchy
-    intake: Intake = field(default_factory=Intake)
+    intake: ReadSummary = field(default_factory=ReadSummary)
     whole_map: Hierarchy | None = None
     times: Times | None = None
     time: Ints | None = None
@@ -710,7 +709,7 @@ class Flows(Cells):
         *,
         origins: Hierarchy,
         destinations: Hierarchy,
-        intake: Intake,
+        intake: ReadSummary,
         whole_map: Hierarchy | None,
         times: Times | None = None,
         time: Ints | None = None,
@@ -730,7 +729,7 @@ class Flows(Cells):
         origins: Hierarchy,
         destinations: Hierarchy,
         person: NDArray[Any] | None = None,
-        intake: Intake | None = None,
+        intake: ReadSummary | None = None,
         whole_map: Hierarchy | None = None,
         **added: NDArray[Any] | None,
     ) -> Flows:
@@ -769,7 +768,7 @@ class Flows(Cells):
             **cells.added(),
             origins=origins,
             destinations=destinations,
-            intake=intake or Intake(rows=len(o), input_trips=float(np.sum(t))),
+            intake=intake or ReadSummary(rows=len(o), input_trips=float(np.sum(t))),
             whole_map=whole_map,
         )
 
@@ -778,7 +777,7 @@ class Flows(Cells):
         """Whether one cut of one tree is to serve both ends; asked for when the trips are read."""
         return self.intake.same_zones
 
-    def located(self, *, most: int = 1) -> Flows:
+    def with_tile_members(self, *, most: int = 1) -> Flows:
         """The same flows, which carry the tiles, or listed places, they begin and end in through every merge.
 
         Args:

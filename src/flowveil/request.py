@@ -10,6 +10,7 @@ flag of the command line.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -325,6 +326,25 @@ class Resources(Section, key="resources", heading="Resources", call="run"):
     )  # fmt: skip
 
 
+@dataclass(frozen=True)
+class Derive(Section, key="derive", heading="Derive", call="derive"):
+    """What `flowveil derive` computes from a published release; no part of a request or a recipe."""
+
+    level: int | None = setting(
+        "Level of the zones: an H3 resolution, or a level of the map. Coarser zones stay as they are.",
+        between=(0, 1000), example="7", metavar="N",
+    )  # fmt: skip
+    sum: tuple[str, ...] = setting(
+        "Add up the slices of this column, or a unit of time: hour, weekday, day, time (repeatable).",
+        example="sex", metavar="COLUMN",
+    )  # fmt: skip
+    pick: tuple[str, ...] = setting(
+        "Keep the slices with this value; an empty value means the matrix of all values (repeatable).",
+        example="sex=f", metavar="COLUMN=VALUE", commas=False,
+    )  # fmt: skip
+    drop: tuple[str, ...] = setting("Leave out this column (repeatable).", example="weight", metavar="COLUMN")
+
+
 #: The sections in the order of help, recipes and the reference page.
 SECTIONS: dict[str, type[Section]] = {
     one.key: one for one in (Input, People, Zones, Slices, Protection, Method, Output, Resources)
@@ -477,3 +497,28 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 def _plain_options(parameters: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in _mapping(parameters.get("options")).items() if value is not None}
+
+
+def command_line(request: Request, *, program: Sequence[str] = ("flowveil", "anonymize")) -> str:
+    """Returns the command line that makes the same request, quoted for a shell."""
+    words = [*program, *([] if request.input.input is None else [request.input.input])]
+    for one, value in request:
+        if is_given(value) and one.name != "input":
+            words += words_of(one, value)
+    return " ".join(shlex.quote(word) for word in words)
+
+
+def words_of(one: Setting, value: Any) -> list[str]:
+    """Returns the words that give a setting on the command line."""
+    if one.kind == "pairs":
+        return [word for name, part in value.items() for word in (one.flag, f"{name}={_word(part)}")]
+    texts = list(value) if one.kind == "list" and not one.commas else [_word(value)]
+    if one.tier == "recipe":
+        return [word for text in texts for word in ("--set", f"{one.path}={text}")]
+    return [one.flag] if one.kind == "flag" else [word for text in texts for word in (one.flag, text)]
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

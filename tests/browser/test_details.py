@@ -12,8 +12,9 @@ import shapely
 
 from browser.pages import redrawn
 from flowveil import anonymize
-from flowveil.analysis.comparison import Comparison, Run
-from flowveil.flows import Flows, Intake
+from flowveil.analysis.comparison import Comparison
+from flowveil.analysis.experiment import Run
+from flowveil.flows import Flows, ReadSummary
 from flowveil.zoning.h3 import h3_hierarchy
 from samples.drafts import unchecked
 
@@ -40,7 +41,7 @@ def city_with_a_far_zone() -> Flows:
         np.concatenate((trips, np.where(at == far, 1, 40 + at))),
         origins=tree,
         destinations=tree,
-        intake=Intake(rows=1, resolution=8),
+        intake=ReadSummary(rows=1, resolution=8),
     )
 
 
@@ -244,7 +245,7 @@ def stretched(tmp_path_factory):
             ("trips", "people", "population"),
             "done",
             seconds=1.0,
-            measures=measures,
+            by_basis={"trips": measures},
             flows=flows,
             zones=zones,
         )

@@ -24,7 +24,7 @@ from flowveil.analysis.measures.measure import Values
 from flowveil.output import Content
 from flowveil.paths import named_path
 from flowveil.private_files import make_private_folder, refuse_inside_release, write_private_files
-from flowveil.time_steps import TIME
+from flowveil.times import TIME
 
 WARNING = "Not for publication: computed from raw trips."
 #: The files of `Analysis.write`.

@@ -41,7 +41,7 @@ from flowveil.engines.spark_tables import ROWS as SOURCE
 from flowveil.engines.spark_tables import FirstLines, SparkTable, is_dataframe, open_spark_table
 from flowveil.engines.staging import FRACTION
 from flowveil.errors import DataError, FlowveilError, option
-from flowveil.flows import Intake
+from flowveil.flows import ReadSummary
 from flowveil.reading import Reading
 from flowveil.reading.database import fetch_table, in_own_words, open_database
 from flowveil.reading.limits import FLOW_READ, about, room_for
@@ -260,7 +260,7 @@ def _of_kind(batches: Any, kind: int) -> Any:
     return batches.where(f"kind = {kind}")
 
 
-def _intake(task: _Task, batches: Any) -> Intake:
+def _intake(task: _Task, batches: Any) -> ReadSummary:
     """Returns the summary of reading.
 
     Raises:
@@ -278,7 +278,7 @@ def _intake(task: _Task, batches: Any) -> Intake:
     return screening.finish(label=task.label, nobody=dict(sorted(nobody.items())), notes=task.query.notes)
 
 
-def _flows(con: Any, batches: Any, task: _Task, intake: Intake) -> SlicedFlows:
+def _flows(con: Any, batches: Any, task: _Task, intake: ReadSummary) -> SlicedFlows:
     """Returns flows on the driver, with persons as numbers if they fit, else with persons that stay on the cluster.
 
     Raises:
@@ -364,7 +364,7 @@ _NO_PERSONS = (
 )
 
 
-def _staged(con: Any, tables: Iterable[pa.Table], reading: Reading, task: _Task, intake: Intake) -> SlicedFlows:
+def _staged(con: Any, tables: Iterable[pa.Table], reading: Reading, task: _Task, intake: ReadSummary) -> SlicedFlows:
     """Returns the flows of collected rows; persons are numbers."""
     grouping = replace(task.grouping, person=bool(reading.columns.person))
     with Staged(con, reading, task.query.tiling, grouped=True) as staged:

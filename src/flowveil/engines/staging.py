@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from flowveil.engines.streaming_query import StreamingQuery
 from flowveil.errors import DataError, option
-from flowveil.flows import MILLION, Flows, Intake, People
+from flowveil.flows import MILLION, Flows, People, ReadSummary
 from flowveil.reading import Reading
 from flowveil.reading.database import batches_of, fetch_table
 from flowveil.reading.limits import FLOW_READ, PERSON_READ, about, in_bytes, is_limited, room_for
@@ -28,7 +28,7 @@ from flowveil.reading.persons import Nobody, known_persons, person_sql, placehol
 from flowveil.reading.screening import Kept
 from flowveil.reading.tiling import Tiling
 from flowveil.slices import MOST_SLICES, SlicedFlows, refuse_many_values
-from flowveil.time_steps import TIME
+from flowveil.times import TIME
 from flowveil.zoning.h3 import Cells64
 
 #: Rows in a batch: enough to make its overhead small, few enough for its columns to be small.
@@ -178,7 +178,7 @@ class Staged:
     def _count(self, table: str) -> int:
         return int(self._con.execute(f"SELECT count(*) FROM {table}").fetchall()[0][0])
 
-    def sliced(self, intake: Intake) -> SlicedFlows:
+    def sliced(self, intake: ReadSummary) -> SlicedFlows:
         """Returns the flows of all slices, over the same two trees.
 
         Only integers are summed, so the order of the rows has no effect.

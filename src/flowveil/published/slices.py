@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from flowveil.published.document import Part, fill
-from flowveil.time_steps import TIME, Every
+from flowveil.times import TIME, Every
 
 #: (key, heading) of the figures that are listed for every slice.
 _FIGURES = (

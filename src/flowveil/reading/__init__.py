@@ -14,7 +14,7 @@ from flowveil.reading.areas import OUTSIDE, Area, parse_area
 from flowveil.reading.columns import ROLES, ColumnMap
 from flowveil.reading.times import check_time_options
 from flowveil.slices import check_slice_columns
-from flowveil.time_steps import Every
+from flowveil.times import Every
 from flowveil.zoning.h3 import MAX_RESOLUTION
 
 if TYPE_CHECKING:
@@ -187,7 +187,7 @@ class Reading:
         return cls.from_arguments(**given)
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the settings that `flowveil.flows.Intake` records: texts and numbers, and the columns of the map."""
+        """Returns the settings that `flowveil.flows.ReadSummary` records."""
         return {
             "columns": self.columns.as_recorded(),
             "resolution": self.resolution if self.zones is None else None,

@@ -2,7 +2,7 @@
 
 Users name columns, or usual names are recognised: for ends and persons, never for counts and weights, which are only
 suggested (see `candidates`). Ambiguous names are not guessed: the error lists the candidates. Used columns are recorded
-in `Intake.columns` and printed.
+in `ReadSummary.columns` and printed.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ class ColumnMap:
         return (*self.by, self.time) if self.time else self.by
 
     def as_recorded(self) -> dict[str, str]:
-        """Returns column names by role, for `Intake.columns`."""
+        """Returns column names by role, for `ReadSummary.columns`."""
         recorded = {}
         for field in fields(self):
             value = getattr(self, field.name)

@@ -14,8 +14,8 @@ import duckdb
 import pyarrow as pa
 
 from flowveil.errors import DataError, FlowveilError, option
+from flowveil.private_files import scratch_folder
 from flowveil.reading.limits import duckdb_settings, silence, temporary_folder
-from flowveil.scratch import scratch_folder
 
 #: Less than DuckDB's default of 0.8, because the flows need memory as well.
 MEMORY_SHARE = 0.6

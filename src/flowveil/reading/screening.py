@@ -22,7 +22,7 @@ from flowveil.flows import (
     MILLION,
     ROUNDING_ALLOWED,
     SUM_COLUMNS,
-    Intake,
+    ReadSummary,
     SumColumn,
     plain_amount,
     to_fixed_point,
@@ -330,12 +330,12 @@ class Screening:
             else:
                 setattr(self, name, mine or found if isinstance(found, bool) else mine + found)
 
-    def finish(self, *, label: str, nobody: dict[str, int], notes: tuple[str, ...] = ()) -> Intake:
+    def finish(self, *, label: str, nobody: dict[str, int], notes: tuple[str, ...] = ()) -> ReadSummary:
         """Returns the summary of reading, after all batches.
 
         Args:
             label: the name of the table in messages.
-            nobody: rows without a known person; see `Intake`.
+            nobody: rows without a known person; see `ReadSummary`.
             notes: further notes for the user.
 
         Raises:
@@ -366,7 +366,7 @@ class Screening:
         notes = (*notes, *(column.note for column in self._sums.values() if column.rounded))
         return replace(counts, nobody=nobody, notes=notes, **as_read.to_dict())
 
-    def _counts(self) -> Intake:
+    def _counts(self) -> ReadSummary:
         """Returns the counters, without the settings."""
         weighted = bool(self._reading.columns.weight)
 
@@ -374,7 +374,7 @@ class Screening:
             return plain_amount(sum(self._amounts[f"{column} {fate}"] for fate in fates))
 
         every = (_USED, _DROPPED, _OUTSIDE)
-        return Intake(
+        return ReadSummary(
             rows=self._rows,
             empty_rows=self._left_out[NO_TRIPS],
             dropped={reason: n for reason, n in self._left_out.items() if n and reason not in _NOT_DROPPED},
@@ -540,7 +540,7 @@ class Screening:
         numbered = ", row 1 being the first of the table" if any(f.rows for f in self._errors.values()) else ""
         raise DataError(f"{name} cannot be used. Found in {_counted(self._rows)}{numbered}:{lines}{hint}")
 
-    def _refuse_too_many_gaps(self, label: str, counts: Intake) -> None:
+    def _refuse_too_many_gaps(self, label: str, counts: ReadSummary) -> None:
         """Raises DataError if more than ``max_dropped`` of the rows or their trips is dropped, or no trip is left."""
         if self._rows == 0:
             raise DataError(f"No trip is left in {label}: it has no rows. At least one row with both ends is needed.")
@@ -566,7 +566,7 @@ class Screening:
             f"Dropped: {self._left_out_text()}. Hint: {hint}"
         )
 
-    def _advice(self, counts: Intake) -> Iterator[str]:
+    def _advice(self, counts: ReadSummary) -> Iterator[str]:
         """Yields hints if too much is dropped; suggests a larger limit only if most of the trips are left."""
         rows = sum(counts.dropped.values())
         off, unknown = self._left_out[OFF_EARTH], self._left_out[UNKNOWN_TILE]

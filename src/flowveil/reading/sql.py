@@ -11,7 +11,7 @@ from pathlib import PurePath
 from urllib.parse import unquote
 
 from flowveil.errors import ParameterError
-from flowveil.time_steps import Every
+from flowveil.times import Every
 
 #: Texts for a missing value; compared without case and outer blanks.
 MISSING = ("", "na", "n/a", "nan", "<na>", "null", "none", "nil", "\\n")

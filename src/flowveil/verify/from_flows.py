@@ -18,7 +18,7 @@ from flowveil.flows import MILLION, Flows, to_fixed_point
 from flowveil.hierarchy import Hierarchy
 from flowveil.remote_people import RemotePeople
 from flowveil.slices import SlicedFlows
-from flowveil.time_steps import TIME
+from flowveil.times import TIME
 from flowveil.verify.frozen import check_zones_of
 from flowveil.verify.recount import PersonRows, Places, Result, Trips, ZoneMap, recount
 

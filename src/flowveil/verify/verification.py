@@ -12,6 +12,7 @@ from flowveil.engines import read_flows
 from flowveil.errors import FlowveilError, ParameterError
 from flowveil.flows import Flows
 from flowveil.paths import named_path
+from flowveil.published.read_release import map_of_statement
 from flowveil.reading import Reading
 from flowveil.release.folder import ReleaseFolder
 from flowveil.release.statement import Statement
@@ -19,7 +20,7 @@ from flowveil.slices import SlicedFlows
 from flowveil.verify.files import check_files
 from flowveil.verify.from_flows import recount_flows
 from flowveil.verify.frozen import check_zones_of
-from flowveil.verify.rebuild import check_rebuild, map_of_statement
+from flowveil.verify.rebuild import check_rebuild
 from flowveil.verify.recount import recount
 from flowveil.verify.recount.trips import UnreadableInputError, read_trips
 from flowveil.zoning.files import ZoneMap, read_zones
@@ -105,6 +106,11 @@ def verify_release(
         statement = ReleaseFolder(folder).statement
     except ParameterError as problem:
         return Verification((str(problem),))
+    if statement.derived_from is not None:
+        raise ParameterError(
+            f"'{directory}' was computed from a published release, not from trips. Hint: flowveil verify DIR --from "
+            "SOURCE compares it with its source; verify the source against the trips."
+        )
     private = private or PrivateFiles()
     notes: list[str] = []
     zones = _zone_map(statement, reading)

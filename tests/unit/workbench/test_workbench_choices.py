@@ -23,10 +23,13 @@ from flowveil.cli import main
 from flowveil.errors import DataError, InfeasibleError, ParameterError
 from flowveil.flows import Cells
 from flowveil.release.noisy import NothingLeftError
-from flowveil.workbench.choices import Asked, choices_in_recipe, choices_of, page_settings
+from flowveil.workbench.choices import PageRequest, choices_in_recipe, choices_of, page_settings
 from flowveil.workbench.pages import _BY_SCRIPT, index
 from flowveil.workbench.work import WORK, _thinned
 from samples.drafts import unchecked
+
+#: What a person signs.
+SIGNED = {"signer": "Data protection office", "audit": {"compared": [], "not_compared": []}}
 
 
 class Silent:
@@ -83,7 +86,7 @@ def stamp(path: Path) -> list[Any]:
     return [str(path), now.st_size, now.st_mtime_ns]
 
 
-def published(folder: Path, room: Path, name: str) -> tuple[Path, Asked, tuple[str, str | None]]:
+def published(folder: Path, room: Path, name: str) -> tuple[Path, PageRequest, tuple[str, str | None]]:
     """Publish as a worker does."""
     file, mapped, chosen = CASES[name]
     (room / "files").mkdir()
@@ -94,10 +97,11 @@ def published(folder: Path, room: Path, name: str) -> tuple[Path, Asked, tuple[s
         "zones": stamp(folder / "map.csv") if mapped else None,
         "choices": choices,
         "out": str(room / "out"),
+        **SIGNED,
     }
     WORK["publish"](task, Silent())
     names = str(folder / file), str(folder / "map.csv") if mapped else None
-    return room / "out", Asked.of(choices_of(choices)), names
+    return room / "out", PageRequest.from_choices(choices_of(choices)), names
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -115,11 +119,11 @@ def test_call_command_and_lines_make_one_release(name, folder, tmp_path, monkeyp
 
 def test_matrices_of_a_file_are_seen_before_anything_is_chosen(folder, tmp_path):
     task = {"room": str(tmp_path), "source": stamp(folder / "trips.omx"), "zones": stamp(folder / "map.csv")}
-    found = WORK["look"]({**task, "choices": {"zones_tile": "code"}}, Silent())
+    found = WORK["inspect"]({**task, "choices": {"zones_tile": "code"}}, Silent())
     assert (found["matrices"], found["problem"]) == (["bus", "car"], None)
     assert "matrix" in [column["name"] for column in found["columns"]]
     # A map that cannot be read as it is: its columns are there to choose from, and the problem is said.
-    found = WORK["look"]({**task, "choices": {"zones_tile": "nowhere"}}, Silent())
+    found = WORK["inspect"]({**task, "choices": {"zones_tile": "nowhere"}}, Silent())
     assert "nowhere" in found["problem"]
     assert found["map_columns"] == ["code", "row", "lat", "lon"]
 
@@ -136,7 +140,7 @@ def test_noise_is_the_same_mechanism_with_new_draws(folder, tmp_path, monkeypatc
     reports = [json.loads((place / "report.json").read_text("utf-8")) for place in (out, Path("release"))]
     assert reports[0]["parameters"] == reports[1]["parameters"]
     assert (out / "flows.parquet").read_bytes() != Path("release/flows.parquet").read_bytes()
-    task = {"room": str(tmp_path), "source": stamp(folder / "trips.csv"), "zones": None, "choices": chosen}
+    task = {"room": str(tmp_path), "source": stamp(folder / "trips.csv"), "zones": None, "choices": chosen, **SIGNED}
     found = WORK["check"]({**task, "releases": [("First", str(out))]}, Silent())
     assert any("add up" in line for line in found["audit"]["failures"])
 
@@ -144,7 +148,8 @@ def test_noise_is_the_same_mechanism_with_new_draws(folder, tmp_path, monkeypatc
 def noisy_task(folder: Path, room: Path, **options: str) -> dict[str, Any]:
     chosen = {"resolution": 7, "method": "topdown", "options": {"bound": "2", "level": "7", **options}}
     (room / "files").mkdir(exist_ok=True)
-    return {"room": str(room), "source": stamp(folder / "trips.csv"), "zones": None, "choices": chosen, "releases": []}
+    task = {"room": str(room), "source": stamp(folder / "trips.csv"), "zones": None, "choices": chosen}
+    return {**task, "releases": [], **SIGNED}
 
 
 def test_what_noise_happens_to_be_does_not_decide_whether_it_is_published(folder, tmp_path, monkeypatch):
@@ -195,9 +200,9 @@ def test_the_trade_off_says_how_far_it_is(folder, tmp_path):
     (tmp_path / "files").mkdir()
     task = {"room": str(tmp_path), "source": stamp(folder / "trips.csv"), "zones": None}
     for method in ("twincut", "paircut"):
-        news = Silent()
-        news.share = heard.append
-        found = WORK["frontier"]({**task, "choices": {"resolution": 7, "k": 3, "method": method}}, news)
+        progress = Silent()
+        progress.share = heard.append
+        found = WORK["frontier"]({**task, "choices": {"resolution": 7, "k": 3, "method": method}}, progress)
         assert max(share for share, _ in found["points"]) <= 0.5
         assert len(set(heard)) > 5
         assert max(heard) <= 1
@@ -212,7 +217,7 @@ def test_the_trade_off_says_how_far_it_is(folder, tmp_path):
 )  # fmt: skip
 def test_what_does_not_go_together_is_refused(chosen):
     with pytest.raises(ParameterError):
-        Asked.of(choices_of(chosen))
+        PageRequest.from_choices(choices_of(chosen))
 
 
 def test_every_setting_of_the_page_has_one_field():
@@ -224,8 +229,8 @@ def test_every_setting_of_the_page_has_one_field():
 def test_a_recipe_of_the_page_is_opened_again():
     for _, _, chosen in CASES.values():
         choices = choices_of(chosen)
-        again = choices_in_recipe(Asked.of(choices).recipe("trips.csv", None))
-        assert Asked.of(again).request == Asked.of(choices).request
+        again = choices_in_recipe(PageRequest.from_choices(choices).recipe("trips.csv", None))
+        assert PageRequest.from_choices(again).request == PageRequest.from_choices(choices).request
     with pytest.raises(DataError, match="not a recipe"):
         choices_in_recipe("[")
     # What only the command line may say is not taken over.
