@@ -133,5 +133,5 @@ def read_slices(
     """
     refuse_unknown(reading, call="reading", but=("during",))
     settings = Reading.from_arguments(**named_points(source, reading), ask_person=ask_person)
-    check_slice_columns(settings.columns.by, time=settings.columns.time, every=settings.every)
+    check_slice_columns(settings.columns.by, time=settings.slice_time, every=settings.every)
     return read_flows(source, settings, engine=engine, progress=progress)

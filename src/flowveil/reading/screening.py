@@ -14,6 +14,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from flowveil.errors import DataError, option, with_value
@@ -22,6 +24,7 @@ from flowveil.flows import (
     MILLION,
     ROUNDING_ALLOWED,
     SUM_COLUMNS,
+    Days,
     ReadSummary,
     SumColumn,
     plain_amount,
@@ -86,6 +89,7 @@ class Batch:
         no_time, no_attribute: rows without a time, or without an attribute that slices need.
         times: rows whose time cannot be read.
         time_shapes: the shapes of these times; see `flowveil.reading.times`.
+        day: days since 1970; null without a time.
     """
 
     points: tuple[NDArray[np.float64], ...] | None = None
@@ -99,6 +103,7 @@ class Batch:
     no_attribute: Mask | None = None
     times: Mask | None = None
     time_shapes: list[str] = field(default_factory=list)
+    day: pa.Array | None = None
 
     def __len__(self) -> int:
         return len(self.points[0] if self.points is not None else self.tiles[0])  # type: ignore[index]
@@ -203,7 +208,7 @@ class _Sum:
 #: The counters of a screening.
 _COUNTED = (
     "_rows", "_kept", "_trips", "_left_out", "_amounts", "_rounding", "_has_fractions", "_errors", "_resolutions",
-    "_on_earth_if_swapped", "_off_earth", "_bins", "_commas", "_sums", "_time_shapes", "_unknown_codes",
+    "_on_earth_if_swapped", "_off_earth", "_bins", "_commas", "_sums", "_time_shapes", "_unknown_codes", "_days",
 )  # fmt: skip
 
 
@@ -235,6 +240,8 @@ class Screening:
         self._unreadable_time = (
             f"a time in column {reading.columns.time!r} in another form than the other rows, or an impossible date"
         )
+        #: Days of used rows, with None if a used row has no time; a counter, so that parts can be added.
+        self._days: Counter[int | None] = Counter()
 
     @property
     def rows(self) -> int:
@@ -269,6 +276,9 @@ class Screening:
         # Summed as floats: an integer sum could overflow before the limit is checked.
         self._trips += int(trips.sum(dtype=np.float64)) if batch.trips is not None else len(rows)
         self._count(_USED, batch, rows)
+        if batch.day is not None:
+            used = batch.day if len(rows) == len(batch) else batch.day.take(pa.array(rows))
+            self._days.update(pc.unique(used).to_pylist())
         return Kept(rows=rows, origin=origin, destination=destination, trips=trips, fraction=fraction, added=added)
 
     def _drop(self, reason: str, batch: Batch, rows: NDArray[np.int64]) -> None:
@@ -364,7 +374,15 @@ class Screening:
         as_read = replace(self._reading, resolution=min([*resolutions.tolist(), self._reading.resolution]))
         notes = (*((self._times.note,) if self._times is not None and self._times.note else ()), *notes)
         notes = (*notes, *(column.note for column in self._sums.values() if column.rounded))
-        return replace(counts, nobody=nobody, notes=notes, **as_read.to_dict())
+        return replace(counts, nobody=nobody, notes=notes, days=self._found_days(), **as_read.to_dict())
+
+    def _found_days(self) -> Days | None:
+        """Returns the days of the used rows; None without a time column."""
+        reading = self._reading
+        if reading.columns.time is None:
+            return None
+        days = frozenset(str(np.datetime64(day, "D")) for day in self._days if day is not None)
+        return Days(reading.columns.time, reading.timezone, reading.time_format, days, missing=None in self._days)
 
     def _counts(self) -> ReadSummary:
         """Returns the counters, without the settings."""
