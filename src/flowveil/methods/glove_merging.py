@@ -1,6 +1,6 @@
 """The merging loop of GLOVE, compiled.
 
-Each merge depends on all earlier ones, so there is no vector form. Candidate pairs are in a heap; pairs with merged
+Each merge depends on all earlier ones, so the loop cannot be vectorised. Candidate pairs are in a heap; pairs with merged
 boxes are skipped. Needs numba (the extra ``boxes``).
 """
 
