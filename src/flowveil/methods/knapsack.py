@@ -3,7 +3,8 @@
 A price on suppressed units finds only the cuts on the lower convex hull of cost and suppression; the optimum within a
 budget is usually slightly above the hull. A cut that beats the best known one can lose only a bounded amount at the
 price. Therefore few nodes have a choice: those that can be reached and flipped within that loss. All combinations of
-these nodes are enumerated bottom-up. Combinations that lose too much, or are dominated in cost and suppression, are dropped.
+these nodes are enumerated bottom-up. Combinations that lose too much, or are dominated in cost and suppression, are
+dropped.
 """
 
 from __future__ import annotations
