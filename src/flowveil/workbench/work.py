@@ -175,6 +175,7 @@ def _inspect(task: Mapping[str, Any], progress: Progress) -> Any:
     given = {name: value for name, value in asked.reading.items() if name not in ("within", "same_zones")}
     if asked.slices.get("time") and asked.slices.get("every"):
         given |= {"time": asked.slices["time"], "every": steps_of(asked.request)[0]}
+        given |= {name: asked.slices[name] for name in ("timezone", "time_format") if name in asked.slices}
     matrices = matrix_names(source) if source.suffix.casefold() == ".omx" else ()
     if len(matrices) > 1 and "matrix" not in given:
         # Each matrix becomes a slice, as on the command line.
