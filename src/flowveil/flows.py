@@ -500,6 +500,24 @@ def _first_of_runs(ordered: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 @dataclass(frozen=True)
+class Days:
+    """The days of the trips of one read, by which a ledger proves that two releases share no trip. Private.
+
+    Attributes:
+        column: the time column.
+        timezone, time_format: how it was read; the same row has the same day only if both are equal.
+        days: ISO dates.
+        missing: a row without a time was used.
+    """
+
+    column: str
+    timezone: str | None
+    time_format: str | None
+    days: frozenset[str]
+    missing: bool
+
+
+@dataclass(frozen=True)
 class ReadSummary:
     """Counters and settings of one read. Contains no input rows.
 
@@ -534,6 +552,9 @@ class ReadSummary:
         crs: reference system of the coordinates; None for degrees.
         decimal_comma: whether numbers in text had a decimal comma.
         nobody: rows that were used although nobody is known to have made their trips, by what stands for the person.
+        days: the days of the trips, where the input has a time column; private.
+        outline: the study area as text that `flowveil.reading.areas.parse_area` reads, or as WKB in hexadecimal digits
+            if it came from a file; private.
     """
 
     rows: int = 0
@@ -567,6 +588,8 @@ class ReadSummary:
     crs: str | None = None
     decimal_comma: bool = False
     nobody: dict[str, int] = field(default_factory=dict)
+    days: Days | None = None
+    outline: str | None = None
 
     @property
     def left_out(self) -> dict[str, int]:

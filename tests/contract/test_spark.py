@@ -93,7 +93,17 @@ def test_flows_are_those_of_duckdb_whatever_the_partitions(spark: Any, tmp_path:
     table = trips()
     on_map = flowveil.read_zones(zones(tmp_path), tile="zone", parent="parent", root="all")
     cases: list[tuple[int, dict[str, Any]]] = [
-        (1, {"weight": "weight", "resolution": 8, "same_zones": True, "within": "2.2,48.8,2.5,48.9"}),
+        (
+            1,
+            {
+                "weight": "weight",
+                "resolution": 8,
+                "same_zones": True,
+                "within": "2.2,48.8,2.5,48.9",
+                "time": "at",
+                "timezone": "UTC",
+            },
+        ),
         (5, {"by": "sex", "time": "at", "every": "day", "timezone": "UTC", "weight": "weight"}),
         (3, {"zones": on_map, "max_dropped": 0.5}),
     ]

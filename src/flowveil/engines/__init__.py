@@ -189,5 +189,5 @@ def read_slices(
     refuse_unknown(reading, call="reading", but=("during",))
     asked = Reading.of(**named_points(source, reading), ask_person=ask_person)
     # A reading may have no slices; who asks for slices without naming any has forgotten something.
-    check_slice_columns(asked.columns.by, time=asked.columns.time, every=asked.every)
+    check_slice_columns(asked.columns.by, time=asked.slice_time, every=asked.every)
     return read_flows(source, asked, engine=engine, progress=progress)

@@ -53,6 +53,8 @@ __all__ = ["BATCH_ROWS", "Query", "Staged", "opening_of", "read"]
 _NUMBER_TYPE = re.compile(r"^U?(TINYINT|SMALLINT|INTEGER|BIGINT|HUGEINT)$|^FLOAT$|^DOUBLE$|^DECIMAL|^\"?NULL\"?$")
 _FLOAT_TYPE = re.compile(r"^(FLOAT|DOUBLE)$")
 _TEXT_TYPE = re.compile(r"^VARCHAR|^ENUM")
+#: SQL: the day of a time, counted from 1970.
+_DAY_SQL = f"CAST({MICROSECONDS} // 86_400_000_000 - ({MICROSECONDS} % 86_400_000_000 < 0)::INT AS INTEGER)"
 _TIME_TYPE = re.compile(r"^TIMESTAMP|^DATE$")
 
 
@@ -233,9 +235,10 @@ class Query:
         for i, name in enumerate(used.by):
             select.append(f"{attribute_sql(at[name], types[name], missing=MISSING_PATTERN)} AS slice{i}")
         times: TimeForm | None = None
-        if used.time and reading.every is not None:
+        if used.time:
             relation = table.kept(con, relation)
-            select.append(f"{label_sql(MICROSECONDS, reading.every)} AS slice{len(used.by)}")
+            if reading.every is not None:
+                select.append(f"{label_sql(MICROSECONDS, reading.every)} AS slice{len(used.by)}")
             times = decide(
                 con,
                 relation,
@@ -248,7 +251,7 @@ class Query:
             _refuse_unknown_hours(times, used.time, lambda: _places(con, table, used, tiling))
             reading = replace(reading, timezone=times.timezone)
             relation = times.over(relation)
-            select += [f"{times.state} AS time_state", f"{times.shape} AS time_shape"]
+            select += [f"{times.state} AS time_state", f"{times.shape} AS time_shape", f"{_DAY_SQL} AS day"]
         texts = tuple(dict.fromkeys(name for name in numbers if _TEXT_TYPE.match(types[name])))
         if texts:
             bits = [f"({_trouble_sql(at[name], comma=comma)} << {2 * i})" for i, name in enumerate(texts)]
@@ -307,7 +310,8 @@ class Query:
         state = _numpy(batch, "time_state")
         strange = state == 2
         shapes = batch.column("time_shape").take(pa.array(np.flatnonzero(strange))).to_pylist()
-        return {"no_time": state == 1, "times": strange, "time_shapes": shapes}
+        found = {"times": strange, "time_shapes": shapes, "day": batch.column("day")}
+        return found if self.reading.every is None else {"no_time": state == 1, **found}
 
 
 def _refuse_unknown_hours(times: TimeForm, column: str, places: Callable[[], tuple[Floats, Floats]]) -> None:

@@ -124,7 +124,7 @@ class _Task:
     def grouping(self) -> Grouping:
         """How the rows are grouped."""
         used = self.query.used
-        slices = tuple(f"slice{i}" for i in range(len(used.slice_names())))
+        slices = tuple(f"slice{i}" for i in range(len(self.query.reading.slice_names)))
         amounts = ("trips", FRACTION) if used.trips else ("trips",)
         return Grouping(slices, bool(used.person), (*amounts, *used.added), self.parts, self.label)
 

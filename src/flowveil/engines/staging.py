@@ -65,7 +65,7 @@ class Staged:
         self._tiling = tiling
         self._has_person = bool(used.person)
         self._added = tuple(used.added)
-        self._slice_names = (*used.by, *((TIME,) if used.time else ()))
+        self._slice_names = (*used.by, *((TIME,) if reading.slice_time else ()))
         self._slices = tuple(f"slice{i}" for i in range(len(self._slice_names)))
         self._keys = (*self._slices, "origin", "destination")
         self._waiting: list[pa.Table] = []

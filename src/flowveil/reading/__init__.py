@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -122,8 +122,18 @@ class Reading:
         check_time_options(self.time_format, self.timezone)
         if (self.time_format or self.timezone) and not self.columns.time:
             raise ParameterError("time_format and timezone (--time-format, --timezone) need a time (--time).")
-        if self.columns.slice_names() or self.every is not None:
-            check_slice_columns(self.columns.by, time=self.columns.time, every=self.every)
+        if self.columns.by or self.every is not None:
+            check_slice_columns(self.columns.by, time=self.slice_time, every=self.every)
+
+    @property
+    def slice_time(self) -> str | None:
+        """The time column, if trips are cut by it; without a step it is read for the days of the ledger alone."""
+        return None if self.every is None else self.columns.time
+
+    @property
+    def slice_names(self) -> tuple[str, ...]:
+        """The columns by which trips are cut into slices, the time last."""
+        return self.columns.by if self.slice_time is None else (*self.columns.by, self.slice_time)
 
     @classmethod
     def of(
@@ -192,14 +202,21 @@ class Reading:
         return cls.of(**given)
 
     def to_dict(self) -> dict[str, Any]:
-        """What `flowveil.flows.ReadSummary` keeps of it: texts and numbers, nothing of the map but its columns."""
+        """What `flowveil.flows.ReadSummary` keeps of it: texts and numbers, nothing of the map but its columns.
+
+        A time column that cuts nothing is not recorded: it does not change the release.
+        """
+        used = self
+        if self.every is None:
+            used = replace(self, columns=replace(self.columns, time=None), timezone=None, time_format=None)
         return {
-            "columns": self.columns.as_recorded(),
+            "columns": used.columns.as_recorded(),
             "resolution": self.resolution if self.zones is None else None,
             "zones": {} if self.zones is None else self.zones.columns,
             "by_many": self.by_many,
             "within": None if self.within is None else self.within.text,
-            **{name: getattr(self, name) for name in _PLAIN if name not in ("resolution", "within")},
+            "outline": None if self.within is None else self.within.stored,
+            **{name: getattr(used, name) for name in _PLAIN if name not in ("resolution", "within")},
         }
 
 

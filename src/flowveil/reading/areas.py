@@ -15,7 +15,7 @@ import numpy as np
 import shapely
 from numpy.typing import NDArray
 
-from flowveil.errors import ParameterError
+from flowveil.errors import DataError, ParameterError
 from flowveil.hierarchy import Floats
 from flowveil.zoning.cells import index_points, is_cell
 from flowveil.zoning.h3 import Cells64, parent_of, resolution_of
@@ -32,6 +32,9 @@ _ALLOWED = (
 )
 
 
+#: How the stored text of polygons begins.
+_WKB = "wkb:"
+
 Bounds = tuple[float, float, float, float]
 
 
@@ -41,6 +44,11 @@ class Area(Protocol):
     @property
     def text(self) -> str:
         """What a report says of it; the same text makes the same area again, but for `AREA`."""
+        ...
+
+    @property
+    def stored(self) -> str:
+        """Text from which `read_stored_area` makes the same area again; private."""
         ...
 
     @property
@@ -81,6 +89,11 @@ class Box:
         return ",".join(f"{edge:.15g}" for edge in (self.west, self.south, self.east, self.north))
 
     @property
+    def stored(self) -> str:
+        """The four numbers to the last digit."""
+        return ",".join(repr(float(edge)) for edge in (self.west, self.south, self.east, self.north))
+
+    @property
     def bounds(self) -> Bounds | None:
         """The four lines."""
         return (self.west, self.south, self.east, self.north) if self.west < self.east else None
@@ -107,6 +120,11 @@ class CellArea:
     def text(self) -> str:
         """The cells in their usual form and order."""
         return ",".join(format(c, "x") for c in np.sort(self.cells).tolist())
+
+    @property
+    def stored(self) -> str:
+        """The same."""
+        return self.text
 
     @property
     def bounds(self) -> None:
@@ -147,6 +165,11 @@ class DrawnArea:
     def text(self) -> str:
         """A placeholder: whoever reads the report does not get the file."""
         return AREA
+
+    @property
+    def stored(self) -> str:
+        """The outline as WKB in hexadecimal digits."""
+        return f"{_WKB}{shapely.to_wkb(self.outline, hex=True)}"
 
     @property
     def bounds(self) -> Bounds:
@@ -201,6 +224,14 @@ def parse_area(given: Any) -> Area | None:
         if numbers is not None:
             return Box(*numbers)
     return _drawn(given)
+
+
+def read_stored_area(text: str) -> Area | None:
+    """Returns the area whose `stored` text this is; None if it is no such text."""
+    try:
+        return DrawnArea(shapely.from_wkb(text.removeprefix(_WKB))) if text.startswith(_WKB) else parse_area(text)
+    except (ParameterError, DataError, shapely.GEOSException):
+        return None
 
 
 def _numbers(parts: list[str]) -> list[float] | None:

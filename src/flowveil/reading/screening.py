@@ -16,6 +16,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from flowveil.errors import DataError, option, with_value
@@ -24,6 +26,7 @@ from flowveil.flows import (
     MILLION,
     ROUNDING_ALLOWED,
     SUM_COLUMNS,
+    Days,
     ReadSummary,
     SumColumn,
     plain_amount,
@@ -88,6 +91,7 @@ class Batch:
         no_time, no_attribute: rows whose time or one of whose attributes is missing, where slices are asked for.
         times: rows whose time is none, where slices of time are asked for.
         time_shapes: how these look; see `flowveil.reading.times`.
+        day: the day of the time, counted from 1970; null where it is missing.
     """
 
     points: tuple[NDArray[np.float64], ...] | None = None
@@ -101,6 +105,7 @@ class Batch:
     no_attribute: Mask | None = None
     times: Mask | None = None
     time_shapes: list[str] = field(default_factory=list)
+    day: pa.Array | None = None
 
     def __len__(self) -> int:
         return len(self.points[0] if self.points is not None else self.tiles[0])  # type: ignore[index]
@@ -208,7 +213,7 @@ _WORTH_A_THREAD, _CORES_FOR_ENDS = 10_000, 3
 #: What a screening counts, by the names of its attributes.
 _COUNTED = (
     "_rows", "_kept", "_trips", "_left_out", "_amounts", "_rounding", "_has_fractions", "_errors", "_resolutions",
-    "_on_earth_if_swapped", "_off_earth", "_bins", "_commas", "_sums", "_time_shapes", "_unknown_codes",
+    "_on_earth_if_swapped", "_off_earth", "_bins", "_commas", "_sums", "_time_shapes", "_unknown_codes", "_days",
 )  # fmt: skip
 
 
@@ -237,6 +242,8 @@ class Screening:
         self._commas = False
         self._sums = {name: _Sum(column) for name, column in SUM_COLUMNS.items()}
         self._inside = Inside(reading.within, tiling)
+        #: Days of used rows, None among them if a used row has no time; a dictionary, so that parts add up.
+        self._days: Counter[int | None] = Counter()
 
     @property
     def rows(self) -> int:
@@ -271,6 +278,9 @@ class Screening:
         # Summed as floats: a total beyond the limit must be noticed, and an integer sum could overflow.
         self._trips += int(trips.sum(dtype=np.float64)) if batch.trips is not None else len(rows)
         self._count(_USED, batch, rows)
+        if batch.day is not None:
+            used = batch.day if len(rows) == len(batch) else batch.day.take(pa.array(rows))
+            self._days.update(pc.unique(used).to_pylist())
         return Kept(rows=rows, origin=origin, destination=destination, trips=trips, fraction=fraction, added=added)
 
     def _drop(self, reason: str, batch: Batch, rows: NDArray[np.int64]) -> None:
@@ -366,7 +376,15 @@ class Screening:
         as_read = replace(self._reading, resolution=min([*resolutions.tolist(), self._reading.resolution]))
         notes = (*((self._times.note,) if self._times is not None and self._times.note else ()), *notes)
         notes = (*notes, *(column.note for column in self._sums.values() if column.rounded))
-        return replace(counts, nobody=nobody, notes=notes, **as_read.to_dict())
+        return replace(counts, nobody=nobody, notes=notes, days=self._found_days(), **as_read.to_dict())
+
+    def _found_days(self) -> Days | None:
+        """Returns the days of the used rows; None without a time column."""
+        reading = self._reading
+        if reading.columns.time is None:
+            return None
+        days = frozenset(str(np.datetime64(day, "D")) for day in self._days if day is not None)
+        return Days(reading.columns.time, reading.timezone, reading.time_format, days, missing=None in self._days)
 
     def _counts(self) -> ReadSummary:
         """Returns the counters, without the settings."""

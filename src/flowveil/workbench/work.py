@@ -29,7 +29,7 @@ from flowveil.flows import Flows
 from flowveil.publication import folder_content
 from flowveil.reading.matrices import MATRIX, matrix_names
 from flowveil.release.folder import ReleaseFolder
-from flowveil.series.ledger import audit_against, budget_against, recording_nothing
+from flowveil.series.ledger import budget_against, check_ledger, recording_nothing
 from flowveil.slices import SlicedFlows
 from flowveil.verify.verification import verify_release
 from flowveil.workbench.choices import NO_TRIPS, PageRequest
@@ -358,7 +358,7 @@ def _compare_with_earlier(
     found["verdict"], found["not_compared"] = "", []
     if task.get("ledger") is not None:
         progress.label("Comparing with the ledger")
-        held = audit_against(release, ledger=task["ledger"], **asked.about)
+        held = check_ledger(release, ledger=task["ledger"], **asked.about)
         found["ledger"] = held.releases
         if release.kind == "noisy":
             found["budget"] = budget_against(release, ledger=task["ledger"]).to_dict()

@@ -40,7 +40,7 @@ def test_a_map_is_not_in_the_report_and_must_be_given_again():
 
 
 WRONG = (
-    {"resolution": 16}, {"resolution": True}, {"max_dropped": 2}, {"person_case": "any"}, {"time": "at"},
+    {"resolution": 16}, {"resolution": True}, {"max_dropped": 2}, {"person_case": "any"},
     {"every": "1h"}, {"by": "trips"}, {"by": "sex,sex"},
 )  # fmt: skip
 

@@ -226,3 +226,15 @@ def test_a_step_of_which_no_cell_can_be_published_is_left_out(tmp_path):
     assert made.published == ("2024-01", "2024-02")
     assert made.unpublished == 1
     assert len(last) >= 8
+
+
+def test_layers_are_kept_by_later_steps(tmp_path):
+    place = tmp_path / "series"
+    made = published(months(2), place, method="layercut", max_suppressed=0.5)
+    assert made.published == ("2024-01", "2024-02")
+    cells = [pq.read_table(place / step / "flows.parquet") for step in made.published]
+    names = ("origin_zone", "destination_zone", "layer")
+    first, second = (set(zip(*(table[name].to_pylist() for name in names), strict=True)) for table in cells)
+    assert second < first
+    assert len({layer for *_, layer in second}) > 1
+    assert verify_series(place, against=months(2)).findings == ()

@@ -170,7 +170,7 @@ def test_a_ledger_remembers_what_is_published(folder, tmp_path, monkeypatch):
             found = running.job("check")["audit"]
             assert found["ledger"] == earlier
             if earlier:
-                assert any("of this ledger" in line for line in found["failures"])
+                assert any("is of the same trips as" in line for line in found["failures"])
                 assert running.do("POST", "/api/publish", SIGNED, expect=400)
             running.result(running.do("POST", "/api/publish", {**SIGNED, "accepted": bool(earlier)})["id"])
         releases = running.do("GET", "/api/state")["releases"]
