@@ -28,8 +28,8 @@ from flowveil.zoning.places import read_places
 
 #: Stated where persons were recounted otherwise than the release counted them.
 FOLDED = (
-    "Persons that differ in upper and lower case only were counted as one, the safe side; the release counts them as "
-    "different persons. Hint: if they are different, confirm it with --person-case keep (person_case='keep')."
+    "The recount ignored upper and lower case in names of persons, which is safer; the release distinguishes it. "
+    "Hint: if such persons are different, confirm it with --person-case keep (person_case='keep')."
 )
 
 
