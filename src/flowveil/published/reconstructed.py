@@ -15,8 +15,8 @@ import shapely
 
 from flowveil.errors import MissingExtraError, ParameterError
 from flowveil.output import check_file, write_files
-from flowveil.published.exports import MAX_OMX_ZONES
 from flowveil.published.geopackage import write_geopackage
+from flowveil.published.matrices import MAX_OMX_ZONES
 from flowveil.published.spreadsheets import write_csv
 
 SUFFIXES = (".parquet", ".csv", ".omx", ".gpkg")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -56,6 +56,19 @@ def overview(flows: pa.Table, columns: Sequence[str], every: str | None) -> pa.T
     finest = finest_rows(flows, columns, every)
     keys = ["origin_zone", "destination_zone"]
     return add_up(finest if len(finest) else flows, keys)[0]
+
+
+def split_slices(flows: pa.Table, slice_columns: Sequence[str]) -> Iterator[tuple[dict[str, str | None], pa.Table]]:
+    """Yields the value of each slice column, and the rows of that slice, in the order of the table."""
+    if not slice_columns:
+        yield {}, flows
+        return
+    columns = [flows[name].to_pylist() for name in slice_columns]
+    rows: dict[tuple[str | None, ...], list[int]] = {}
+    for at, key in enumerate(zip(*columns, strict=True)):
+        rows.setdefault(key, []).append(at)
+    for key, at in rows.items():
+        yield dict(zip(slice_columns, key, strict=True)), flows.take(pa.array(at))
 
 
 def finest_rows(flows: pa.Table, columns: Sequence[str], every: str | None) -> pa.Table:
