@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -177,27 +178,30 @@ def compare(
         hierarchy: ``h3`` or ``halves`` for all methods that work on a tree; by default what each one's page says.
         epsilon: one or several ε for methods that add noise, which are then among ``all``; their region, level and
             bound are ``options``.
-        **reading: how to read the trips; see `read_trips`.
+        **reading: ``k_population`` and ``population_only`` as in `anonymize`; how to read the trips, see `read_trips`.
 
     Returns:
         All runs with exact measures; ``write(directory)`` makes tables, charts and one page. None of it is for
         publication.
     """
     from flowveil.analysis.comparison import compare_flows
+    from flowveil.analysis.experiment import Choices
 
+    further = {name: reading.pop(name) for name in ("k_population", "population_only") if name in reading}
     flows = source if isinstance(source, Flows) else read_trips(source, **reading)
-    return compare_flows(
-        flows,
+    choices = Choices(
         methods=methods,
         k=k,
-        protect=protect,
+        protections=protect,
         max_suppressed=max_suppressed,
-        limits=limits,
+        limits=limits or {},
         time_limit=time_limit,
-        options=options,
+        options=options or {},
         hierarchy=hierarchy,
         epsilon=epsilon,
+        **further,
     )
+    return compare_flows(flows, choices)
 
 
 def run_study(source: Any, directory: str | PathLike[str], *, by: str | Sequence[str] = (), **settings: Any) -> Study:
@@ -216,17 +220,32 @@ def run_study(source: Any, directory: str | PathLike[str], *, by: str | Sequence
     Returns:
         All results; the folder has them as tidy tables, as Markdown and as LaTeX.
     """
+    from flowveil.analysis.experiment import Choices
     from flowveil.analysis.presets import segmented_by
     from flowveil.analysis.study import run_study as run
 
-    of_study = {name: settings.pop(name) for name in run.__kwdefaults__ or {} if name in settings}
+    names = ("workers", "progress", *(field.name for field in fields(Choices)))
+    of_study = {name: settings.pop(name) for name in names if name in settings}
     if isinstance(source, SlicedFlows):
         if by or settings:
             raise ParameterError("The source is read already: 'by' and how to read it cannot be given again.")
         return run(source, directory, **of_study)
     named = by.split(",") if isinstance(by, str) and by else by
     by = segmented_by(of_study.get("preset"), [name.strip() for name in named])
-    return run(read_for_study(source, by=by, **settings), directory, **of_study)
+    flows = read_for_study(source, by=by, **settings)
+    return run(flows, directory, **{**of_study, **threshold_of_study(source, of_study, settings)})
+
+
+def threshold_of_study(source: Any, settings: Mapping[str, Any], reading: Mapping[str, Any]) -> dict[str, float | None]:
+    """The population's threshold of a study in the authors' reading, where a study area is cut out; else nothing."""
+    from flowveil.analysis.authors import authors_threshold
+    from flowveil.analysis.presets import find_preset
+
+    if settings.get("reading") != "authors" or settings.get("k_population") is not None or not reading.get("within"):
+        return {}
+    preset = find_preset(settings.get("preset"))
+    k = settings.get("k") or (10 if preset is None else preset.k)
+    return {"k_population": authors_threshold(source, k, reading)}
 
 
 def read_for_study(source: Any, *, by: Sequence[str], by_many: bool = False, **how: Any) -> SlicedFlows:
@@ -361,8 +380,8 @@ def reconstruct(
         lookup = folder.lookup if (folder.path / "lookup.csv").exists() else None
         table = reconstruct_tables(folder.flows, folder.zones, folder.report, areas, lookup=lookup, wishes=wishes)
     if out is not None:
-        sliced = bool(folder.report["statement"]["slice_columns"])
-        write_reconstructed(table, out, sliced=sliced, outline=outline_of(areas))
+        slices = folder.report["statement"]["slice_columns"]
+        write_reconstructed(table, out, slice_columns=slices, outline=outline_of(areas))
     return table
 
 
@@ -403,14 +422,18 @@ def derive(
         drop: columns to leave out.
         zones: the operator's map, for a release on one.
         **writing: ``formats``, ``overwrite``, ``replace_stronger``, and ``title``, ``source``, ... in place of those
-            of the source.
+            of the source; ``ledger``, which must hold the source and lists the new folder.
 
     Raises:
         ParameterError: the source has no such column, value or level; slices to be added up have different zones.
+        InfeasibleError: the source is not in the ledger.
         OutputError: the folder may not or cannot be written.
     """
     from flowveil.published.folder import MANIFEST
     from flowveil.published.read_release import map_of_statement, read_published
+    from flowveil.series.ledger import check_source, record_derived
+
+    ledger = writing.pop("ledger", None)
 
     folder = ReleaseFolder(named_path(release, what="the release"))
     with taken_at_its_word(folder.path):
@@ -426,7 +449,11 @@ def derive(
         # Everything is computed before anything is written.
         made.report  # noqa: B018
     if out is not None:
+        if ledger is not None:
+            check_source(folder.path, ledger=ledger)
         made.write(out, source=folder.path, **keep)
+        if ledger is not None:
+            record_derived(Path(out), ledger=ledger)
     return made
 
 

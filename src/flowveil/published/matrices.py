@@ -32,6 +32,13 @@ _MOST_ENTRIES = 1_000_000_000
 _CHUNK = 256
 #: Volumes of a matrix; estimates replace counts where zones are not common.
 VOLUMES = ("trips", "weight", "estimate", "estimate_weight")
+#: Columns of an estimate as those of a published table.
+ESTIMATED = {
+    "origin": "origin_zone",
+    "destination": "destination_zone",
+    "trips": "estimate",
+    "weight": "estimate_weight",
+}
 #: Names of attributes that PyTables gives a meaning.
 _RESERVED = ("CLASS", "VERSION", "TITLE", "FLAVOR")
 _NOT_PRINTED = re.compile(r"[^\w.-]+")

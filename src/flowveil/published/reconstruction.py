@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from flowveil.errors import ParameterError
 from flowveil.hierarchy import OUTSIDE
-from flowveil.published.disaggregation import MOST_ROWS, VOLUMES, calibrated, disaggregate, rounded
+from flowveil.published.disaggregation import LOWER, MOST_ROWS, UPPER, VOLUMES, calibrated, disaggregate, rounded
+from flowveil.published.matrices import ESTIMATED
 from flowveil.published.slices import split_slices
 from flowveil.published.tables import lookup_table
 from flowveil.published.zone_overlaps import (
@@ -41,13 +42,6 @@ if TYPE_CHECKING:
     from flowveil.zoning.files import ZoneMap
 
 ENDS = ("origin", "destination")
-#: Columns of an estimate as those of a published table.
-_ESTIMATED = {
-    "origin": "origin_zone",
-    "destination": "destination_zone",
-    "trips": "estimate",
-    "weight": "estimate_weight",
-}
 #: Areas of `estimate_tables`: more make an OMX file that few programs can hold.
 MOST_AREAS_OF_TABLES = 5_000
 
@@ -222,7 +216,7 @@ def _per_day(table: pa.Table, report: Mapping[str, Any]) -> pa.Table:
             "The release does not declare its period as first and last day, so there is no mean of a day."
         ) from None
     days = (last - first).days + 1
-    for name in (*VOLUMES, "trips_low", "trips_high"):
+    for name in (*VOLUMES, LOWER, UPPER):
         if name in table.column_names:
             at = table.schema.get_field_index(name)
             table = table.set_column(at, name, pa.array(table[name].to_numpy() / days))
@@ -290,7 +284,7 @@ def _each_slice(flows: pa.Table, origins: Overlap, destinations: Overlap, column
     tables = []
     for key, cells in split_slices(flows, columns):
         table = disaggregate(cells, origins, destinations).table()
-        table = table.rename_columns([_ESTIMATED[name] for name in table.column_names])
+        table = table.rename_columns([ESTIMATED[name] for name in table.column_names])
         for name, value in key.items():
             table = table.append_column(name, pa.array([value] * len(table), pa.string()))
         tables.append(table)
