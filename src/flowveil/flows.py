@@ -540,7 +540,7 @@ class ReadSummary:
         max_dropped, skip_unknown: how tolerant the reading was.
         partition_columns: columns that were taken from the paths of the files.
         by_many: whether attributes with many values were allowed to make slices.
-        person_case: ``fold`` if persons that differ in upper and lower case only were taken for one, else ``keep``.
+        person_case: ``fold`` if upper and lower case in names of persons was ignored, else ``keep``.
         time_format: how times were read, if the user gave a format.
         timezone: the zone that times are shown in, named by the user or by the column: a name, or a fixed offset such
             as ``UTC+0100``. None for local times without a zone, and for texts with different offsets, which are shown
@@ -661,8 +661,8 @@ class ReadSummary:
         """
         if not self.columns.get("person"):
             return []
-        case = {"fold": "counted as one", "keep": "counted as different persons"}[self.person_case]
-        lines = [f"Persons that differ in upper and lower case only are {case} (--person-case {self.person_case})."]
+        case = {"fold": "ignored", "keep": "distinguished"}[self.person_case]
+        lines = [f"Upper and lower case in names of persons is {case} (--person-case {self.person_case})."]
         if self.nobody and counted:
             words = ", ".join(f"{word}: {rows:,}" for word, rows in self.nobody.items())
             lines.append(f"Rows without a known person, which add nobody: {sum(self.nobody.values()):,} ({words}).")

@@ -22,7 +22,7 @@ class Repeats:
 
     The distinct members of a pair are the sum over its flows minus the repeats. A repeated member has two rows with
     origins in one node. So rows are sorted by member and origin once; the depth of the common ancestor of consecutive
-    rows tells at which origin depths they must be compared.
+    rows determines at which origin depths they must be compared.
 
     A flow that reaches the threshold alone makes all its pairs safe. Its rows are dropped: without deduplication its
     sum still reaches the threshold.

@@ -229,6 +229,22 @@ class PageRequest:
         )
 
 
+def derivation_of(content: Any) -> dict[str, Any]:
+    """Returns the checked arguments of a derived table: a level of zones, and slice columns to add up.
+
+    Raises:
+        ParameterError: an argument is unknown or of another type.
+    """
+    given = content if isinstance(content, dict) else {}
+    level, columns = given.get("level"), given.get("sum") or []
+    names = isinstance(columns, list) and len(columns) <= _MOST and all(isinstance(one, str) for one in columns)
+    if not (level is None or type(level) is int) or not names or not set(given) <= {"level", "sum"}:
+        raise ParameterError("A derived table has a level of zones and slice columns to add up.")
+    if level is None and not columns:
+        raise ParameterError("Choose coarser zones or columns to add up.")
+    return {"level": level, "sum": columns}
+
+
 def choices_in_recipe(text: str) -> dict[str, Any]:
     """Returns the choices of a recipe, without its files.
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flowveil.engines.duckdb import opening_of, recognised
+from flowveil.engines.duckdb import recognised
 from flowveil.errors import FlowveilError, ParameterError
 from flowveil.flows import SUM_COLUMNS
 from flowveil.headers import plain_name
@@ -52,19 +52,19 @@ def inspect_input(source: Path, given: dict[str, Any], zones: Any = None) -> dic
         ``columns`` with the shapes of their values, recognised ``roles`` or the ``problem`` of recognising them,
         ``origin_places`` and ``destination_places`` as counts on a grid, ``hours`` as counts.
     """
-    reading = Reading.of(**given, zones=zones)
+    reading = Reading.from_arguments(**given, zones=zones)
     with open_database(None) as con:
         with in_own_words("The input"):
-            table = open_table(con, source, opening=opening_of(reading))
+            table = open_table(con, source, reading)
             if table.form is not None:
                 reading = table.form.read_as(reading)
         with in_own_words(table.label):
             names = list(table.names)
             shown = [
-                {"name": name, "shapes": _shapes(table.peek(con, at)), "maybe": _maybe(name)}
+                {"name": name, "shapes": _shapes(table.peek(at)), "maybe": _maybe(name)}
                 for at, name in enumerate(names[:200])
             ]
-            roles, problem = _roles(con, table, reading)
+            roles, problem = _roles(table, reading)
             found: dict[str, Any] = {"columns": shown, "roles": roles, "problem": problem, "rows": table.n_rows}
             for end in ("origin", "destination"):
                 if end in roles:
@@ -74,10 +74,10 @@ def inspect_input(source: Path, given: dict[str, Any], zones: Any = None) -> dic
     return found
 
 
-def _roles(con: Any, table: Table, reading: Reading) -> tuple[dict[str, str], str | None]:
+def _roles(table: Table, reading: Reading) -> tuple[dict[str, str], str | None]:
     """Returns the roles of columns, and the problem of recognising them, if any."""
     try:
-        columns = recognised(con, table, reading, tiling_of(reading))
+        columns = recognised(table, reading, tiling_of(reading))
     except FlowveilError as problem:
         return reading.columns.as_recorded(), str(problem)
     return columns.as_recorded(), None
@@ -112,7 +112,7 @@ def _shape(text: str) -> str:
 def _places(con: Any, table: Table, pair: list[str]) -> dict[str, Any] | None:
     """Returns the number of trip ends in each cell of a grid around most of them."""
     names = list(table.names)
-    relation = table.attach(con, [names.index(name) for name in pair])
+    relation = table.attach([names.index(name) for name in pair])
     lat, lon = (number_sql(f"CAST(c{i} AS VARCHAR)") for i in (0, 1))
     rows = con.execute(f"SELECT {lat} AS y, {lon} AS x FROM {relation} LIMIT {_ROWS}").fetchnumpy()
     y, x = (np.ma.filled(np.ma.asarray(rows[name], dtype=np.float64), np.nan) for name in ("y", "x"))
@@ -146,7 +146,7 @@ def _hours(con: Any, table: Table, column: str, given: Mapping[str, Any]) -> dic
     if column not in names:
         return None
     at = names.index(column)
-    rows = f"(SELECT * FROM {table.attach(con, [at])} LIMIT {_ROWS})"
+    rows = f"(SELECT * FROM {table.attach([at])} LIMIT {_ROWS})"
     kind = con.execute(f"SELECT any_value(typeof(c0)) FROM {rows}").fetchone()[0] or "VARCHAR"
     how = {name: given.get(name) for name in ("time_format", "timezone")}
     try:

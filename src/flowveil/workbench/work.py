@@ -32,7 +32,7 @@ from flowveil.release.folder import ReleaseFolder
 from flowveil.series.ledger import budget_against, check_ledger, recording_nothing
 from flowveil.slices import SlicedFlows
 from flowveil.verify.verification import verify_release
-from flowveil.workbench.choices import NO_TRIPS, PageRequest
+from flowveil.workbench.choices import NO_TRIPS, PageRequest, derivation_of
 from flowveil.workbench.inspect_input import inspect_input, with_upload_names
 from flowveil.workbench.method_options import proposed_region
 from flowveil.workbench.preview import (
@@ -175,6 +175,7 @@ def _inspect(task: Mapping[str, Any], progress: Progress) -> Any:
     given = {name: value for name, value in asked.reading.items() if name not in ("within", "same_zones")}
     if asked.slices.get("time") and asked.slices.get("every"):
         given |= {"time": asked.slices["time"], "every": steps_of(asked.request)[0]}
+        given |= {name: asked.slices[name] for name in ("timezone", "time_format") if name in asked.slices}
     matrices = matrix_names(source) if source.suffix.casefold() == ".omx" else ()
     if len(matrices) > 1 and "matrix" not in given:
         # Each matrix becomes a slice, as on the command line.
@@ -500,6 +501,19 @@ def _analysis(task: Mapping[str, Any], progress: Progress) -> Any:
     return {}
 
 
+def _derive(task: Mapping[str, Any], progress: Progress) -> Any:
+    """Packs a table derived from a release; raw trips are not needed."""
+    from flowveil.api import derive
+
+    progress.label("Deriving")
+    how = derivation_of(task["derive"])
+    out = Path(task["result"]).with_suffix(".derived")
+    derive(task["release"], out, **how, zones=_map_of(task, PageRequest.from_choices(task["choices"])))
+    _pack(out, sorted(path.name for path in out.iterdir()), Path(task["result"]).with_suffix(".zip"))
+    shutil.rmtree(out)
+    return {}
+
+
 WORK: dict[str, Callable[[Mapping[str, Any], Progress], Any]] = {
     "demo": _demo,
     "inspect": _inspect,
@@ -514,4 +528,5 @@ WORK: dict[str, Callable[[Mapping[str, Any], Progress], Any]] = {
     "publish": _publish,
     "unpack": _unpack,
     "analysis": _analysis,
+    "derive": _derive,
 }

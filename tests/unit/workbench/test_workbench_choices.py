@@ -14,8 +14,10 @@ from typing import Any
 import h5py
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from pyarrow import csv
+from pyarrow import parquet as pq
 
 from conftest import trip_table
 from flowveil import anonymize, read_trips, verify_release
@@ -25,6 +27,7 @@ from flowveil.flows import Cells
 from flowveil.release.noisy import NothingLeftError
 from flowveil.workbench.choices import PageRequest, choices_in_recipe, choices_of, page_settings
 from flowveil.workbench.pages import _BY_SCRIPT, index
+from flowveil.workbench.sign_off import sign_off_sentence
 from flowveil.workbench.work import WORK, _thinned
 from samples.drafts import unchecked
 
@@ -235,3 +238,52 @@ def test_a_recipe_of_the_page_is_opened_again():
         choices_in_recipe("[")
     # What only the command line may say is not taken over.
     assert choices_in_recipe("[output]\nout = '/etc'\n[input]\ninput = '/etc/passwd'\n") == {}
+
+
+def test_hours_of_unix_times_are_shown_in_the_chosen_zone(tmp_path):
+    """Ten trips at 06:30 UTC are at half past eight in Oslo in summer; without a zone the page says that it is UTC."""
+    trips = trip_table(10).append_column("started", pa.array([1_720_161_000] * 10))
+    pq.write_table(trips, tmp_path / "trips.parquet")
+    task = {"room": str(tmp_path), "source": stamp(tmp_path / "trips.parquet"), "zones": None}
+    how = {"time": "started", "every": "hour"}
+    local = WORK["inspect"]({**task, "choices": {**how, "timezone": "Europe/Oslo"}}, Silent())["hours"]
+    assert (local["counts"][8], sum(local["counts"]), local["zone"]) == (10, 10, "Europe/Oslo")
+    utc = WORK["inspect"]({**task, "choices": how}, Silent())["hours"]
+    assert utc["counts"][6] == 10
+    assert utc["needs_timezone"]
+
+
+def test_a_map_of_one_slice_shows_its_cells_alone(tmp_path):
+    """The trips on the map of each slice sum to those of report.json, and those of all slices to the overview."""
+    (tmp_path / "files").mkdir()
+    hours = np.repeat(["2024-05-06T07:10:00", "2024-05-06T18:20:00"], [1200, 800])
+    trips = trip_table(2000).append_column("started", pa.array(hours))
+    pq.write_table(trips, tmp_path / "trips.parquet")
+    choices = {"k": 5, "time": "started", "every": "hour", "resolution": 8}
+    task = {"room": str(tmp_path), "source": stamp(tmp_path / "trips.parquet"), "zones": None, "choices": choices}
+    run = tmp_path / "run.json"
+    found = WORK["run"]({**task, "result": str(run)}, Silent())
+    run.write_text(json.dumps(found), encoding="utf-8")
+    cells = pq.read_table(run.with_suffix(".cells"))
+    assert [one["time"] for one in found["slices"]] == ["07:00", "18:00"]
+    for number, one in enumerate(found["slices"]):
+        view = WORK["slice"]({**task, "run": str(run), "slice": number}, Silent())
+        wanted = pc.sum(cells.filter(pc.equal(cells["time"], one["time"]))["trips"]).as_py()
+        assert sum(view["map"]["layers"]["origin"]["trips"]) == wanted
+    with pytest.raises(ParameterError, match="unknown"):
+        WORK["slice"]({**task, "run": str(run), "slice": 2}, Silent())
+
+
+def test_the_signed_sentence_says_who_when_where_and_what_was_compared():
+    report = {
+        "kind": "sliced",
+        "guarantee": {"k": 10, "people": 10, "protect": ["people"]},
+        "parameters": {"resolution": 9, "slices": {"every": "hour"}},
+        "published": {"cells": 9480, "trips": 120000, "slices": [{}] * 24},
+        "statement": {"slice_columns": ["time"], "timezone": "Europe/Oslo"},
+    }
+    audit = {"compared": ["May"], "not_compared": ["May: other zones"]}
+    text = sign_off_sentence(report, audit, signer="Data protection office")
+    expected = ("10 people", "9,480 cells", "24 slices by hour of the day in Europe/Oslo time", "resolution 9")
+    for part in (*expected, "compared with May", "Not compared: May: other zones", "Signed by Data protection office"):
+        assert part in text

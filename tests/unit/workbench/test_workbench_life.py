@@ -19,6 +19,7 @@ import pytest
 from pyarrow import csv
 
 from conftest import trip_table
+from flowveil import verify_derived
 from flowveil.cli import main
 from samples.served import Served, serving, serving_here
 
@@ -335,3 +336,31 @@ def test_nothing_is_left_behind(folder, tmp_path):
         assert running.process.stderr.read() == ""
         assert running.process.stdout is not None
         assert running.process.stdout.read() == ""
+
+
+def test_second_tables_and_private_files_of_a_release(served):
+    """A derived table verifies against its source without trips; the certificate repeats the signed sentence."""
+    served.do("POST", "/api/pick", {"role": "trips", "path": "trips.csv"})
+    served.job("check")
+    served.result(served.do("POST", "/api/publish", {**SIGNED, "accepted": True})["id"])
+    release = served.do("GET", "/api/state")["releases"][-1]
+    status, _, certificate = served.ask("GET", f"/releases/{release['id']}/certificate.html")
+    assert status == 200
+    assert b"Signed by Data protection office." in certificate
+    derived = served.do("POST", "/api/jobs", {"kind": "derive", "release": release["id"], "derive": {"level": 6}})
+    assert served.ended(derived["id"])["state"] == "done"
+    folders = []
+    for path in (f"/releases/{release['id']}/release.zip", f"/api/jobs/{derived['id']}/file"):
+        with zipfile.ZipFile(io.BytesIO(served.ask("GET", path)[2])) as packed:
+            folders.append(served.temporary / f"unpacked-{derived['id']}-{len(folders)}")
+            packed.extractall(folders[-1])
+    source, table = (folder / "release" for folder in folders)
+    assert verify_derived(table, source).holds
+    analysis = served.do("POST", "/api/jobs", {"kind": "analysis", "release": release["id"]})
+    assert served.ended(analysis["id"])["state"] == "done"
+    packed = zipfile.ZipFile(io.BytesIO(served.ask("GET", f"/api/jobs/{analysis['id']}/file")[2]))
+    assert "analysis/measures.json" in packed.namelist()
+    for content in ({"level": "6"}, {"sum": "time"}, {"path": "x"}, {}, None):
+        refused = served.do("POST", "/api/jobs", {"kind": "derive", "release": release["id"], "derive": content})
+        assert served.ended(refused["id"])["state"] == "failed"
+    served.do("POST", "/api/jobs", {"kind": "derive", "release": "x", "derive": {"level": 6}}, expect=404)
