@@ -25,7 +25,8 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 import flowveil
-from flowveil.analysis.measures.floor import generalization_floor, homogeneous_floor
+from benchmarks.homogeneous_floor import homogeneous_floor
+from flowveil.analysis.measures.floor import generalization_floor
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 KS = (5, 10, 20)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from flowveil.audit.auditing import Audit
     from flowveil.methods.twin_trees import Goal
     from flowveil.methods.twincut import FrontierPoint
-    from flowveil.release.frozen import FrozenMap
+    from flowveil.release.zone_map import FrozenMap
     from flowveil.series.steps import Series
     from flowveil.sources.gps import Prepared
     from flowveil.verify.verification import Verification
@@ -383,9 +383,9 @@ def freeze(release: str | PathLike[str], *, out: str | PathLike[str] | None = No
     Returns:
         What ``anonymize(..., zones_of=...)`` takes, as it takes the folder or the file.
     """
-    from flowveil.release.frozen import FrozenMap
+    from flowveil.release.zone_map import FrozenMap
 
-    frozen = FrozenMap.of(named_path(release, what="the release"))
+    frozen = FrozenMap.read(named_path(release, what="the release"))
     if out is not None:
         frozen.write(named_path(out, what="the frozen map"))
     return frozen

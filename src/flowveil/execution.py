@@ -63,9 +63,7 @@ def method_name(request: Request) -> str | None:
     slices = request.slices
     from flowveil.anonymization import DEFAULT_METHOD, DEFAULT_OF_MAPS, DEFAULT_OF_TIMES
 
-    protection = request.protection
-    one_map = has_slices(request) or request.zones.same_zones or protection.dominance or protection.stricter
-    default = DEFAULT_OF_MAPS if one_map else DEFAULT_METHOD
+    default = DEFAULT_OF_MAPS if has_slices(request) or request.zones.same_zones else DEFAULT_METHOD
     default = "odkanon" if slices.common_zones else DEFAULT_OF_TIMES if slices.fold_time else default
     return request.method.method or default
 
@@ -243,9 +241,9 @@ def map_columns(request: Request) -> dict[str, Any]:
 
 def _read_like(earlier: str) -> dict[str, Any]:
     """How the trips of an earlier release were read."""
-    from flowveil.release.frozen import FrozenMap
+    from flowveil.release.zone_map import FrozenMap
 
-    about = FrozenMap.of(earlier).about
+    about = FrozenMap.read(earlier).about
     like = {"resolution": about["resolution"], "same_zones": about["same_zones"]}
     return {name: value for name, value in like.items() if value}
 
@@ -291,9 +289,9 @@ def anonymize_arguments(request: Request) -> dict[str, Any]:
     method = method_name(request)
     given |= {} if method is None else {"method": method}
     if request.method.zones_of is not None:
-        from flowveil.release.frozen import FrozenMap
+        from flowveil.release.zone_map import FrozenMap
 
-        given["zones_of"] = FrozenMap.of(request.method.zones_of)
+        given["zones_of"] = FrozenMap.read(request.method.zones_of)
     return {**given, **parsed_options(request)}
 
 

@@ -9,7 +9,6 @@ do not depend on the assignment of tasks to processes.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import pickle
 import subprocess
@@ -107,40 +106,6 @@ def prefetch(work: Iterable[Callable[[], Result]], *, threads: int, waiting: int
             done = at_work.popleft().result()
             at_work.extend(pool.submit(copy_context().run, piece) for piece in islice(pieces, 1))
             yield done
-
-
-def parallel_map(work: Iterable[Callable[[], Result]], *, threads: int) -> Generator[Result, None, None]:
-    """Yields results in order, computed in parallel while the caller waits.
-
-    Threads take the next callable themselves, one at once, so preparing callables overlaps with running them. At most
-    ``threads`` callables run at the same time; one thread means the caller. Callables must be independent. Limits and
-    message settings are those of the caller.
-    """
-    pieces = enumerate(work)
-    if threads == 1:
-        yield from (piece() for _, piece in pieces)
-        return
-    turn = threading.Lock()
-
-    def one() -> tuple[int, Result] | None:
-        with turn:
-            number, piece = next(pieces, (-1, None))
-        return None if piece is None else (number, piece())
-
-    done: dict[int, Result] = {}
-    with ThreadPoolExecutor(max_workers=threads) as pool:
-        waiting = deque(pool.submit(copy_context().run, one) for _ in range(threads))
-        at = 0
-        while waiting:
-            ended = waiting.popleft().result()
-            if ended is None:
-                continue
-            waiting.append(pool.submit(copy_context().run, one))
-            done[ended[0]] = ended[1]
-            del ended
-            while at in done:
-                yield done.pop(at)
-                at += 1
 
 
 @contextlib.contextmanager
@@ -301,15 +266,3 @@ def _result(work: Callable[[Any, Any], Any], shared: Any, task: Any) -> Any:
         return problem
     except Exception as problem:
         return RuntimeError(f"Unexpected {type(problem).__name__} in a worker process.")
-
-
-def trim_memory() -> None:
-    """Returns free memory of this process to the operating system, if the C library supports it (glibc).
-
-    Free memory inside a heap stays with the process otherwise; after thousands of arrays of up to 32 MB it can exceed
-    the memory in use.
-    """
-    if sys.platform != "linux":
-        return
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).malloc_trim(ctypes.c_size_t(0))

@@ -26,8 +26,8 @@ from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import OUTSIDE_CELL, VIRTUAL_ROOT, Hierarchy, Ints
 from flowveil.methods.method import Method
-from flowveil.release.frozen import CELLS, TILES, FrozenMap
 from flowveil.release.plan import Plan
+from flowveil.release.zone_map import CELLS, TILES, FrozenMap
 from flowveil.release.zones import NodeZones
 from flowveil.zoning.refinement import Read, refined
 from flowveil.zoning.top import to_the_top, tree_over
@@ -47,7 +47,7 @@ class ZonesOf(Method):
     @classmethod
     def over(cls, source: Any) -> ZonesOf:
         """Returns the method for the zones of a folder, a frozen map, or its file."""
-        frozen = FrozenMap.of(source)
+        frozen = FrozenMap.read(source)
         plan = functools.partial(plan_over, frozen=frozen)
         return cls(
             NAME,

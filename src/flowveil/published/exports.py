@@ -45,6 +45,8 @@ _OMX_PIECE = 256
 #: What a release is about; see `flowveil.published.about`.
 About = Mapping[str, str]
 _VOLUMES = ("trips", "weight")
+#: Matrices of an OMX file; estimates replace counts where cells are layers.
+_MATRICES = (*_VOLUMES, "estimate", "estimate_weight")
 #: Formats whose tables may have slice columns.
 _OF_SLICES = ("csv", "arrow")
 #: Formats whose flows may have times.
@@ -274,10 +276,11 @@ def _write_omx(folder: Path, flows: pa.Table, zones: pa.Table, about: About) -> 
 
     Rows and columns are numbered from 1 (lookup ``index``); ``zone_code`` holds the codes, and so does omx_zones.csv
     for tools that read numbers only. 0 means that no cell is published: there were no trips, or too few;
-    the attribute ``ZERO_MEANS`` says so.
+    the attribute ``ZERO_MEANS`` says so. An estimate (`flowveil.published.reconstruction.estimate_tables`) is a matrix
+    named ``estimate``.
     """
     h5py = _load("h5py", "omx")
-    flows = _summed_layers(flows)
+    zero = "no trip is estimated" if "estimate" in flows.column_names else "not published: none, or too few"
     codes = np.unique(zones["zone"].to_numpy(zero_copy_only=False).astype(np.str_))
     n = len(codes)
     value_set = pa.array(codes.tolist(), pa.string())
@@ -290,10 +293,10 @@ def _write_omx(folder: Path, flows: pa.Table, zones: pa.Table, about: About) -> 
     with h5py.File(folder / "flows.omx", "w", libver=("earliest", "v108")) as file:
         file.attrs.create("OMX_VERSION", np.bytes_("0.2"))
         file.attrs.create("SHAPE", np.array([n, n], dtype=np.int32))
-        file.attrs.create("ZERO_MEANS", np.bytes_("not published: none, or too few"))
+        file.attrs.create("ZERO_MEANS", np.bytes_(zero))
         file.attrs.create("WRITTEN_BY", np.bytes_(f"flowveil with HDF5 {h5py.version.hdf5_version}"))
         data, lookup = file.create_group("data"), file.create_group("lookup")
-        for name in (v for v in _VOLUMES if v in flows.column_names):
+        for name in (v for v in _MATRICES if v in flows.column_names):
             matrix = data.create_dataset(
                 name,
                 (n, n),

@@ -22,6 +22,7 @@ from flowveil.output import Place, real_place, sync_folder, try_place
 from flowveil.paths import read_json
 from flowveil.published.exports import Format, check_formats, parse_formats
 from flowveil.published.html import render
+from flowveil.published.reconstruction import estimate_tables
 from flowveil.published.report import FORMAT, json_text, make_report, manifest
 from flowveil.published.spreadsheets import write_csv
 from flowveil.published.strength import weaker_in
@@ -81,6 +82,16 @@ class FolderContent:
         )
         return wanted
 
+    def exported(self, wanted: Format) -> tuple[pa.Table, pa.Table]:
+        """The flows and the zones that an export holds: as published, or an estimate where layers cannot be held.
+
+        Raises:
+            ParameterError: there is no estimate.
+        """
+        if wanted.name != "omx" or "layer" not in self.flows.column_names:
+            return self.flows, self.zones
+        return estimate_tables(self.published, self.zones)
+
 
 def write_files(content: FolderContent, folder: Path) -> dict[str, str]:
     """Writes every file of a release into an empty folder and makes it durable.
@@ -104,7 +115,7 @@ def write_files(content: FolderContent, folder: Path) -> dict[str, str]:
     for name, write in files.items():
         _write_file(folder / name, write)
     for wanted in formats:
-        wanted.write(folder, content.flows, content.zones, report["statement"]["about"])
+        wanted.write(folder, *content.exported(wanted), report["statement"]["about"])
     names = [*files, *(name for wanted in formats for name in wanted.files)]
     for name in names[len(files) :]:
         _sync_file(folder / name)

@@ -18,9 +18,9 @@ import pyarrow.compute as pc
 import shapely
 
 from flowveil.hierarchy import VIRTUAL_ROOT
-from flowveil.published.maps import ENDS, MAX_FLOWS, View, hexagons, volume_of, zones_of
+from flowveil.published.maps import ENDS, MAX_FLOWS, View, hexagons
 from flowveil.published.noise import is_noisy
-from flowveil.published.reconstruction import rows_of_spreading, spread_over_cells
+from flowveil.published.reconstruction import rows_of_spreading, spread_over_cells, typical_level
 from flowveil.published.slices import overview, zones_in
 from flowveil.published.times import times_of
 from flowveil.times import TIME, TIME_COLUMNS, Every
@@ -171,22 +171,13 @@ def _common(report: Mapping[str, Any], flows: pa.Table, zones: pa.Table) -> View
         return None
     if zones["lat"].null_count or zones["h3_cells"].null_count or not len(flows):
         return None
-    for level in range(min(_typical_level(flows, zones), resolution), -1, -1):
+    for level in range(min(typical_level(flows, zones), resolution), -1, -1):
         rows, areas = rows_of_spreading(flows, zones, level)
         if rows <= _MOST_ROWS and areas <= _MOST_AREAS:
             spread = spread_over_cells(flows, zones, level=level, resolution=resolution)
             table = spread.rename_columns([{e: f"{e}_zone" for e in ENDS}.get(n, n) for n in spread.column_names])
             return View(table, _hexagons_as_zones(table, resolution), homogeneous=True, level=level)
     return None
-
-
-def _typical_level(flows: pa.Table, zones: pa.Table) -> int:
-    """Half of the ends of trips are in zones of this level or a finer one."""
-    listed = {end: zones_of(zones, end) for end in ENDS}
-    level = np.concatenate([listed[end]["level"].to_numpy().astype(np.int64) for end in ENDS])
-    volume = np.concatenate([volume_of(flows, listed[end], end, "trips") for end in ENDS])
-    order = np.argsort(level, kind="stable")
-    return max(int(level[order][np.searchsorted(np.cumsum(volume[order]), volume.sum() / 2)]), 0)
 
 
 def _hexagons_as_zones(flows: pa.Table, resolution: int) -> pa.Table:

@@ -27,10 +27,10 @@ from flowveil.flows import MILLION, Cells, Flows, to_fixed_point
 from flowveil.guarantee import UNITS, Guarantee
 from flowveil.hierarchy import Ints
 from flowveil.release.folder import ReleaseFolder
-from flowveil.release.frozen import FrozenMap
 from flowveil.release.plan import Plan
 from flowveil.release.release import Release
 from flowveil.release.statement import Statement
+from flowveil.release.zone_map import FrozenMap
 
 #: What decides who is hidden: the same in all releases of a chain.
 PROMISE = ("k", "protect", "k_population", "l")
@@ -84,10 +84,10 @@ class Earlier:
         Raises:
             ParameterError: another map was given.
         """
-        own = FrozenMap.of(self.folders[-1].path)
+        own = FrozenMap.read(self.folders[-1].path)
         if given is None:
             return own
-        frozen = FrozenMap.of(given)
+        frozen = FrozenMap.read(given)
         if frozen.sha256 not in (own.sha256, self.statements[-1].zones_of):
             raise ParameterError("The release that is revised has other zones. Hint: leave --zones-of out.")
         return frozen

@@ -22,7 +22,7 @@ from flowveil.flows import MILLION, to_fixed_point
 from flowveil.output import Content, write_files
 from flowveil.published.series import render_series
 from flowveil.release.folder import ReleaseFolder
-from flowveil.release.frozen import FrozenMap
+from flowveil.release.zone_map import FrozenMap
 
 FORMAT = "flowveil series"
 INDEX, PAGE, TOTALS, MAP = "index.json", "index.html", "totals.parquet", "map.parquet"
@@ -77,7 +77,7 @@ def check_index(place: Path) -> list[str]:
         return ["index.json: missing, not readable, or not that of a series"]
     try:
         steps = [str(entry["step"]) for entry in index["steps"]]
-        frozen = FrozenMap.of(place / MAP)
+        frozen = FrozenMap.read(place / MAP)
         folders = {path.name for step in steps for path in releases_of(place, step)}
         strange = {path.name for path in place.iterdir()} - folders - {INDEX, PAGE, TOTALS, MAP}
         if strange:
@@ -103,7 +103,7 @@ def _check_step(place: Path, step: str, map_sha256: str) -> list[str]:
     findings = []
     if statement.parameters.get("during") != step:
         findings.append(f"{step}: the release is not of this step")
-    if (statement.zones_of or FrozenMap.of(newest).sha256) != map_sha256:
+    if (statement.zones_of or FrozenMap.read(newest).sha256) != map_sha256:
         findings.append(f"{step}: its zones are not those of the map")
     return findings
 

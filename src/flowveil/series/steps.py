@@ -26,7 +26,7 @@ from flowveil.output import real_place
 from flowveil.progress import log
 from flowveil.publication import publish
 from flowveil.release.folder import ReleaseFolder
-from flowveil.release.frozen import FrozenMap
+from flowveil.release.zone_map import FrozenMap
 from flowveil.series.index import INDEX, MAP, PAGE, TOTALS, check_index, read_index, releases_of, write_index
 from flowveil.series.ledger import publish_recorded
 from flowveil.slices import SlicedFlows
@@ -183,7 +183,7 @@ class _Run:
                 self._refuse_other_promise(done, release.parameters)
                 self._publish(release, label)
                 done, published = sorted([*done, label]), [*published, label]
-                frozen = frozen or self._keep(FrozenMap.of(self.place / label))
+                frozen = frozen or self._keep(FrozenMap.read(self.place / label))
         except InfeasibleError:
             # Steps that are published stay, and what stands beside them is of all of them.
             if published and frozen is not None:
@@ -208,15 +208,15 @@ class _Run:
 
     def _map(self, zones_of: Any, there: list[str]) -> FrozenMap | None:
         """The map of the series: the one that it has, the one that is given, or that of its first step."""
-        given = None if zones_of is None else FrozenMap.of(zones_of)
+        given = None if zones_of is None else FrozenMap.read(zones_of)
         if (self.place / MAP).exists():
-            kept = FrozenMap.of(self.place / MAP)
+            kept = FrozenMap.read(self.place / MAP)
             if given is not None and given.sha256 != kept.sha256:
                 raise ParameterError("This series was begun over other zones (--zones-of). Hint: name a new folder.")
             return kept
         if given is None and there:
             # A run was stopped between publishing its first step and keeping its map.
-            given = FrozenMap.of(self.place / there[0])
+            given = FrozenMap.read(self.place / there[0])
         return None if given is None else self._keep(given)
 
     def _keep(self, frozen: FrozenMap) -> FrozenMap:

@@ -11,7 +11,7 @@ import numpy as np
 
 from flowveil.errors import ParameterError
 from flowveil.release.folder import ReleaseFolder
-from flowveil.release.frozen import CELLS, TILES, FrozenMap
+from flowveil.release.zone_map import CELLS, TILES, FrozenMap
 from flowveil.verify.recount import Trips, ZoneMap
 from flowveil.verify.recount.tree import ALL, OUTSIDE_CELL, build_tree
 
@@ -31,7 +31,7 @@ def check_zones_of(folder: Path, zones_of: Any, trips: Trips) -> tuple[tuple[str
     stated = release.statement.zones_of
     if zones_of is None:
         return (), () if stated is None or release.statement.revision_of else (NOT_COMPARED,)
-    frozen = FrozenMap.of(zones_of)
+    frozen = FrozenMap.read(zones_of)
     if stated is None:
         return ("report.json: does not say that the zones are those of the given zone map",), ()
     if stated != frozen.sha256:

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 import shapely
 
+import flowveil
 from flowveil.errors import MissingExtraError, ParameterError
 from flowveil.publication import publish
 from flowveil.published.exports import FORMATS, parse_formats
@@ -246,3 +247,37 @@ def test_a_missing_library_is_named_with_its_extra(release, tmp_path, monkeypatc
     with pytest.raises(MissingExtraError, match=r"flowveil\[exports\]"):
         release.write(tmp_path / "out", formats="omx")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("kind", ["h3", "map"])
+def test_omx_of_layers_is_the_estimate_and_is_rebuilt(kind, tmp_path):
+    h5py = pytest.importorskip("h5py")
+    rng = np.random.default_rng(5)
+    columns = {f"{end}_{x}": y + rng.normal(0, 0.05, 600) for end in "od" for x, y in (("lat", 48.85), ("lon", 2.35))}
+    pq.write_table(pa.table(columns), tmp_path / "trips.parquet")
+    reading, given = {"resolution": 8}, {}
+    if kind == "map":
+        x, y = (a.ravel() / 50 for a in np.meshgrid(range(102, 133), range(2430, 2460)))
+        boxes = shapely.box(x, y, x + 0.02, y + 0.02)
+        geopandas.GeoDataFrame({"code": [f"t{i:03d}" for i in range(len(x))]}, geometry=boxes, crs=4326).to_file(
+            tmp_path / "map.geojson"
+        )
+        given = {"zones": tmp_path / "map.geojson"}
+        reading = {"zones": flowveil.read_zones(given["zones"])}
+    ends = {"origin": ("o_lat", "o_lon"), "destination": ("d_lat", "d_lon")}
+    trips = flowveil.read_trips(tmp_path / "trips.parquet", **ends, **reading)
+    folder = flowveil.anonymize(trips, "layercut", k=10).write(tmp_path / "out", formats="omx")
+    published = pq.read_table(folder / "flows.parquet")
+    assert max(published["layer"].to_pylist()) > 1
+    with h5py.File(folder / "flows.omx") as file:
+        assert list(file["data"]) == ["estimate"]
+        assert file.attrs["ZERO_MEANS"] == b"no trip is estimated"
+        codes, estimate = [code.decode() for code in file["lookup/zone_code"][:]], file["data/estimate"][:]
+    assert estimate.sum() == pytest.approx(sum(published["trips"].to_pylist()))
+    if kind == "map":
+        table = flowveil.reconstruct(folder, reading["zones"])
+        number = {code: i for i, code in enumerate(codes)}
+        o, d = ([number[code] for code in table[end].to_pylist()] for end in ("origin", "destination"))
+        assert np.allclose(estimate[o, d], table["trips"].to_numpy())
+    found = flowveil.verify_release(folder, against=tmp_path / "trips.parquet", **given)
+    assert (found.findings, found.not_compared) == ((), ())

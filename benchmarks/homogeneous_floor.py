@@ -1,4 +1,4 @@
-"""A lower bound for homogeneous maps by Lagrangian decomposition.
+"""A lower bound for the mean error of homogeneous maps, by Lagrangian decomposition.
 
 Choosing two cuts at once is hard. Choosing one cut, plus a separate cut of the other tree for each of its zones, is one
 pass over the safe pairs. Split the savings of the safe pairs between two such problems: one chooses the origin cut
@@ -16,10 +16,61 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from flowveil.flows import Flows
+from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Floats
 from flowveil.methods.twin_trees import Positions, TwinAxis, TwinTrees
+from flowveil.methods.twincut import Search, starting_cuts
 
 Mask = NDArray[np.bool_]
+
+#: Prices that are tried, as multiples of the one that known maps suggest.
+PRICES = 8.0 ** np.arange(5)
+
+
+def homogeneous_floor(
+    flows: Flows, guarantee: Guarantee, *, max_suppressed: float = 0.1, iterations: int = 150
+) -> float | None:
+    """Returns a mean generalisation error that no homogeneous release within the suppression limit is below.
+
+    More iterations raise it towards its limit. None if nothing can be published within the limit, or if the trees are
+    too deep to hold all their nodes.
+    """
+    flows, guarantee = guarantee.to_fixed_point(flows)
+    budget = max_suppressed * float(np.sum(flows.volume(guarantee.basis)))
+    trees = TwinTrees.from_flows(flows, guarantee)
+    if trees is None or trees.thinned or trees.given(0, np.zeros(1, np.int64)).lost > budget:
+        return None
+    search = Search(trees, budget)
+    search.alternate_from(list(starting_cuts(trees)))
+    points = np.array(sorted(set(search.points)))
+
+    def proven(price: float, iterations: int) -> float:
+        suppressed, cost = points[int(np.argmin(points[:, 1] + price * points[:, 0]))]
+        return proven_score(
+            trees,
+            budget,
+            price=price,
+            known_cost=float(cost),
+            known_suppressed=float(suppressed),
+            iterations=iterations,
+        )
+
+    # With a small budget few maps are known, and a far higher price may prove more.
+    prices = _tightest_price(search, points) * PRICES
+    best = prices[int(np.argmax([proven(float(price), iterations // 10) for price in prices]))]
+    return proven(float(best), iterations)
+
+
+def _tightest_price(search: Search, points: Floats) -> float:
+    """Returns the price at which the lower bound from the known solutions is largest at the budget.
+
+    At each price, the cheapest known solution is a line over suppression. Its height at the budget is an upper limit
+    for any proof at this price.
+    """
+    prices = search.fair_price() * np.exp2(np.arange(-48, 49) / 24)
+    priced = points[None, :, 1] + prices[:, None] * (points[None, :, 0] - search.budget)
+    return float(prices[int(np.argmax(priced.min(axis=1)))])
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +119,7 @@ class PairForest:
         best[tops] = np.where(self.divisible[tops], np.maximum(saving[tops], together[tops]), saving[tops])
         of_node = np.zeros(len(self.axis))
         of_node[self.node[tops]] = best[tops]
-        cut = self.axis.best_cut(of_node)
+        cut, _, _ = self.axis.best(of_node)
         chosen = np.zeros(len(self.axis), dtype=np.bool_)
         chosen[cut] = True
         split = self.divisible & (together > saving)
@@ -102,7 +153,7 @@ def proven_score(
     # Position in the second forest of each pair of the first.
     place = np.lexsort((forests[1].node, forests[1].axis.other))
     total = trees.objective.total
-    saving = price * trees.origins.volume - trees.cost()
+    saving = price * trees.origins.volume - trees.origins.cost
     target = price * (total - known_suppressed) - known_cost
     shared = saving / 2
     best, best_shared = np.inf, shared

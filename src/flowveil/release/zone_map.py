@@ -45,7 +45,7 @@ class FrozenMap:
     about: Mapping[str, Any]
 
     @classmethod
-    def of(cls, source: Any) -> FrozenMap:
+    def read(cls, source: Any) -> FrozenMap:
         """From a folder, a file of `write`, its table, or what is one already.
 
         Raises:
@@ -55,12 +55,12 @@ class FrozenMap:
         if isinstance(source, FrozenMap):
             return source
         if isinstance(source, pa.Table):
-            return _of_table(source)
+            return _from_table(source)
         path = Path(source)
         if not path.is_dir():
-            return _of_file(path)
+            return _from_file(path)
         with taken_at_its_word(path):
-            return _of_folder(ReleaseFolder(path))
+            return _from_folder(ReleaseFolder(path))
 
     @property
     def hierarchy(self) -> str:
@@ -107,7 +107,7 @@ class FrozenMap:
         return Path(path)
 
 
-def _of_folder(folder: ReleaseFolder) -> FrozenMap:
+def _from_folder(folder: ReleaseFolder) -> FrozenMap:
     folder.check_manifest()
     statement = folder.statement
     kind, parameters, homogeneous = statement.kind, statement.parameters, statement.homogeneous
@@ -185,17 +185,17 @@ def _destinations(folder: ReleaseFolder) -> pa.Array:
     return pa.array([sorted(of_origin[z]) if role != "destination" else None for z, role in listed], _TEXTS)
 
 
-def _of_file(path: Path) -> FrozenMap:
+def _from_file(path: Path) -> FrozenMap:
     try:
         table = read_bounded(path)
     except (OSError, ValueError):
         raise ParameterError(
             f"'{path}' is neither the folder of a release nor a frozen map. Hint: flowveil freeze RELEASE --out FILE."
         ) from None
-    return _of_table(table)
+    return _from_table(table)
 
 
-def _of_table(table: pa.Table) -> FrozenMap:
+def _from_table(table: pa.Table) -> FrozenMap:
     try:
         about = json.loads((table.schema.metadata or {})[METADATA])
         if about.pop("format") != FORMAT:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from flowveil import InfeasibleError, ParameterError, anonymize, freeze, read_trips
-from flowveil.release.frozen import FrozenMap
+from flowveil.release.zone_map import FrozenMap
 from flowveil.zoning.files import read_zones
 from samples.drafts import unchecked
 from samples.releases import rehash
@@ -38,7 +38,7 @@ def earlier(tmp_path_factory):
 
 def test_a_file_and_the_folder_freeze_the_same_and_hold_no_counts(earlier, tmp_path):
     frozen = freeze(earlier, out=tmp_path / "map.parquet")
-    assert FrozenMap.of(tmp_path / "map.parquet").sha256 == frozen.sha256
+    assert FrozenMap.read(tmp_path / "map.parquet").sha256 == frozen.sha256
     assert frozen.table.column_names == ["zone", "role", "level", "tiles"]
     assert frozen.about["map_sha256"] is not None
 
