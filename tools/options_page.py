@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from flowveil.request import SECTIONS
+from flowveil.request import SECTIONS, Derive
 from flowveil.settings import Setting, section_settings
 
 _TIERS = {"common": "`--help`", "all": "`--help-all`", "recipe": "recipe and `--set`"}
@@ -20,11 +20,12 @@ section `[protection]` of a recipe. Generated from `flowveil.request`; do not ed
 def options_page() -> str:
     """Returns the page: a table for each section."""
     parts = [_START]
-    for name, section in SECTIONS.items():
+    for name, section in (*SECTIONS.items(), (Derive.key, Derive)):
         rows = [_row(one) for one in section_settings(section)]
         about = (section.__doc__ or "").strip()
+        where = f" Section `[{name}]`." if name in SECTIONS else ""
         parts.append(
-            f"## {section.heading}\n\n{about} Section `[{name}]`.\n\n"
+            f"## {section.heading}\n\n{about}{where}\n\n"
             "| setting | meaning | allowed | default | example | shown in |\n|---|---|---|---|---|---|\n"
             + "\n".join(rows)
             + "\n"

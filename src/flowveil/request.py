@@ -326,6 +326,25 @@ class Resources(Section, key="resources", heading="Resources", call="run"):
     )  # fmt: skip
 
 
+@dataclass(frozen=True)
+class Derive(Section, key="derive", heading="Derive", call="derive"):
+    """What `flowveil derive` computes from a published release; no part of a request or a recipe."""
+
+    level: int | None = setting(
+        "Level of the zones: an H3 resolution, or a level of the map. Coarser zones stay as they are.",
+        between=(0, 1000), example="7", metavar="N",
+    )  # fmt: skip
+    sum: tuple[str, ...] = setting(
+        "Add up the slices of this column, or a unit of time: hour, weekday, day, time (repeatable).",
+        example="sex", metavar="COLUMN",
+    )  # fmt: skip
+    pick: tuple[str, ...] = setting(
+        "Keep the slices with this value; an empty value means the matrix of all values (repeatable).",
+        example="sex=f", metavar="COLUMN=VALUE", commas=False,
+    )  # fmt: skip
+    drop: tuple[str, ...] = setting("Leave out this column (repeatable).", example="weight", metavar="COLUMN")
+
+
 #: The sections in the order of help, recipes and the reference page.
 SECTIONS: dict[str, type[Section]] = {
     one.key: one for one in (Input, People, Zones, Slices, Protection, Method, Output, Resources)

@@ -12,7 +12,8 @@ import shapely
 
 from browser.pages import redrawn
 from flowveil import anonymize
-from flowveil.analysis.comparison import Comparison, Run
+from flowveil.analysis.comparison import Comparison
+from flowveil.analysis.experiment import Run
 from flowveil.flows import Flows, ReadSummary
 from flowveil.zoning.h3 import h3_hierarchy
 from samples.drafts import unchecked
@@ -244,7 +245,7 @@ def stretched(tmp_path_factory):
             ("trips", "people", "population"),
             "done",
             seconds=1.0,
-            measures=measures,
+            by_basis={"trips": measures},
             flows=flows,
             zones=zones,
         )

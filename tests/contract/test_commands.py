@@ -80,6 +80,13 @@ FAILURES: dict[str, list[tuple[tuple[str, ...], int, str]]] = {
         (("{release}", "--out", "{in}/x.png"), 2, "trips.csv"),
         (("{short}", "--out", "{new}.png"), 2, "release that can be read"),
     ],
+    "derive": [
+        (("{new}", "--level", "6", "--out", "{old}"), 2, "release that can be read"),
+        (("{short}", "--level", "6", "--out", "{old}"), 2, "as it was published"),
+        (("{release}", "--sum", "sex", "--out", "{old}"), 2, "no slices"),
+        (("{release}", "--level", "many", "--out", "{old}"), 2, "many"),
+        (("{release}", "--level", "6", "--out", "{release}"), 2, "is the source"),
+    ],
     "freeze": [
         (("{new}", "--out", "{new}.parquet"), 2, "new"),
         (("{release}", "--out", "{in}/map.parquet"), 2, "trips.csv"),

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from flowveil.analysis.areas import area_accuracy, default_levels, main_level
+from flowveil.analysis.experiment import DONE, attempt, on_tree
 from flowveil.analysis.measures.cells import mean_error
 from flowveil.analysis.measures.measure import Subject
-from flowveil.analysis.runs import DONE, attempt, on_tree
 from flowveil.errors import MissingExtraError
 from flowveil.flows import Flows
 from flowveil.methods import METHODS

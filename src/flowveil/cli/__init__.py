@@ -33,6 +33,7 @@ COMMANDS = {
     "verify": ("verify", "Recount a release from the raw trips."),
     "analyze": ("analyze", "Compute the private measures of a release."),
     "audit": ("audit", "Attack published releases as a reader would."),
+    "derive": ("derive", "Compute a coarser table or sums from a published release."),
     "picture": ("picture", "Draw a map of a release."),
     "reconstruct": ("reconstruct", "Spread the cells of a release over other areas."),
     "freeze": ("freeze", "Write the zones of a release into a file."),

@@ -71,7 +71,7 @@ def _print_release(output: Output, release: Any, folder: Path, *, show_measures:
     for line in report["published"]["sentences"]:
         if line.startswith("Weak:"):
             output.warn(line)
-    output.say(*_release_lines(report, folder))
+    output.say(*release_lines(report, folder))
     if show_measures or (sys.stderr.isatty() and not output.quiet):
         for line in _private_lines(release):
             click.echo(line, err=True)
@@ -89,7 +89,8 @@ def _private_lines(release: Any) -> Iterator[str]:
         yield f"  {line}"
 
 
-def _release_lines(report: Mapping[str, Any], folder: Path) -> Iterator[str]:
+def release_lines(report: Mapping[str, Any], folder: str | Path) -> Iterator[str]:
+    """Yields what is published, for a person."""
     published = report["published"]
     what = "noisy counts" if report["kind"] == "noisy" else "cells"
     if "slices" in published:
@@ -99,4 +100,4 @@ def _release_lines(report: Mapping[str, Any], folder: Path) -> Iterator[str]:
         f"{published['destination_zones']:,} destination zones."
     )
     yield from published["sentences"]
-    yield f"Report: {folder / 'report.html'}"
+    yield f"Report: {Path(folder) / 'report.html'}"

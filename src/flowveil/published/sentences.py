@@ -23,9 +23,26 @@ def sentences(statement: Statement, *, overlapping: int | None = None) -> list[s
         overlapping: pairs of outlines that overlap, where the zones of an end are disjoint.
     """
     if statement.derived_from is not None:
-        computed = "Derived: this table was computed from a published release alone and reveals nothing beyond it."
-        return [computed, *_body(statement, overlapping)]
+        return [_of_derivation(statement), *_body(statement, overlapping)]
     return _body(statement, overlapping)
+
+
+def _of_derivation(statement: Statement) -> str:
+    """What was computed, and from what."""
+    how = statement.parameters.get("derive") or {}
+    steps = [f"slices {', '.join(how['pick'])}"] if "pick" in how else []
+    steps += [f"zones of level {how['level']}"] if "level" in how else []
+    steps += ["zones of another release"] if "zones_of" in how else []
+    steps += [f"sums over {', '.join(how['sum'])}"] if "sum" in how else []
+    steps += ["cells with both zones inside an area"] if "within" in how else []
+    steps += [f"without {', '.join(how['drop'])}"] if "drop" in how else []
+    chosen = f" It holds: {'; '.join(steps)}." if steps else ""
+    missing = " Trips that the release suppresses are in no sum." if statement.suppression["rule"] == "sums" else ""
+    return (
+        "Derived: this table was computed from a published release alone and reveals nothing beyond it."
+        + chosen
+        + missing
+    )
 
 
 def _body(statement: Statement, overlapping: int | None) -> list[str]:
@@ -207,12 +224,13 @@ def _of_noise(statement: Statement) -> list[str]:
     listed = "A listed pair may have had no trips at all, and one that is not listed may have had some."
     if promise["threshold"] is not None:
         listed = f"Pairs are listed only where the noisy count is at least {promise['threshold']:,}."
+    most = "at most " if statement.derived_from is not None else ""
     return [
         *_of_unit(promise),
         *_of_weak_noise(promise["epsilon"]),
         *_of_noisy_slices(statement),
         *_of_noisy_zones(promise),
-        f"Noisy: every count has random noise of standard deviation {rounded(promise['deviation'])}. "
+        f"Noisy: every count has random noise of standard deviation {most}{rounded(promise['deviation'])}. "
         f"{_of_steps(promise)}{listed}",
         "Not protected: what holds for many. Differential privacy protects single contributions, not patterns that the "
         "data show with or without them.",

@@ -15,35 +15,19 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from flowveil import __version__
-from flowveil.errors import FlowveilError, ParameterError
+from flowveil.errors import FlowveilError
 from flowveil.paths import most_bytes, open_regular, parse_json, read_json
 from flowveil.published.folder import MANIFEST, FolderContent, write_files
-from flowveil.published.user_outlines import CONTEXT
+from flowveil.published.read_release import read_published
 from flowveil.release.folder import ReleaseFolder, read_bounded, taken_at_its_word
-from flowveil.release.published import Published
-from flowveil.release.statement import Statement
-from flowveil.zoning.box_geometry import BoxMap
-from flowveil.zoning.files import ZoneMap
-from flowveil.zoning.map_halves import halved_map
-from flowveil.zoning.outside import with_outside
-from flowveil.zoning.public_map import H3Map, PublicMap, TreeMap
+from flowveil.zoning.public_map import PublicMap
 
 _NEEDED = ("flows.parquet", "zones.parquet", "report.json", "report.html")
 _MOST_ENTRIES = 1_000
 _CHUNK = 1 << 20
-#: Columns of flows.parquet besides slice columns, by type.
-_CELL_TYPES = {
-    "origin_zone": pa.string(),
-    "destination_zone": pa.string(),
-    "trips": pa.int64(),
-    "weight": pa.float64(),
-    "revised": pa.bool_(),
-    "layer": pa.int8(),
-}
 
 # ---- files -----------------------------------------------------------------------------------------------------------
 
@@ -110,29 +94,6 @@ def _sha256(path: Path) -> str:
 # ---- rebuild ---------------------------------------------------------------------------------------------------------
 
 
-def map_of_statement(statement: Statement, zones: ZoneMap | None) -> PublicMap | None:
-    """Returns the map that a release was drawn on; None if it belongs to no map that can be given.
-
-    Args:
-        statement: of the release.
-        zones: the operator's map, where the release has one.
-
-    Raises:
-        ParameterError: the release is on the operator's map, and none is given.
-    """
-    parameters = statement.parameters
-    if statement.boxes is not None:
-        return BoxMap()
-    if isinstance(parameters.get("resolution"), int):
-        return H3Map(parameters["resolution"])
-    if zones is None:
-        if parameters.get("zones"):
-            raise ParameterError("The release is on a map of its operator. Hint: give the map with --zones.")
-        return None
-    tree = with_outside(zones.hierarchy) if parameters.get("outside") == "keep" else zones.hierarchy
-    return TreeMap(halved_map(tree) if parameters.get("hierarchy") == "halves" else tree)
-
-
 def check_rebuild(release: ReleaseFolder, given: PublicMap | None, notes: list[str]) -> list[str]:
     """Returns one line for each file or byte of a folder that its public inputs do not produce.
 
@@ -143,38 +104,19 @@ def check_rebuild(release: ReleaseFolder, given: PublicMap | None, notes: list[s
     """
     try:
         with taken_at_its_word(release.path), TemporaryDirectory(prefix="flowveil-rebuild-") as made:
-            outlines = _read_outlines(release.path) if release.statement.context else None
-            if given is None:
+            published = read_published(release, given)
+            if published is None:
                 notes.append("zones, page and exports were not compared: the release belongs to no map.")
                 return []
-            cells = _plain_cells(release.flows, release.statement)
-            write_files(FolderContent(Published(cells, release.statement, given, outlines)), Path(made))
+            write_files(FolderContent(published), Path(made))
             same_version = release.report["version"] == __version__
-            return list(_compare(release.path, Path(made), notes, same_version=same_version))
+            return list(compare_folders(release.path, Path(made), notes, same_version=same_version))
     except FlowveilError as problem:
         return [f"the folder cannot be made again from its tables and its statement: {problem}"]
 
 
-def _read_outlines(folder: Path) -> str:
-    try:
-        with open_regular(folder / CONTEXT) as file:
-            return file.read().decode("utf-8")
-    except (OSError, UnicodeDecodeError):
-        raise ParameterError(f"{CONTEXT} is missing or cannot be read.") from None
-
-
-def _plain_cells(found: pa.Table, statement: Statement) -> pa.Table:
-    """Returns the cells with the types of a release and without metadata, in which something could be hidden."""
-    types = {name: _CELL_TYPES.get(name, pa.string()) for name in found.column_names}
-    if "trips" in types and pa.types.is_floating(found.schema.field("trips").type):
-        types["trips"] = pa.float64()
-    extra = set(types) - set(_CELL_TYPES) - set(statement.slice_columns) - {"time_from", "time_to"}
-    if extra:
-        raise ParameterError(f"flows.parquet has {len(extra)} columns that no release of this kind has.")
-    return found.cast(pa.schema(list(types.items()))).replace_schema_metadata(None)
-
-
-def _compare(folder: Path, made: Path, notes: list[str], *, same_version: bool) -> Iterator[str]:
+def compare_folders(folder: Path, made: Path, notes: list[str], *, same_version: bool) -> Iterator[str]:
+    """Yields one line for each file of a folder that is not the one that was made again."""
     found, expected = ({path.name for path in place.iterdir()} for place in (folder, made))
     for name in sorted(expected - found):
         yield f"{name}: missing"

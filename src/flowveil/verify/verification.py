@@ -11,12 +11,13 @@ from flowveil.engines import read_flows
 from flowveil.errors import FlowveilError, ParameterError
 from flowveil.flows import Flows
 from flowveil.paths import named_path
+from flowveil.published.read_release import map_of_statement
 from flowveil.reading import Reading
 from flowveil.release.folder import ReleaseFolder
 from flowveil.release.statement import Statement
 from flowveil.slices import SlicedFlows
 from flowveil.verify.from_flows import recount_trips, trips_from_flows
-from flowveil.verify.rebuild import check_files, check_rebuild, map_of_statement
+from flowveil.verify.rebuild import check_files, check_rebuild
 from flowveil.verify.recount import Result
 from flowveil.verify.recount.trips import UnreadableInputError, read_trips
 from flowveil.zoning.files import ZoneMap, read_zones
@@ -105,6 +106,11 @@ def verify_release(
         statement = release.statement
     except ParameterError as problem:
         return Verification((str(problem),), sha256=sha256)
+    if statement.derived_from is not None:
+        raise ParameterError(
+            f"'{directory}' was computed from a published release, not from trips. Hint: flowveil verify DIR --from "
+            "SOURCE compares it with its source; verify the source against the trips."
+        )
     notes: list[str] = []
     given = map_of_statement(statement, _zone_map(statement, reading.get("zones")))
     findings = check_rebuild(release, given, notes)

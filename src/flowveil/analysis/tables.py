@@ -1,15 +1,49 @@
-"""Tables of results in Markdown and in LaTeX: the one way for comparisons and studies.
+"""Tables of comparisons and studies in Markdown, LaTeX and HTML.
 
-Values stay values until a format writes them: texts as they are, whole numbers with separators, large ones as powers of
-ten, others with one or two decimals. CSV files are written by `flowveil.published.spreadsheets`, with all digits.
+Sheets hold values; a format turns them into text: whole numbers with separators, large ones as powers of ten, others
+with one or two decimals. CSV files have all digits and are written by `flowveil.published.spreadsheets`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
+
+from flowveil.published.document import Part, fill
+
+NOT_FOR_PUBLICATION = "not for publication"
+
+#: Heads of measures. GDM is the distance moved, named as in the papers.
+HEADS = {
+    "area_error": "misplaced (%)",
+    "production_error": "productions off (%)",
+    "attraction_error": "attractions off (%)",
+    "trip_length_ratio": "trip length (ratio)",
+    "accessibility_error": "accessibility off (%)",
+    "n_cells": "cells",
+    "n_origin_zones": "origin zones",
+    "n_destination_zones": "destination zones",
+    "mean_time_width_h": "width (h)",
+    "c_dm": "C_DM",
+    "c_avg": "C_AVG",
+    "mean_generalization_error": "G",
+    "reconstruction_loss": "E",
+    "distribution_distance": "D",
+    "generalization_distance_m": "GDM (m)",
+    "generalization_distance_median_m": "GDM median",
+    "generalization_distance_std_m": "GDM std. dev.",
+    "od_dimension": "OD dimension",
+    "suppressed_share": "suppressed (%)",
+    "k_people": "fewest people",
+    "seconds": "Time (s)",
+}
+#: Measures that tables show in percent.
+SHARES = (
+    "area_error", "production_error", "attraction_error", "accessibility_error", "density", "safe_od_pairs",
+    "safe_trips", "suppressed_share",
+)  # fmt: skip
 
 _TEX_HEADS = {
     "C_DM": r"$C_{DM}$", "C_AVG": r"$C_{AVG}$", "G": r"$\bar{G}$", "E": r"$E$", "D": r"$D$", "k trips": r"$k_{trips}$",
@@ -28,9 +62,9 @@ class Sheet:
     Attributes:
         head: names of the columns.
         rows: the values.
-        title: what it is of; without one, LaTeX gets the bare table.
-        right: columns of numbers; by default those that hold any.
-        label: its number, where there are several.
+        title: the caption; without one, LaTeX gets the bare table.
+        right: columns aligned to the right; by default those with numbers.
+        label: its number, if there are several.
     """
 
     head: tuple[str, ...]
@@ -40,18 +74,25 @@ class Sheet:
     label: str = ""
 
     def is_right(self, column: int) -> bool:
-        """Whether a column is aligned to the right."""
+        """Returns whether a column is aligned to the right."""
         if self.right is not None:
             return column in self.right
         return any(isinstance(row[column], int | float) for row in self.rows)
 
     def without_repeats(self) -> Sheet:
-        """The table without names in its first two columns that stand above already, as papers print it."""
+        """Returns the table without repeated names in its first two columns, as papers print it."""
         return replace(self, rows=tuple(_thinned(self.rows)))
 
 
+def measure_entry(name: str, value: float | int | None) -> Any:
+    """Returns a measure as sheets hold it: shares in percent, ``-`` if it is unknown."""
+    if value is None:
+        return "-"
+    return 100 * float(value) if name in SHARES else value
+
+
 def markdown(sheet: Sheet) -> str:
-    """The table in Markdown, without its title."""
+    """Returns the table in Markdown, without its title."""
     lines = [_markdown_row(sheet.head)]
     lines.append("|" + "".join("---:|" if sheet.is_right(i) else "---|" for i in range(len(sheet.head))))
     lines += [_markdown_row(_text(value, " ×10^{}") for value in row) for row in sheet.rows]
@@ -59,7 +100,7 @@ def markdown(sheet: Sheet) -> str:
 
 
 def latex(sheet: Sheet) -> str:
-    """The table in LaTeX."""
+    """Returns the table in LaTeX."""
     columns = "".join("r" if sheet.is_right(i) else "l" for i in range(len(sheet.head)))
     lines = [
         rf"\begin{{tabular}}{{{columns}}}",
@@ -101,11 +142,25 @@ _RAISED = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 
 
 def text_of(value: Any) -> str:
-    """A value as a page shows it."""
+    """Returns a value as pages show it."""
     if isinstance(value, str):
         return value
     digits, _, exponent = _text(value, " × 10^{}").partition("^")
     return digits + exponent.translate(_RAISED)
+
+
+def html_part(name: str, title: str, sheets: Sequence[Sheet], *, notes: Sequence[str] = ()) -> Part:
+    """Returns tables as a part of a page."""
+    tables = [
+        (
+            sheet.label,
+            sheet.title,
+            [(head, sheet.is_right(column)) for column, head in enumerate(sheet.head)],
+            [[(text_of(value), sheet.is_right(column)) for column, value in enumerate(row)] for row in sheet.rows],
+        )
+        for sheet in sheets
+    ]
+    return Part(name, title, fill("sheets.html", notes=notes, tables=tables, label=title))
 
 
 def _text(value: Any, power: str) -> str:

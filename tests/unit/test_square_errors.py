@@ -7,10 +7,10 @@ from collections import Counter, defaultdict
 import h3
 import numpy as np
 import pytest
+from benchmarks.square_errors import _squares, usefulness
 
 from conftest import trip_table
 from flowveil import anonymize, read_trips
-from flowveil.analysis.square_errors import _squares, usefulness
 
 REGION = h3.latlng_to_cell(48.85, 2.35, 5)
 

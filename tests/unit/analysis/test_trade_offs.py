@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flowveil.analysis.pages.joint import Outcome, best, joint_part, share_in_words, verdict
+from flowveil.analysis.pages.trade_offs import Outcome, best, joint_part, share_in_words, verdict
 from flowveil.published.charts import colour_of
 
 RUNS = [
@@ -17,11 +17,12 @@ def test_runs_that_another_beats_in_both_are_not_on_the_front() -> None:
     assert [run.name for run in best(RUNS)] == ["suppression", "fine", "coarse"]
 
 
-def test_the_verdict_names_the_finest_within_the_limit_and_who_only_drops_more() -> None:
-    said = verdict(RUNS, 0.1)
-    assert said[0].startswith("Of the runs that drop at most 10%, fine is the finest: an error of 40 tiles, with 90.0%")
-    assert any(line.startswith("suppression drops 98% of the volume") for line in said)
-    assert verdict(RUNS[3:], 0.1)[0] == "No run drops at most 10%."
+def test_the_verdict_names_the_finest_within_the_limit_and_runs_above_it() -> None:
+    lines = verdict(RUNS, 0.1)
+    expected = "Of the runs that suppress at most 10%, fine is the finest: an error of 40 tiles, with 90.0%"
+    assert lines[0].startswith(expected)
+    assert any(line.startswith("suppression suppresses 98% of the volume") for line in lines)
+    assert verdict(RUNS[3:], 0.1)[0] == "No run suppresses at most 10%."
     assert share_in_words(0.997) == "over 99%"
 
 
