@@ -94,7 +94,7 @@ class Description:
         k: what safety was held against.
         rows: rows read.
         left_out: rows left out, by reason.
-        person_case: ``fold`` if persons that differ in upper and lower case only are one, else ``keep``.
+        person_case: ``fold`` if upper and lower case in names of persons is ignored, else ``keep``.
         nobody: rows without a known person, by what stands there instead.
         columns: which column served as what.
         notes: what to know about how the input was taken.
