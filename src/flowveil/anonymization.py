@@ -254,7 +254,7 @@ def anonymize(
         hint = "slices are for anonymize_slices" if isinstance(flows, SlicedFlows) else "pass what read_trips returns"
         raise ParameterError(f"anonymize needs flows; found {type(flows).__name__}. Hint: {hint}.")
     afterwards = PostRules.from_request(dominance=dominance, stricter=stricter, revision=revision)
-    chosen = _chosen(method, _default_method(flows), afterwards.zones_of(zones_of))
+    chosen = _chosen(method, _default_method(flows), afterwards.zones_of(zones_of), revise=revision is not None)
     thresholds = (k, protect, max_suppressed, k_population, l, allow_small_k, population_only)
     asked = Thresholds(*thresholds, usual_share=chosen.max_suppressed)
     _check_request(flows, chosen, options, asked, afterwards)
@@ -319,7 +319,9 @@ def _default_method(flows: Flows) -> str:
     return DEFAULT_OF_MAPS if flows.same_zones else DEFAULT_METHOD
 
 
-def _chosen(method: str | Method | Callable[..., Plan] | None, default: str, zones_of: Any) -> Method:
+def _chosen(
+    method: str | Method | Callable[..., Plan] | None, default: str, zones_of: Any, *, revise: bool = False
+) -> Method:
     """The method that is meant.
 
     Raises:
@@ -332,7 +334,7 @@ def _chosen(method: str | Method | Callable[..., Plan] | None, default: str, zon
             "A method chooses zones, and those of an earlier release are fixed: --method and --zones-of (method, "
             "zones_of) cannot be combined. Hint: leave one of them out."
         )
-    return ZonesOf.over(zones_of)
+    return ZonesOf.over(zones_of, revise=revise)
 
 
 # ---- slices ----------------------------------------------------------------------------------------------------

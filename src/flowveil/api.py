@@ -422,14 +422,18 @@ def derive(
         drop: columns to leave out.
         zones: the operator's map, for a release on one.
         **writing: ``formats``, ``overwrite``, ``replace_stronger``, and ``title``, ``source``, ... in place of those
-            of the source.
+            of the source; ``ledger``, which must hold the source and lists the new folder.
 
     Raises:
         ParameterError: the source has no such column, value or level; slices to be added up have different zones.
+        InfeasibleError: the source is not in the ledger.
         OutputError: the folder may not or cannot be written.
     """
     from flowveil.published.folder import MANIFEST
     from flowveil.published.read_release import map_of_statement, read_published
+    from flowveil.series.ledger import check_source, record_derived
+
+    ledger = writing.pop("ledger", None)
 
     folder = ReleaseFolder(named_path(release, what="the release"))
     with taken_at_its_word(folder.path):
@@ -445,7 +449,11 @@ def derive(
         # Everything is computed before anything is written.
         made.report  # noqa: B018
     if out is not None:
+        if ledger is not None:
+            check_source(folder.path, ledger=ledger)
         made.write(out, source=folder.path, **keep)
+        if ledger is not None:
+            record_derived(Path(out), ledger=ledger)
     return made
 
 

@@ -52,8 +52,16 @@ def with_matrices(request: Request) -> Request:
 def has_slices(request: Request) -> bool:
     """Whether several matrices, or one with times, are made."""
     slices = request.slices
-    needing = any(request.given.get(name) for name in _NEED_SLICES)
-    return slices.during is None and bool(slices.by or slices.time or slices.every or needing)
+    unused = ("time_format", "timezone") if only_for_ledger(request) else ()
+    needing = any(request.given.get(name) for name in _NEED_SLICES if name not in unused)
+    timed = slices.time and not only_for_ledger(request)
+    return slices.during is None and bool(slices.by or timed or slices.every or needing)
+
+
+def only_for_ledger(request: Request) -> bool:
+    """Whether the time column cuts nothing: the ledger alone needs its days."""
+    slices = request.slices
+    return bool(slices.time and request.output.ledger and not slices.every and slices.during is None)
 
 
 def method_name(request: Request) -> str | None:
@@ -175,7 +183,8 @@ def _check_slices(request: Request) -> None:
     from flowveil.slices import check_slice_columns
 
     slices, steps = request.slices, request.slices.every
-    check_slice_columns(slices.by, time=slices.time, every=steps[0] if steps else None)
+    time = None if only_for_ledger(request) else slices.time
+    check_slice_columns(slices.by, time=time, every=steps[0] if steps else None)
     for name in _SINGLE:
         if name in request.given:
             raise ParameterError(f"{_said(name)} is for a single matrix: not for slices, nor for folded times.")
@@ -273,7 +282,7 @@ def read_request(
     source = request.input.input if source is None else source
     how = reading_arguments(request, zones=zones)
     if not has_slices(request):
-        if request.slices.during is None:
+        if request.slices.during is None and not only_for_ledger(request):
             how.pop("time", None)
         return read_trips(source, progress=progress, **how)
     sliced = read_slices(source, progress=progress, **slicing_arguments(request), **how)

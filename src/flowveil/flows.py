@@ -500,6 +500,24 @@ def _first_of_runs(ordered: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 @dataclass(frozen=True)
+class Days:
+    """The days of the trips of one read, by which a ledger proves that two releases share no trip. Private.
+
+    Attributes:
+        column: the time column.
+        timezone, time_format: how it was read; the same row has the same day only if both are equal.
+        days: ISO dates.
+        missing: a row without a time was used.
+    """
+
+    column: str
+    timezone: str | None
+    time_format: str | None
+    days: frozenset[str]
+    missing: bool
+
+
+@dataclass(frozen=True)
 class ReadSummary:
     """Counters and settings of one read. Contains no input rows.
 
@@ -522,7 +540,7 @@ class ReadSummary:
         max_dropped, skip_unknown: how tolerant the reading was.
         partition_columns: columns that were taken from the paths of the files.
         by_many: whether attributes with many values were allowed to make slices.
-        person_case: ``fold`` if persons that differ in upper and lower case only were taken for one, else ``keep``.
+        person_case: ``fold`` if upper and lower case in names of persons was ignored, else ``keep``.
         time_format: how times were read, if the user gave a format.
         timezone: the zone that times are shown in, named by the user or by the column: a name, or a fixed offset such
             as ``UTC+0100``. None for local times without a zone, and for texts with different offsets, which are shown
@@ -534,6 +552,9 @@ class ReadSummary:
         crs: reference system of the coordinates; None for degrees.
         decimal_comma: whether numbers in text had a decimal comma.
         nobody: rows that were used although nobody is known to have made their trips, by what stands for the person.
+        days: the days of the trips, where the input has a time column; private.
+        outline: the study area as text that `flowveil.reading.areas.parse_area` reads, or as WKB in hexadecimal digits
+            if it came from a file; private.
     """
 
     rows: int = 0
@@ -567,6 +588,8 @@ class ReadSummary:
     crs: str | None = None
     decimal_comma: bool = False
     nobody: dict[str, int] = field(default_factory=dict)
+    days: Days | None = None
+    outline: str | None = None
 
     @property
     def left_out(self) -> dict[str, int]:
@@ -638,8 +661,8 @@ class ReadSummary:
         """
         if not self.columns.get("person"):
             return []
-        case = {"fold": "counted as one", "keep": "counted as different persons"}[self.person_case]
-        lines = [f"Persons that differ in upper and lower case only are {case} (--person-case {self.person_case})."]
+        case = {"fold": "ignored", "keep": "distinguished"}[self.person_case]
+        lines = [f"Upper and lower case in names of persons is {case} (--person-case {self.person_case})."]
         if self.nobody and counted:
             words = ", ".join(f"{word}: {rows:,}" for word, rows in self.nobody.items())
             lines.append(f"Rows without a known person, which add nobody: {sum(self.nobody.values()):,} ({words}).")

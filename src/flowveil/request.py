@@ -135,7 +135,10 @@ class Zones(Section, key="zones", heading="Zones", call="reading"):
 class Slices(Section, key="slices", heading="Time and slices", call="reading"):
     """Several matrices, by time or by attributes."""
 
-    time: str | None = setting("Column of the time.", tier="common", example="start_time", **COLUMN)
+    time: str | None = setting(
+        "Column of the time. Without --every, the --ledger alone uses its days.",
+        tier="common", example="start_time", **COLUMN,
+    )  # fmt: skip
     every: tuple[str, ...] = setting(
         "One matrix for each step: 15min, 1h, day, month, hour (of the day), weekday, weekday-hour (repeatable).",
         tier="common", example="1h", metavar="STEP",
@@ -168,7 +171,9 @@ class Slices(Section, key="slices", heading="Time and slices", call="reading"):
         "With noise: the values of a slice column, known without the data (repeatable).",
         tier="recipe", call="slices", example="sex=f,m", metavar="NAME=VALUE,...", page=False, commas=False,
     )  # fmt: skip
-    accept_differencing: bool = setting("Publish although subtraction reveals small groups.", call="slices")
+    accept_differencing: bool = setting(
+        "Publish although releases or slices can be subtracted from each other; the statement says so.", call="slices"
+    )
 
 
 @dataclass(frozen=True)
@@ -273,7 +278,7 @@ class Output(Section, key="output", heading="Output", call="write"):
         "Contact for readers' questions.", tier="recipe", example="data@example.org", metavar="TEXT"
     )
     ledger: str | None = setting(
-        "Audit against all earlier releases recorded in this folder, and record this one.",
+        "Refuse a release that may share trips with an earlier one of this folder, and record this one.",
         example="ledger", metavar="DIR", **PLACE,
     )  # fmt: skip
     epsilon_total: float | None = setting(

@@ -97,7 +97,7 @@ class Description:
         k: the k of all shares.
         rows: rows read.
         left_out: rows not used, by reason.
-        person_case: ``fold`` if persons that differ in upper and lower case only are one, else ``keep``.
+        person_case: ``fold`` if upper and lower case in names of persons is ignored, else ``keep``.
         nobody: rows without a known person, by the text in place of it.
         columns: column of each role.
         notes: on how the input was read.

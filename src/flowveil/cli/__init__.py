@@ -38,6 +38,7 @@ COMMANDS = {
     "reconstruct": ("reconstruct", "Spread the cells of a release over other areas."),
     "freeze": ("freeze", "Write the zones of a release into a file."),
     "series": ("series", "Publish one release for each month or day, over one map."),
+    "ledger": ("ledger", "List the releases of a data set, withdraw one, make a backup."),
     "prepare": ("prepare", "Make one table of trips from the files of a known data set."),
     "tabular": ("tabular", "Publish tables of records instead of trips."),
     "serve": ("serve", "Open the workbench in a browser."),

@@ -2,8 +2,9 @@
 
 A price on suppressed units finds only the cuts on the lower convex hull of cost and suppression; the optimum within a
 budget is usually slightly above the hull. A cut that beats the best known one can lose only a bounded amount at the
-price. So few nodes have a choice: those that can be reached and flipped within that loss. All combinations of these
-nodes are enumerated bottom-up. Combinations that lose too much, or are dominated in cost and suppression, are dropped.
+price. Therefore few nodes have a choice: those that can be reached and flipped within that loss. All combinations of
+these nodes are enumerated bottom-up. Combinations that lose too much, or are dominated in cost and suppression, are
+dropped.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ def _loss_to_reach(axis: TwinAxis, loss: Floats) -> Floats:
 class _Set:
     """Combinations below a node: loss and suppression relative to the best cut, and their origin.
 
-    ``parts`` are the combined sets with the position in each. ``whole`` tells which combinations leave ``node``
+    ``parts`` are the combined sets with the position in each. ``whole`` marks the combinations that leave ``node``
     undivided.
     """
 

@@ -21,9 +21,9 @@ import numpy as np
 from flowveil.errors import DataError, ParameterError
 from flowveil.flows import Flows
 from flowveil.hierarchy import Ints
-from flowveil.methods.contributions import Counts, bounded_trips
 from flowveil.methods.epsilon import check_epsilon
 from flowveil.methods.method import Method
+from flowveil.methods.noise_guarantee import Counts, bounded_trips
 from flowveil.methods.pair_domain import pair_domain
 from flowveil.release.noisy import NoisyCounts, PrivacyLoss
 from flowveil.slices import MOST_SLICES, Key, SlicedFlows

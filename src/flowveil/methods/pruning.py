@@ -58,7 +58,7 @@ class Prunable(Protocol):
 
 
 def dual_multiplier(pruned: Prunable, budget: float, *, near: float = 64.0) -> float | None:
-    """Returns a multiplier whose best pruning solves the dual within the budget, or None if there is none.
+    """Returns a multiplier whose best pruning solves the dual within the budget, or None if no pruning is within it.
 
     Specific Breakpoints Algorithm: the dual is concave and piecewise linear. The next point is where the tangents of
     the last point over budget and the last point within it intersect. If the function has no value above them there,

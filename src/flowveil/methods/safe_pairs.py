@@ -242,9 +242,8 @@ def _depths(walk: _Walk, origins: Sketch, order: Positions, time: Ints | None) -
         if _falls(key):
             order = order[np.argsort(key, kind="stable")]
         here = order if deep.all() else order[deep[leaf_o[order]]]
-        left = {name: rows.leave_out() for name, rows in repeats.items()}
         yield partial(
-            list[Level], walk.down(here, node[leaf_o[here]], None if time is None else time[here], left, depth)
+            list[Level], walk.down(here, node[leaf_o[here]], None if time is None else time[here], repeats, depth)
         )
         depth -= 1
 
@@ -304,10 +303,7 @@ class _Walk:
         volume = asked[basis] if basis in asked else prefix(flows.volume(basis)[order])
         trips = None if self.guarantee.trips is None else volume if basis == "trips" else prefix(flows.trips[order])
         members = {name: DistinctAlong(rows, depth_o, order, ways, self.meet) for name, rows in repeats.items()}
-        places = np.flatnonzero(parts <= self.meet.deepest)
-        for along in members.values():
-            along.leave_out_sated(order, places)
-        del ways, places
+        del ways
         deepest = self.tree.depth[self.tree.leaf_node][leaf]
         start, stop = np.zeros(0, np.int64), np.zeros(0, np.int64)
         for depth in range(self.tree.max_depth + 1):

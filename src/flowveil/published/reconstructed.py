@@ -41,7 +41,8 @@ def write_reconstructed(
 
     Args:
         table: the flows.
-        path: the file; its suffix is the format. A matrix of OMX is named ``estimate`` (and ``estimate_weight``).
+        path: the file; its suffix is the format. Every format says that values are estimates: a column ``kind``, or in
+            OMX the names of the matrices, ``estimate`` and ``estimate_weight``.
         sliced: whether there are several matrices.
         outline: the outline of an area, for a GeoPackage; None where it has none.
 
@@ -52,11 +53,12 @@ def write_reconstructed(
     kind = Path(path).suffix.lower()
     if kind == ".omx":
         _check_omx(table, sliced=sliced)
+    marked = table.append_column("kind", pa.array(["estimate"] * len(table), pa.string()))
     write = {
-        ".parquet": lambda place: pq.write_table(table, place, compression="zstd", version="2.6"),
-        ".csv": lambda place: write_csv(table, place),
+        ".parquet": lambda place: pq.write_table(marked, place, compression="zstd", version="2.6"),
+        ".csv": lambda place: write_csv(marked, place),
         ".omx": lambda place: _write_omx(table, place),
-        ".gpkg": lambda place: _write_geopackage(table, place, outline),
+        ".gpkg": lambda place: _write_geopackage(marked, place, outline),
     }
     write_files({path: write[kind]})
 

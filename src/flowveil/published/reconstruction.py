@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from flowveil.errors import ParameterError
 from flowveil.hierarchy import OUTSIDE
-from flowveil.published.disaggregation import MOST_ROWS, VOLUMES, calibrated, disaggregate, rounded
+from flowveil.published.disaggregation import LOWER, MOST_ROWS, UPPER, VOLUMES, calibrated, disaggregate, rounded
 from flowveil.published.tables import lookup_table
 from flowveil.published.zone_overlaps import (
     Measure,
@@ -214,7 +214,7 @@ def _per_day(table: pa.Table, report: Mapping[str, Any]) -> pa.Table:
             "The release does not declare its period as first and last day, so there is no mean of a day."
         ) from None
     days = (last - first).days + 1
-    for name in (*VOLUMES, "trips_low", "trips_high"):
+    for name in (*VOLUMES, LOWER, UPPER):
         if name in table.column_names:
             at = table.schema.get_field_index(name)
             table = table.set_column(at, name, pa.array(table[name].to_numpy() / days))

@@ -115,15 +115,15 @@ def _of_listed_places(stricter: Mapping[str, int | None] | None) -> list[str]:
 
 
 def _of_ledger(statement: Statement) -> list[str]:
-    audit = statement.ledger
-    if audit is None:
+    verdict = statement.ledger
+    if verdict is None:
         return []
-    against = f"{audit['releases']:,} earlier release{'s' * (audit['releases'] != 1)} of the same data set"
-    if not audit["groups"] and not audit["unchecked"]:
-        return [f"Checked: subtraction against {against} gives no group below the guarantee."]
+    overlapping = verdict["overlapping"]
+    if not overlapping:
+        return ["Checked: the operator's ledger holds no other exact release that may count the same trips."]
     return [
-        f"Not protected: subtraction from earlier releases. Against {against}, {audit['groups']:,} groups below the "
-        f"guarantee can be computed, and {audit['unchecked']:,} comparisons could not be made. It was accepted."
+        f"Not protected: subtraction from earlier releases. {overlapping:,} earlier release{'s' * (overlapping != 1)} "
+        "of the operator's ledger may count the same trips, and the operator accepted it."
     ]
 
 
@@ -202,7 +202,7 @@ def _of_slices(statement: Statement) -> list[str]:
     """What the matrices of a release reveal together."""
     slices = statement.parameters.get("slices") or {}
     lines = ["Incomplete: slices that are not listed had no trips, or too few to be published."]
-    if statement.differencing_accepted and statement.ledger is None:
+    if statement.differencing_accepted:
         lines.append(
             "Not protected: subtraction. Matrices of the same trips are published together; differences between them "
             "may be below the guarantee, and the operator accepted it."

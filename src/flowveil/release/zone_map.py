@@ -1,8 +1,8 @@
-"""A frozen map: the zones of a release, from its folder alone, for releases that are to have the same ones.
+"""A frozen map: the zones of a release, read from its folder, for later releases with the same zones.
 
-Releases whose zones are the same can be put beside each other: there is nothing to subtract but whole cells. A frozen
-map says which zones those are, on which tree they stand and what each is made of, and, where the zones of a release
-overlap, which pairs of them are cells. It has no counts: a later release may be made from it without the earlier one.
+Releases with the same zones are comparable: there is nothing to subtract but whole cells. A frozen map lists the zones,
+their tree and what each is made of; if zones overlap, also which pairs of them are cells, and in which layers. It has
+no counts, so a later release can be made without the earlier one.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ FORMAT = "flowveil frozen map"
 METADATA = b"flowveil"
 #: What each zone is made of: H3 cells, or tiles of the user's own map.
 CELLS, TILES = "h3_cells", "tiles"
+#: The layers of the cells of an origin zone.
+LAYERS = "layers"
 _TEXTS = pa.list_(pa.string())
 
 
@@ -36,7 +38,8 @@ class FrozenMap:
 
     Attributes:
         table: zone, role, level, and h3_cells or tiles, sorted by zone and role; where zones overlap also
-            ``destinations``: the destination zones with which an origin zone makes a cell.
+            ``destinations``: the destination zones with which an origin zone makes a cell; and of a release in layers
+            ``layers``: the layers of these cells.
         about: ``hierarchy``, ``resolution``, ``same_zones``, ``homogeneous``, and ``map_sha256``, which is that of what
             the folder says of the user's own map.
     """
@@ -69,7 +72,7 @@ class FrozenMap:
 
     @property
     def homogeneous(self) -> bool:
-        """Whether the zones of each end are disjoint; where they are not, `pairs` are the cells."""
+        """Whether the zones of each end are disjoint; where they are not, `cells` lists the cells."""
         return bool(self.about["homogeneous"])
 
     @cached_property
@@ -88,10 +91,19 @@ class FrozenMap:
         return [zone for zone, role in listed if role in (end, "both")]
 
     @property
-    def pairs(self) -> list[tuple[str, str]]:
-        """The cells, where zones overlap."""
-        rows = self.table.select(["zone", "destinations"]).to_pylist()
-        return [(row["zone"], destination) for row in rows for destination in row["destinations"] or ()]
+    def in_layers(self) -> bool:
+        """Whether the release has layers."""
+        return LAYERS in self.table.column_names
+
+    @property
+    def cells(self) -> list[tuple[str, str, int]]:
+        """Origin zone, destination zone and layer of each cell, where zones overlap; layer 0 without layers."""
+        found = []
+        for row in self.table.to_pylist():
+            destinations = row["destinations"] or ()
+            layers = (row[LAYERS] or ()) if self.in_layers else (0,) * len(destinations)
+            found += [(row["zone"], *cell) for cell in zip(destinations, layers, strict=True)]
+        return found
 
     def as_table(self) -> pa.Table:
         """The table with all that is frozen, the rest in its metadata."""
@@ -111,8 +123,8 @@ def _from_folder(folder: ReleaseFolder) -> FrozenMap:
     folder.check_manifest()
     statement = folder.statement
     kind, parameters, homogeneous = statement.kind, statement.parameters, statement.homogeneous
-    if kind not in ("plain", "sliced"):
-        kinds = {"boxed": "boxes", "noisy": "noisy counts", "layered": "layers"}
+    if kind not in ("plain", "layered", "sliced"):
+        kinds = {"boxed": "boxes", "noisy": "noisy counts"}
         what = kinds.get(kind, "cells of places and times")
         raise ParameterError(
             f"The zones of a release of {what} cannot be kept: only zones of a tree can. Hint: --method twincut."
@@ -127,7 +139,7 @@ def _from_folder(folder: ReleaseFolder) -> FrozenMap:
     columns = {name: zones[name].combine_chunks() for name in ("zone", "role", "level")}
     columns[own] = zones[CELLS].combine_chunks() if own == CELLS else _tiles(folder)
     if not homogeneous:
-        columns["destinations"] = _destinations(folder)
+        columns |= _cells(folder)
     about = {
         "hierarchy": parameters.get("hierarchy", "h3"),
         "resolution": parameters.get("resolution"),
@@ -157,6 +169,7 @@ def _checked(about: Mapping[str, Any], own: str) -> Mapping[str, Any]:
 
 def _typed(table: pa.Table, own: str) -> pa.Table:
     kinds = {"zone": pa.string(), "role": pa.string(), "level": pa.int32(), own: _TEXTS, "destinations": _TEXTS}
+    kinds[LAYERS] = pa.list_(pa.int8())
     return table.cast(pa.schema([(name, kinds[name]) for name in table.column_names])).combine_chunks()
 
 
@@ -175,14 +188,23 @@ def _hash_of_tiles(columns: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _destinations(folder: ReleaseFolder) -> pa.Array:
-    """The destination zones with which each origin zone makes a cell; none for a zone that is no origin."""
-    of_origin: dict[str, set[str]] = {}
-    ends = (folder.flows[name].to_pylist() for name in ("origin_zone", "destination_zone"))
-    for origin, destination in zip(*ends, strict=True):
-        of_origin.setdefault(origin, set()).add(destination)
+def _cells(folder: ReleaseFolder) -> dict[str, pa.Array]:
+    """The destination zones with which each origin zone makes a cell, and the layers of these cells, if any.
+
+    Null for a zone that is no origin.
+    """
+    in_layers = "layer" in folder.flows.column_names
+    of_origin: dict[str, set[tuple[Any, ...]]] = {}
+    names = ["origin_zone", "destination_zone", *(["layer"] if in_layers else [])]
+    for origin, destination, *layer in zip(*(folder.flows[name].to_pylist() for name in names), strict=True):
+        of_origin.setdefault(origin, set()).add((destination, *layer))
     listed = zip(folder.zones["zone"].to_pylist(), folder.zones["role"].to_pylist(), strict=True)
-    return pa.array([sorted(of_origin[z]) if role != "destination" else None for z, role in listed], _TEXTS)
+    cells = [None if role == "destination" else sorted(of_origin[zone]) for zone, role in listed]
+    kinds = {"destinations": _TEXTS, **({LAYERS: pa.list_(pa.int8())} if in_layers else {})}
+    return {
+        name: pa.array([None if own is None else [cell[at] for cell in own] for own in cells], kind)
+        for at, (name, kind) in enumerate(kinds.items())
+    }
 
 
 def _from_file(path: Path) -> FrozenMap:
@@ -203,7 +225,8 @@ def _from_table(table: pa.Table) -> FrozenMap:
         wanted = {"hierarchy", "resolution", "same_zones", "homogeneous", "map_sha256"}
         own = CELLS if CELLS in table.column_names else TILES
         columns = ["zone", "role", "level", own, *([] if about["homogeneous"] else ["destinations"])]
-        if set(about) != wanted or table.column_names != columns:
+        in_layers = [*columns, LAYERS] if "destinations" in columns else columns
+        if set(about) != wanted or table.column_names not in (columns, in_layers):
             raise KeyError
         return FrozenMap(_typed(table.replace_schema_metadata(None), own), _checked(about, own))
     except ParameterError:

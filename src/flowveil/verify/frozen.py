@@ -58,8 +58,10 @@ def _compare(release: ReleaseFolder, frozen: FrozenMap, trips: Trips) -> Iterato
         if moved:
             yield f"zones.parquet: {moved} {end} zones have other tiles than on the given zone map"
     if not frozen.homogeneous:
-        cells = zip(*(release.flows[f"{end}_zone"].to_pylist() for end in _ENDS), strict=True)
-        unknown = len(set(cells) - set(frozen.pairs))
+        flows = release.flows
+        layers = flows["layer"].to_pylist() if frozen.in_layers else [0] * len(flows)
+        cells = zip(*(flows[f"{end}_zone"].to_pylist() for end in _ENDS), layers, strict=True)
+        unknown = len(set(cells) - set(frozen.cells))
         if unknown:
             yield f"flows.parquet: {unknown} cells are not on the given zone map"
 

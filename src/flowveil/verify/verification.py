@@ -28,8 +28,8 @@ from flowveil.zoning.places import read_places
 
 #: Stated where persons were recounted otherwise than the release counted them.
 FOLDED = (
-    "Persons that differ in upper and lower case only were counted as one, the safe side; the release counts them as "
-    "different persons. Hint: if they are different, confirm it with --person-case keep (person_case='keep')."
+    "The recount ignored upper and lower case in names of persons, which is safer; the release distinguishes it. "
+    "Hint: if such persons are different, confirm it with --person-case keep (person_case='keep')."
 )
 
 
@@ -211,7 +211,7 @@ def verify_series(
     from flowveil.series.index import MAP, check_index, read_index, releases_of
 
     place = named_path(directory, what="the series")
-    findings = check_index(place)
+    findings = check_index(place, _zones_of_series(place, reading.get("zones")))
     index = read_index(place)
     if findings or index is None:
         return Verification(tuple(findings or ["index.json: missing or not that of a series"]))
@@ -228,3 +228,15 @@ def verify_series(
         findings += [f"{step}: {line}" for line in found.findings]
         notes += [f"{step}: {line}" for line in found.not_compared]
     return Verification(tuple(findings), tuple(notes), {"steps": len(index["steps"])})
+
+
+def _zones_of_series(place: Path, given: Any) -> ZoneMap | None:
+    """Returns the operator's map, read as the first step says."""
+    from flowveil.series.index import read_index
+
+    if given is None or isinstance(given, ZoneMap):
+        return given
+    index = read_index(place) or {}
+    first = next((str(entry["step"]) for entry in index.get("steps", ())), None)
+    columns = {} if first is None else ReleaseFolder(place / first).statement.parameters.get("zones") or {}
+    return read_zones(given, **columns)

@@ -4,7 +4,7 @@ A reader can subtract the earlier value of a cell from the new one. So a cell is
 every earlier release that has the cell, is nothing or reaches the guarantee by itself; otherwise it keeps its value of
 the latest earlier release. Earlier trips are not available, only what was published of them: the fewest persons and
 tiles that can be behind a difference follow from the trips as they are now, because added trips are among these. A cell
-whose value would not change counts as kept.
+whose value would not change counts as kept. In layers every earlier cell stays, so trips stay in their cells.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def check(
         earlier: folders of the releases that are revised, the oldest first.
         notes: gets a line if these are not given.
     """
-    if "revised" not in release.flows.column_names or release.kind != "plain":
+    if "revised" not in release.flows.column_names or release.kind not in ("plain", "layered"):
         yield "flows.parquet: does not say which cells are revised, or the release cannot be a revision"
         return
     if any(release.parameters.get(name) is not None for name in _RULES):
@@ -85,8 +85,8 @@ def _read(release: Release, folders: Sequence[Path]) -> tuple[list[pa.Table], st
             fits = (
                 all(parameters.get(name) == release.parameters.get(name) for name in _SAME)
                 and not any(parameters.get(name) is not None for name in _RULES)
-                and report["kind"] == "plain"
-                and statement["homogeneous"]
+                and report["kind"] == release.kind
+                and (report["kind"] == "layered" or statement["homogeneous"])
                 and statement["suppression"]["rule"] == "short cells"
                 and list(statement.get("revision_of") or ()) == hashes
             )
@@ -139,8 +139,9 @@ def _compare(release: Release, trips: Trips, cell: Any, counted: Counted, tables
 
 def _values(release: Release, table: pa.Table) -> tuple[Any, Counts, Counts]:
     """For each cell of the revision: whether the earlier table has it, its trips and its weight there."""
+    columns = ["origin_zone", "destination_zone", *(["layer"] if "layer" in table.column_names else [])]
     pairs = [
-        pc.binary_join_element_wise(one["origin_zone"], one["destination_zone"], "\x00").combine_chunks()
+        pc.binary_join_element_wise(*(one[name].cast(pa.string()) for name in columns), "\x00").combine_chunks()
         for one in (release.flows, table)
     ]
     at = pc.index_in(pairs[0], value_set=pairs[1])

@@ -1,4 +1,4 @@
-"""Parcels without a cluster: however rows are divided, each flow and person is counted once, in one place."""
+"""Batches without a cluster: however rows are divided, each flow and person is counted once, in one place."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flowveil.engines import spark_blocks, spark_parcels
-from flowveil.engines.spark_blocks import Numbering
-from flowveil.engines.spark_parcels import ACCOUNT, NAMES, ROWS, Grouping, opened, parcel
+from flowveil.engines import spark_batches
+from flowveil.engines.spark_batches import ACCOUNT, NAMES, ROWS, Grouping, Numbering, pack, unpack
 from flowveil.errors import DataError
 
 Row = tuple[str, int, int, str | None]
@@ -21,7 +20,7 @@ SLICES = (("f",), ("m",))
 
 
 def moved(rows: list[Row], tasks: int, parts: int, *, person: bool = True) -> list[list[pa.RecordBatch]]:
-    """The parcels of each part, as if a cluster had read rows in so many tasks and grouped them in so many parts."""
+    """The batches of each part, as if a cluster had read rows in so many tasks and grouped them in so many parts."""
     grouping = Grouping(("slice0",), person, ("trips",), parts, "the table")
     made = []
     for task in range(tasks):
@@ -32,13 +31,13 @@ def moved(rows: list[Row], tasks: int, parts: int, *, person: bool = True) -> li
         table = pa.table({n: pa.array(c, t) for n, c, t in zip(names, columns, types, strict=True)})
         table = table.append_column("trips", pa.array(np.ones(len(own), np.int64)))
         made += list(grouping.divided([table.slice(0, 2), table.slice(2)]))
-        made.append(parcel(ACCOUNT, 0, 1, f"task {task}".encode()))
+        made.append(pack(ACCOUNT, 0, 1, f"task {task}".encode()))
     # Buckets are dealt out, and come in another order than they were sent in.
     return [list(grouping.grouped(b for b in made[::-1] if b["bucket"][0].as_py() % parts == p)) for p in range(parts)]
 
 
-def of_kind(parcels: list[pa.RecordBatch], kind: int) -> list[tuple[int, pa.Table]]:
-    return [(p["bucket"][0].as_py(), opened(p["part"][0])) for p in parcels if p["kind"][0].as_py() == kind]
+def of_kind(batches: list[pa.RecordBatch], kind: int) -> list[tuple[int, pa.Table]]:
+    return [(p["bucket"][0].as_py(), unpack(p["part"][0])) for p in batches if p["kind"][0].as_py() == kind]
 
 
 persons = st.one_of(st.none(), st.sampled_from(["anne", "bo", "ćira", "dora", "", "e" * 30]))
@@ -51,10 +50,10 @@ def test_every_row_is_counted_once_and_a_person_is_in_one_place(rows: list[Row],
     found: Counter[Row] = Counter()
     where: dict[str, set[tuple[int, int]]] = {}
     accounts = 0
-    for part, parcels in enumerate(moved(rows, tasks, parts)):
-        accounts += sum(p["kind"][0].as_py() == ACCOUNT for p in parcels)
-        names = dict(of_kind(parcels, NAMES))
-        for bucket, table in of_kind(parcels, ROWS):
+    for part, batches in enumerate(moved(rows, tasks, parts)):
+        accounts += sum(p["kind"][0].as_py() == ACCOUNT for p in batches)
+        names = dict(of_kind(batches, NAMES))
+        for bucket, table in of_kind(batches, ROWS):
             for s, o, d, number, n in zip(*table.to_pydict().values(), strict=True):
                 name = None if number is None else names[bucket]["name"][number].as_py()
                 assert (s, o, d, name) not in found
@@ -68,8 +67,8 @@ def test_every_row_is_counted_once_and_a_person_is_in_one_place(rows: list[Row],
 
 @pytest.mark.parametrize("block_rows", [1, 1000])
 def test_blocks_have_the_persons_of_their_flows(monkeypatch: pytest.MonkeyPatch, block_rows: int) -> None:
-    monkeypatch.setattr(spark_blocks, "BLOCK_ROWS", block_rows)
-    monkeypatch.setattr(spark_parcels, "MOST_ROWS", 3)
+    monkeypatch.setattr(spark_batches, "BLOCK_ROWS", block_rows)
+    monkeypatch.setattr(spark_batches, "MOST_ROWS", 3)
     rng = np.random.default_rng(0)
     names = [*(f"p{i}" for i in range(12)), None]
     rows: list[Row] = [
@@ -79,8 +78,8 @@ def test_blocks_have_the_persons_of_their_flows(monkeypatch: pytest.MonkeyPatch,
     key = np.array(["fm".index(s) * 9 + o * 3 + d for s, o, d in flows])
     numbering = Numbering(tiles, tiles, SLICES, key)
     counted, blocks = np.zeros(len(flows), int), 0
-    for parcels in moved(rows, 3, 2):
-        for block in numbering.packed(p for p in parcels if p["kind"][0].as_py() == ROWS):
+    for batches in moved(rows, 3, 2):
+        for block in numbering.packed(p for p in batches if p["kind"][0].as_py() == ROWS):
             flow, person = (np.frombuffer(block[name][0].as_py(), np.int32) for name in ("flow", "person"))
             pairs = set(zip(flow.tolist(), person.tolist(), strict=True))
             assert len(pairs) == len(flow) == block["rows"][0].as_py()
@@ -96,13 +95,13 @@ def test_a_bucket_that_comes_twice_is_refused() -> None:
     """Its persons would be counted as others."""
     numbering = Numbering(*[np.arange(3, dtype=np.uint64)] * 2, SLICES, np.arange(18))
     rows: list[Row] = [("f", 0, 1, f"p{i}") for i in range(40)]
-    parcels = [p for p in moved(rows, 1, 1)[0] if p["kind"][0].as_py() == ROWS]
+    batches = [p for p in moved(rows, 1, 1)[0] if p["kind"][0].as_py() == ROWS]
     with pytest.raises(DataError, match="together"):
-        list(numbering.packed([*parcels, parcels[0]]))
+        list(numbering.packed([*batches, batches[0]]))
 
 
 def test_a_flow_that_was_not_there_is_refused() -> None:
     numbering = Numbering(*[np.arange(3, dtype=np.uint64)] * 2, SLICES, np.arange(9))
-    parcels = [p for p in moved([("m", 0, 1, "anne")], 1, 1)[0] if p["kind"][0].as_py() == ROWS]
+    batches = [p for p in moved([("m", 0, 1, "anne")], 1, 1)[0] if p["kind"][0].as_py() == ROWS]
     with pytest.raises(DataError, match="changed while it was read"):
-        list(numbering.packed(parcels))
+        list(numbering.packed(batches))

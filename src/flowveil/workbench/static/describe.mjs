@@ -1,23 +1,23 @@
-/* Step 3: how much is safe as it is. */
+/* Step 3: the share of trips that is safe before any change. */
 
-import { $, count, deciding, fill, inWords, make, share } from "./dom.mjs";
-import { desk, isOver, jobsOf, lastDone, resultOf, start, watch } from "./desk.mjs";
+import { $, cellChoices, count, fill, make, pageWords, share } from "./dom.mjs";
+import { isOver, jobsOf, lastDone, onState, resultOf, session, start } from "./session.mjs";
 
-export function mountBefore(isHere) {
-  let shown = "", asked = "";
-  function ask() {
-    const state = desk.state;
+export function mountDescribe(isHere) {
+  let shown = "", requested = "";
+  function request() {
+    const state = session.state;
     if (!state?.files.trips || !isHere()) return;
-    const key = JSON.stringify([state.files, deciding(state.choices)]);
-    if (key === asked) return;
-    asked = key;
-    if (!jobsOf("describe").some((job) => (job.state === "done" || !isOver(job)) && JSON.stringify([state.files, deciding(job.asked)]) === key)) start("describe").catch(() => {});
+    const key = JSON.stringify([state.files, cellChoices(state.choices)]);
+    if (key === requested) return;
+    requested = key;
+    if (!jobsOf("describe").some((job) => (job.state === "done" || !isOver(job)) && JSON.stringify([state.files, cellChoices(job.request)]) === key)) start("describe").catch(() => {});
   }
-  addEventListener("hashchange", ask);
-  watch(async () => {
-    ask();
+  addEventListener("hashchange", request);
+  onState(async () => {
+    request();
     const job = jobsOf("describe").at(-1), done = lastDone("describe");
-    if (job?.state === "failed" && job.id !== shown) { shown = job.id; fill($("#description"), make("p", inWords(job.error), "notice")); }
+    if (job?.state === "failed" && job.id !== shown) { shown = job.id; fill($("#description"), make("p", pageWords(job.error), "notice")); }
     if (done && done.id !== shown && job?.state !== "failed") { shown = done.id; const found = await resultOf(done); if (found) show(found); }
     $("#description").classList.toggle("stale", Boolean(job && !isOver(job)));
     if (!job) { shown = ""; fill($("#description")); }
@@ -47,15 +47,15 @@ function show(found) {
   const who = found.contributors;
   if (who) {
     parts.push(make("h3", "Trips and people"));
-    const said = [`${count(who.people)} people; each is in ${who.flows_each.toFixed(1)} pairs on average.`];
-    if (who.busiest_share !== null) said.push(`The 1 % of people who travel most made ${share(who.busiest_share)} of the trips.`);
-    if (who.few_behind !== null) said.push(`Of the pairs with at least ${found.k} trips, ${share(who.few_behind)} are those of fewer than ${found.k} people: counting trips does not hide them.`);
-    if (who.one_behind) said.push(`One person made most trips of ${count(who.one_behind)} of the ${count(who.places)} places with at least ${found.k} trips.`);
-    for (const line of said) parts.push(make("p", line));
+    const lines = [`${count(who.people)} people; each is in ${who.flows_each.toFixed(1)} pairs on average.`];
+    if (who.busiest_share !== null) lines.push(`The 1 % of people who travel most made ${share(who.busiest_share)} of the trips.`);
+    if (who.few_behind !== null) lines.push(`Of the pairs with at least ${found.k} trips, ${share(who.few_behind)} are those of fewer than ${found.k} people: counting trips does not protect them.`);
+    if (who.one_behind) lines.push(`One person made most trips of ${count(who.one_behind)} of the ${count(who.places)} places with at least ${found.k} trips.`);
+    for (const line of lines) parts.push(make("p", line));
   }
   if (found.estimates.length) {
     const table = make("table", "", "narrow"), body = make("tbody"), head = make("thead"), heads = make("tr");
-    for (const text of ["Method", "Numbers", "Tiles that a place is mixed with"]) heads.append(make("th", text, text === "Method" ? "" : "number", { scope: "col" }));
+    for (const text of ["Method", "Cells", "Mean size of zones, in tiles"]) heads.append(make("th", text, text === "Method" ? "" : "number", { scope: "col" }));
     head.append(heads);
     for (const one of found.estimates) {
       const row = make("tr"), name = make("th", one.method, "", { scope: "row" });
@@ -68,7 +68,7 @@ function show(found) {
   }
   parts.push(make("h3", "Where to start"));
   const list = make("ul");
-  for (const line of found.advice) list.append(make("li", inWords(line)));
+  for (const line of found.advice) list.append(make("li", pageWords(line)));
   parts.push(list);
   fill($("#description"), ...parts);
 }
