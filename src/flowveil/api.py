@@ -440,7 +440,7 @@ def derive(
         folder.check_manifest()
         own = folder.statement.parameters.get("zones") or {}
         given = zones if zones is None or not isinstance(zones, str | PathLike) else read_zones(zones, **own)
-        source = read_published(folder.path, map_of_statement(folder.statement, given))
+        source = read_published(folder, map_of_statement(folder.statement, given))
         if source is None:
             raise ParameterError("The release belongs to no map, so nothing can be derived from it.")
         keep = {name: writing.pop(name) for name in ("overwrite", "replace_stronger") if name in writing}
