@@ -17,7 +17,7 @@ from flowveil.anonymization import anonymize, anonymize_slices
 from flowveil.flows import Flows
 from flowveil.hierarchy import Hierarchy, Ints
 from flowveil.methods import METHODS
-from flowveil.published.layers import density_layer, further_layer, look
+from flowveil.published.layers import further_layer, look
 from flowveil.published.maps import ENDS, Frame, Geometries, map_of_release, part_bounds
 from flowveil.published.places import distance_in_words, typical_radius_m
 from flowveil.published.slices import overview, zones_in
@@ -27,8 +27,6 @@ from flowveil.workbench.choices import Asked
 
 #: Areas of the map of what was there before.
 _MOST_AREAS = 5_000
-#: Flows that a map of a try draws.
-_MOST_FLOWS = 500
 
 
 class Before:
@@ -86,9 +84,6 @@ def _areas(tree: Hierarchy, tile: Ints, flows: Flows) -> dict[str, Any]:
     area = tree.geography.areas_km2(nodes)
     return {
         "code": tree.code_text(nodes).tolist(),
-        "level": tree.level[nodes].tolist(),
-        "tiles": tree.size[nodes].tolist(),
-        "area": area,
         "lat": lat,
         "lon": lon,
         "outlines": tree.geography.polygons(nodes),
@@ -127,25 +122,15 @@ def tables_of(release: Any) -> tuple[pa.Table, pa.Table]:
 def shown(release: Any, before: Before) -> dict[str, Any]:
     """Figures and maps of a release that is tried."""
     flows, zones = tables_of(release)
-    data = map_of_release(
-        flows,
-        zones,
-        resolution=None,
-        homogeneous=METHODS[release.method].homogeneous,
-        boxes=METHODS_OF_BOXES[release.method],
-        max_flows=_MOST_FLOWS,
-        frame=before.frame,
-    )
+    data = map_of_release(flows, zones, frame=before.frame)
     if data["frame"] is not None:
-        for end in ENDS:
-            after = {**density_layer(data["layers"][end], "trips"), **look(end, "trips per km²", scale=end)}
-            data["layers"] = {**data["layers"], f"{end}_after": after}
-        data["layers"] = {**data["layers"], **before.layers(data)}
+        overlap = not METHODS[release.method].homogeneous
+        after = {
+            f"{end}_after": {**data["layers"][end], **look(end, "trips per km²", scale=end), "overlap": overlap}
+            for end in ENDS
+        }
+        data["layers"] = {**after, **before.layers(data)}
     return {"figures": figures(release, flows, zones, before), "map": data}
-
-
-#: Methods whose zones are boxes instead of nodes of a tree.
-METHODS_OF_BOXES = {name: method.hierarchy is None and method.promises == "k" for name, method in METHODS.items()}
 
 
 def figures(release: Any, flows: pa.Table, zones: pa.Table, before: Before) -> list[dict[str, Any]]:
@@ -170,16 +155,16 @@ def figures(release: Any, flows: pa.Table, zones: pa.Table, before: Before) -> l
 def side_by_side(tables: list[tuple[pa.Table, pa.Table]], before: Before) -> dict[str, Any]:
     """The origin maps of several tries in one frame and on one scale, each as a layer."""
     first, *_ = tables
-    data = map_of_release(*first, resolution=None, max_flows=0, frame=before.frame)
+    data = map_of_release(*first, frame=before.frame)
     if data["frame"] is None:
         return data
-    layers = dict(data["layers"])
+    layers = {}
     for number, (flows, zones) in enumerate(tables):
-        own = map_of_release(flows, zones, resolution=None, max_flows=0, frame=before.frame)
+        own = map_of_release(flows, zones, frame=before.frame)
         start = len(data["shapes"])
         data["shapes"] = data["shapes"] + own["shapes"]
         for end in ENDS:
-            layer = density_layer(own["layers"][end], "trips")
+            layer = own["layers"][end]
             layer["shape"] = [at + start if at >= 0 else at for at in layer["shape"]]
             layers[f"{end}_{number}"] = {**layer, **look(end, "trips per km²", scale=end)}
     return {**data, "layers": layers}

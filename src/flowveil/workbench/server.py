@@ -19,7 +19,7 @@ from starlette.responses import FileResponse, JSONResponse, Response, StreamingR
 from starlette.routing import Route
 
 from flowveil.errors import FlowveilError, ParameterError
-from flowveil.published.document import asset, map_module
+from flowveil.published.document import asset, module
 from flowveil.workbench.choices import choices_in_recipe
 from flowveil.workbench.guard import POLICY_OF_REPORTS, App, Door, Guard, RefusedError, in_answer, refusal
 from flowveil.workbench.jobs import DONE, Job
@@ -134,7 +134,7 @@ def _static_files() -> dict[str, tuple[bytes, str]]:
     """Everything that can be fetched, by name: there is no way from a name to another file."""
     folder = files("flowveil.workbench") / "static"
     found = {entry.name: (entry.read_bytes(), _TYPES[os.path.splitext(entry.name)[1]]) for entry in folder.iterdir()}
-    found["map.mjs"] = map_module().encode(), _TYPES[".mjs"]
+    found["map.mjs"] = module("map").encode(), _TYPES[".mjs"]
     found["report.css"] = asset("page.css").encode(), _TYPES[".css"]
     return found
 
