@@ -176,8 +176,10 @@ def test_a_pointer_shows_numbers_and_a_click_the_place(report, open_page):
             assert "No place lies under the cross" in page.locator(".legend .said").inner_text()
         page.keyboard.press("Escape")
         box = page.locator(MAP).bounding_box()
-        for step in range(0, 300, 6):
-            at = box["x"] + box["width"] / 2 + step, box["y"] + box["height"] / 2 - step / 3
+        middle = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+        around = [(x, y) for x in range(-200, 200, 12) for y in range(-200, 200, 12)]
+        for dx, dy in sorted(around, key=lambda one: abs(one[0]) + abs(one[1])):
+            at = middle[0] + dx, middle[1] + dy
             page.mouse.move(*at)
             if page.locator(".tip").is_visible() and "start" in page.locator(".tip").inner_text():
                 break
@@ -325,13 +327,13 @@ def test_the_background_map_asks_the_tile_server_only_when_switched_on(open_page
         page = opened.page
         page.wait_for_timeout(300)
         assert asked == []
-        before = picture_of(page)
+        before = page.locator(MAP).screenshot()
         with page.expect_response(re.compile("^https:")):
             page.locator("#background").check()
         page.wait_for_timeout(500)
         assert asked
         assert all(re.fullmatch(r"/\d+/\d+/\d+\.png", path) for path in asked)
-        assert picture_of(page) != before
+        assert page.locator(MAP).screenshot() != before
         others = [url for url in opened.asked if not url.startswith(("file:", f"https://localhost:{port}/"))]
         assert others == []
 

@@ -38,7 +38,7 @@ export function mount(root, data) {
     for (const map of maps) {
       const layer = world.data.layers[map.layer], note = map.figure.querySelector(".shown");
       map.canvas.setAttribute("aria-label", `Map of ${exact(layer.values.length)} ${layer.label}, coloured by ${layer.word}. Arrow keys move, plus and minus zoom, Enter describes the area under the cross.`);
-      if (note) note.textContent = `${exact(layer.values.length)} ${layer.label}`;
+      if (note) note.textContent = `${exact(layer.values.length)} ${layer.hue} zone${layer.values.length === 1 ? "" : "s"}`;
     }
     drawAll();
   }
