@@ -18,8 +18,8 @@ from typing import Any
 
 import flowveil
 from benchmarks.noise import TRIPS, busiest_region
+from benchmarks.square_errors import usefulness
 from benchmarks.tables import DATA
-from flowveil.analysis.square_errors import usefulness
 
 RESULTS = Path(__file__).parent / "results" / "k-or-epsilon.csv"
 EPSILONS = (0.1, 0.5, 1.0, 2.0, 5.0)

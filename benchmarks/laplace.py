@@ -22,11 +22,11 @@ import h3
 import numpy as np
 import polars as pl
 import pyarrow.parquet as pq
+from tests.reference.opendp_noise import opendp_laplace
 
 import flowveil
 from benchmarks import tables
 from benchmarks.stopwatch import best_of, peak_gigabytes
-from flowveil.methods.epsilon import opendp_laplace
 from flowveil.sources.synthetic import synthetic_flows
 
 #: Peak memory that is asked for, in gigabytes.

@@ -24,7 +24,7 @@ import numpy as np
 import flowveil
 from benchmarks.stopwatch import peak_gigabytes
 from benchmarks.tables import DATA
-from flowveil.methods.zcdp import largest_rho
+from flowveil.methods.epsilon import largest_rho
 from flowveil.sources.synthetic import synthetic_flows
 from flowveil.zoning.h3 import parent_of
 

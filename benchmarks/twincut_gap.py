@@ -11,7 +11,7 @@ from itertools import product
 import numpy as np
 
 import flowveil
-from flowveil.analysis.measures.floor import homogeneous_floor
+from benchmarks.homogeneous_floor import homogeneous_floor
 from flowveil.methods.twin_trees import TwinTrees
 
 SHARES = (0.0, 0.01, 0.05, 0.1)

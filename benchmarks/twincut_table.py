@@ -25,7 +25,8 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 import flowveil
-from flowveil.analysis.measures.floor import generalization_floor, homogeneous_floor
+from benchmarks.homogeneous_floor import homogeneous_floor
+from flowveil.analysis.measures.floor import generalization_floor
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 KS = (5, 10, 20)
@@ -84,8 +85,10 @@ SETS: dict[str, Callable[[], flowveil.Flows]] = {
         {"tile": "LocationID"},
         skip_unknown=True,
     ),
-    "Bristol commuters, MSOA": zoned("bristol/bristol_od.csv", "bristol/bristol_zones.geojson", {}, trips="all"),
-    "Leeds commuters, MSOA": zoned("leeds/si_od_census.csv", "leeds/si_zones.geojson", {}, trips="all"),
+    "Bristol commuters, MSOA": zoned(
+        "bristol/bristol_od.csv", "bristol/bristol_zones.geojson", {}, trips="all", person=""
+    ),
+    "Leeds commuters, MSOA": zoned("leeds/si_od_census.csv", "leeds/si_zones.geojson", {}, trips="all", person=""),
 }
 
 

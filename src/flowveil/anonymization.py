@@ -27,17 +27,17 @@ from flowveil.methods.zones_of import ZonesOf
 from flowveil.paths import named_path
 from flowveil.progress import lines_every, log
 from flowveil.reading.limits import about, is_limited, room_for, temporary_folder
+from flowveil.release.checkpoint import Checkpoint, fingerprint, pack_plan, unpack_plan
 from flowveil.release.confirmation import DIFFERENCING, confirmed
 from flowveil.release.matrix_differences import differences, refuse_differences
 from flowveil.release.noisy import NoisyRelease, NoisySlices, NothingLeftError
-from flowveil.release.plan import Plan
+from flowveil.release.plan import CellRule, Plan
 from flowveil.release.post_rules import PostRules
 from flowveil.release.release import Release
 from flowveil.release.sliced import SlicedRelease, n_people
-from flowveil.release.unfinished import Unfinished, fingerprint, packed, unpacked
 from flowveil.remote_people import RemotePeople
 from flowveil.slices import Key, SlicedFlows, declared_values, refuse_many_combinations
-from flowveil.time_steps import Every
+from flowveil.times import Every
 from flowveil.workers import DONE, run_tasks
 from flowveil.zoning.places import read_places
 
@@ -149,13 +149,19 @@ class Run:
 
     def planned(self, flows: Flows, afterwards: PostRules) -> Plan:
         """The same, and what the rules that come afterwards leave of it; the parameters say which rules these were."""
-        plan, said = afterwards.plan(
-            lambda share: replace(self, max_suppressed=share).plan(flows),
+
+        def decide(max_suppressed: float, *, cell_rule: CellRule | None = None) -> Plan:
+            options = self.options if cell_rule is None else {**self.options, "cell_rule": cell_rule}
+            return replace(self, max_suppressed=max_suppressed, options=options).plan(flows)
+
+        plan, parameters = afterwards.plan(
+            decide,
             flows,
             self.guarantee,
             max_suppressed=self.max_suppressed,
+            in_layers=self.method.takes_cell_rule,
         )
-        self.parameters.update(said)
+        self.parameters.update(parameters)
         return plan
 
     def release(self, flows: Flows, plan: Plan) -> Release:
@@ -211,7 +217,7 @@ def anonymize(
     Args:
         flows: what `read_trips` returns; or what ``read_slices(...).folded()`` returns, for cells of places and times.
         method: name of a method, see `flowveil.METHODS`, by default ``layercut`` (``twincut`` for the same zones at
-            both ends or with dominance and stricter places, ``paircut`` for folded times); or one of your own: a
+            both ends, ``paircut`` for folded times); or one of your own: a
             function ``(flows, guarantee, *, max_suppressed, **options) -> Plan``, or a `flowveil.Method`.
         k: how many every cell must hide; 10 by default.
         protect: what is counted: ``trips``, ``people`` or ``population``, or several of them; by default people where
@@ -227,11 +233,11 @@ def anonymize(
         revision: the earlier releases of these trips, which were corrected since: the folder of the first, then those
             of its revisions. Their zones are kept; a cell gets its new value where the change reaches the guarantee by
             itself, and keeps the earlier one elsewhere.
-        dominance: also suppress the cells in which one person makes more than this share of the trips, after the method
-            has decided; counted towards ``max_suppressed``.
+        dominance: do not publish cells in which one person makes more than this share of the trips: they are suppressed
+            after planning, counted towards ``max_suppressed``; with layers their trips go on to a later one.
         stricter: a list of places (a file or a table with ``tile``, or ``lat`` and ``lon``, and ``k``, ``l`` or both):
-            cells whose zones hold one of them must reach what the list asks for it, or are suppressed after the method
-            has decided; counted towards ``max_suppressed``. The list itself is not published.
+            cells whose zones hold one of them must reach what the list asks for it, or are not published, as for
+            dominance. The list itself is not published.
         l_places: points of interest (``tile``, or ``lat`` and ``lon``) that ``l`` counts, instead of the tiles.
         allow_small_k: confirms a k below 3, which is refused otherwise.
         population_only: confirms that the population alone is protected although persons are known, which is refused
@@ -247,8 +253,8 @@ def anonymize(
     if not isinstance(flows, Flows):
         hint = "slices are for anonymize_slices" if isinstance(flows, SlicedFlows) else "pass what read_trips returns"
         raise ParameterError(f"anonymize needs flows; found {type(flows).__name__}. Hint: {hint}.")
-    afterwards = PostRules.of(dominance=dominance, stricter=stricter, revision=revision)
-    chosen = _chosen(method, _default_method(flows, afterwards), afterwards.zones_of(zones_of))
+    afterwards = PostRules.from_request(dominance=dominance, stricter=stricter, revision=revision)
+    chosen = _chosen(method, _default_method(flows), afterwards.zones_of(zones_of), revise=revision is not None)
     thresholds = (k, protect, max_suppressed, k_population, l, allow_small_k, population_only)
     asked = Thresholds(*thresholds, usual_share=chosen.max_suppressed)
     _check_request(flows, chosen, options, asked, afterwards)
@@ -300,25 +306,22 @@ def _check_request(
     method.check_options(options)
     check_max_suppressed(asked.share)
     method.check_times(flows)
-    if method.name == "layercut" and afterwards.given:
-        raise ParameterError(
-            f"{', '.join(afterwards.given)} suppresses cells after planning, and a later layer would count their trips "
-            "again. Hint: choose another method, such as twincut or paircut."
-        )
     if len(flows) == 0:
         raise DataError("There are no flows to anonymise.")
     if method.promises == "epsilon":
         method.refuse_thresholds([*asked.given, *afterwards.given])
 
 
-def _default_method(flows: Flows, rules: PostRules) -> str:
-    """Returns the default: LayerCut, unless times are folded, one map is needed, or rules suppress cells afterwards."""
+def _default_method(flows: Flows) -> str:
+    """Returns the default: LayerCut, unless times are folded or both ends have the same zones."""
     if flows.times is not None:
         return DEFAULT_OF_TIMES
-    return DEFAULT_OF_MAPS if flows.same_zones or rules.given else DEFAULT_METHOD
+    return DEFAULT_OF_MAPS if flows.same_zones else DEFAULT_METHOD
 
 
-def _chosen(method: str | Method | Callable[..., Plan] | None, default: str, zones_of: Any) -> Method:
+def _chosen(
+    method: str | Method | Callable[..., Plan] | None, default: str, zones_of: Any, *, revise: bool = False
+) -> Method:
     """The method that is meant.
 
     Raises:
@@ -331,7 +334,7 @@ def _chosen(method: str | Method | Callable[..., Plan] | None, default: str, zon
             "A method chooses zones, and those of an earlier release are fixed: --method and --zones-of (method, "
             "zones_of) cannot be combined. Hint: leave one of them out."
         )
-    return ZonesOf.over(zones_of)
+    return ZonesOf.over(zones_of, revise=revise)
 
 
 # ---- slices ----------------------------------------------------------------------------------------------------
@@ -355,7 +358,7 @@ def anonymize_slices(
     allow_small_k: bool = False,
     population_only: bool = False,
     workers: int = 1,
-    resume: Unfinished | str | os.PathLike[str] | None = None,
+    resume: Checkpoint | str | os.PathLike[str] | None = None,
     progress: Callable[[float], None] | None = None,
     values: Mapping[str, Sequence[str] | str] | None = None,
     **options: Any,
@@ -467,10 +470,10 @@ def _noisy_slices(
     )
 
 
-def _kept_in(folder: Unfinished | str | os.PathLike[str] | None) -> Unfinished | None:
-    if folder is None or isinstance(folder, Unfinished):
+def _kept_in(folder: Checkpoint | str | os.PathLike[str] | None) -> Checkpoint | None:
+    if folder is None or isinstance(folder, Checkpoint):
         return folder
-    return Unfinished(named_path(folder, what="the folder to resume from"))
+    return Checkpoint(named_path(folder, what="the folder to resume from"))
 
 
 def _released_slices(
@@ -533,23 +536,23 @@ class _Task:
 
     flows: SlicedFlows
     run: Run
-    unfinished: Unfinished | None = None
+    checkpoint: Checkpoint | None = None
 
     def plan(self, key: Key) -> Plan | None:
         """The plan of a slice, or None where nothing can be published; that of an earlier run, where it is kept."""
         run, part = self.run, self.flows.together(self.flows.members(key))
-        if self.unfinished is None:
+        if self.checkpoint is None:
             return self._decided(part)
-        name = fingerprint(part, (self.unfinished.version, key, run.method.name, run.guarantee, run.parameters))
-        kept = self.unfinished.get(name)
+        name = fingerprint(part, (self.checkpoint.version, key, run.method.name, run.guarantee, run.parameters))
+        kept = self.checkpoint.get(name)
         if kept is not None:
             # What cannot be read is decided again.
             with suppress(ValueError):
-                return unpacked(kept, self.flows, part)
+                return unpack_plan(kept, self.flows, part)
         plan = self._decided(part)
-        content = packed(plan, self.flows)
+        content = pack_plan(plan, self.flows)
         if content is not None:
-            self.unfinished.put(name, content)
+            self.checkpoint.put(name, content)
         return plan
 
     def _decided(self, part: Flows) -> Plan | None:

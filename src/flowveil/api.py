@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -28,7 +29,9 @@ if TYPE_CHECKING:
     from flowveil.audit.auditing import Audit
     from flowveil.methods.twin_trees import Goal
     from flowveil.methods.twincut import FrontierPoint
-    from flowveil.release.frozen import FrozenMap
+    from flowveil.published.derive import Derived, Within
+    from flowveil.release.published import Published
+    from flowveil.release.zone_map import FrozenMap
     from flowveil.series.steps import Series
     from flowveil.sources.gps import Prepared
     from flowveil.verify.verification import Verification
@@ -39,6 +42,7 @@ __all__ = [
     "anonymize_slices",
     "audit_releases",
     "compare",
+    "derive",
     "describe",
     "freeze",
     "frontier",
@@ -51,6 +55,7 @@ __all__ = [
     "read_zones",
     "reconstruct",
     "run_study",
+    "verify_derived",
     "verify_folder",
     "verify_release",
     "verify_series",
@@ -173,27 +178,30 @@ def compare(
         hierarchy: ``h3`` or ``halves`` for all methods that work on a tree; by default what each one's page says.
         epsilon: one or several ε for methods that add noise, which are then among ``all``; their region, level and
             bound are ``options``.
-        **reading: how to read the trips; see `read_trips`.
+        **reading: ``k_population`` and ``population_only`` as in `anonymize`; how to read the trips, see `read_trips`.
 
     Returns:
         All runs with exact measures; ``write(directory)`` makes tables, charts and one page. None of it is for
         publication.
     """
     from flowveil.analysis.comparison import compare_flows
+    from flowveil.analysis.experiment import Choices
 
+    further = {name: reading.pop(name) for name in ("k_population", "population_only") if name in reading}
     flows = source if isinstance(source, Flows) else read_trips(source, **reading)
-    return compare_flows(
-        flows,
+    choices = Choices(
         methods=methods,
         k=k,
-        protect=protect,
+        protections=protect,
         max_suppressed=max_suppressed,
-        limits=limits,
+        limits=limits or {},
         time_limit=time_limit,
-        options=options,
+        options=options or {},
         hierarchy=hierarchy,
         epsilon=epsilon,
+        **further,
     )
+    return compare_flows(flows, choices)
 
 
 def run_study(source: Any, directory: str | PathLike[str], *, by: str | Sequence[str] = (), **settings: Any) -> Study:
@@ -212,17 +220,32 @@ def run_study(source: Any, directory: str | PathLike[str], *, by: str | Sequence
     Returns:
         All results; the folder has them as tidy tables, as Markdown and as LaTeX.
     """
+    from flowveil.analysis.experiment import Choices
     from flowveil.analysis.presets import segmented_by
     from flowveil.analysis.study import run_study as run
 
-    of_study = {name: settings.pop(name) for name in run.__kwdefaults__ or {} if name in settings}
+    names = ("workers", "progress", *(field.name for field in fields(Choices)))
+    of_study = {name: settings.pop(name) for name in names if name in settings}
     if isinstance(source, SlicedFlows):
         if by or settings:
             raise ParameterError("The source is read already: 'by' and how to read it cannot be given again.")
         return run(source, directory, **of_study)
     named = by.split(",") if isinstance(by, str) and by else by
     by = segmented_by(of_study.get("preset"), [name.strip() for name in named])
-    return run(read_for_study(source, by=by, **settings), directory, **of_study)
+    flows = read_for_study(source, by=by, **settings)
+    return run(flows, directory, **{**of_study, **threshold_of_study(source, of_study, settings)})
+
+
+def threshold_of_study(source: Any, settings: Mapping[str, Any], reading: Mapping[str, Any]) -> dict[str, float | None]:
+    """The population's threshold of a study in the authors' reading, where a study area is cut out; else nothing."""
+    from flowveil.analysis.authors import authors_threshold
+    from flowveil.analysis.presets import find_preset
+
+    if settings.get("reading") != "authors" or settings.get("k_population") is not None or not reading.get("within"):
+        return {}
+    preset = find_preset(settings.get("preset"))
+    k = settings.get("k") or (10 if preset is None else preset.k)
+    return {"k_population": authors_threshold(source, k, reading)}
 
 
 def read_for_study(source: Any, *, by: Sequence[str], by_many: bool = False, **how: Any) -> SlicedFlows:
@@ -357,8 +380,8 @@ def reconstruct(
         lookup = folder.lookup if (folder.path / "lookup.csv").exists() else None
         table = reconstruct_tables(folder.flows, folder.zones, folder.report, areas, lookup=lookup, wishes=wishes)
     if out is not None:
-        sliced = bool(folder.report["statement"]["slice_columns"])
-        write_reconstructed(table, out, sliced=sliced, outline=outline_of(areas))
+        slices = folder.report["statement"]["slice_columns"]
+        write_reconstructed(table, out, slice_columns=slices, outline=outline_of(areas))
     return table
 
 
@@ -373,6 +396,119 @@ def _areas_of_reader(zones: Any, own: Mapping[str, Any]) -> Any:
     return found
 
 
+def derive(
+    release: str | PathLike[str],
+    out: str | PathLike[str] | None = None,
+    *,
+    level: int | None = None,
+    zones_of: Any = None,
+    sum: str | Sequence[str] = (),  # the name of the option
+    pick: Mapping[str, Any] | Sequence[str] = (),
+    within: Any = None,
+    drop: str | Sequence[str] = (),
+    zones: Any = None,
+    **writing: Any,
+) -> Derived:
+    """Computes a table from a published release alone; see `flowveil.published.derive`.
+
+    Args:
+        release: the folder of the source.
+        out: also write a release folder.
+        level: level of the zones: an H3 resolution, or a level of the map; coarser zones stay as they are.
+        zones_of: zones of another release: its folder, or a frozen map.
+        sum: slice columns to add up, or units of time: ``hour``, ``weekday``, ``day``, ``time``.
+        pick: slices to keep: ``{"sex": "f"}``, or ``["sex=f"]``; None is the matrix of all values.
+        within: keep cells whose zones both lie inside this area as a whole.
+        drop: columns to leave out.
+        zones: the operator's map, for a release on one.
+        **writing: ``formats``, ``overwrite``, ``replace_stronger``, and ``title``, ``source``, ... in place of those
+            of the source; ``ledger``, which must hold the source and lists the new folder.
+
+    Raises:
+        ParameterError: the source has no such column, value or level; slices to be added up have different zones.
+        InfeasibleError: the source is not in the ledger.
+        OutputError: the folder may not or cannot be written.
+    """
+    from flowveil.published.folder import MANIFEST
+    from flowveil.published.read_release import map_of_statement, read_published
+    from flowveil.series.ledger import check_source, record_derived
+
+    ledger = writing.pop("ledger", None)
+
+    folder = ReleaseFolder(named_path(release, what="the release"))
+    with taken_at_its_word(folder.path):
+        folder.check_manifest()
+        own = folder.statement.parameters.get("zones") or {}
+        given = zones if zones is None or not isinstance(zones, str | PathLike) else read_zones(zones, **own)
+        source = read_published(folder, map_of_statement(folder.statement, given))
+        if source is None:
+            raise ParameterError("The release belongs to no map, so nothing can be derived from it.")
+        keep = {name: writing.pop(name) for name in ("overwrite", "replace_stronger") if name in writing}
+        chosen = {"level": level, "zones_of": zones_of, "sum": sum, "pick": pick, "within": within, "drop": drop}
+        made = derive_content(source, folder.sha256(MANIFEST), **chosen, **writing)
+        # Everything is computed before anything is written.
+        made.report  # noqa: B018
+    if out is not None:
+        if ledger is not None:
+            check_source(folder.path, ledger=ledger)
+        made.write(out, source=folder.path, **keep)
+        if ledger is not None:
+            record_derived(Path(out), ledger=ledger)
+    return made
+
+
+def derive_content(
+    source: Published,
+    manifest_sha256: str,
+    *,
+    level: int | None = None,
+    zones_of: Any = None,
+    sum: str | Sequence[str] = (),
+    pick: Mapping[str, Any] | Sequence[str] = (),
+    within: Any = None,
+    drop: str | Sequence[str] = (),
+    formats: str | Sequence[str] = (),
+    **about: str | None,
+) -> Derived:
+    """Returns the derived release of public inputs in memory; arguments as for `derive`."""
+    from flowveil.published.about import checked
+    from flowveil.published.derive import Derivation, Derived, derive_published, parse_pick
+    from flowveil.published.exports import parse_formats
+    from flowveil.release.zone_map import FrozenMap
+
+    how = Derivation(
+        pick=parse_pick(pick),
+        level=level,
+        zones_of=None if zones_of is None else FrozenMap.read(zones_of),
+        sum=(sum,) if isinstance(sum, str) else tuple(sum),
+        within=area_of_zones(within),
+        drop=(drop,) if isinstance(drop, str) else tuple(drop),
+    )
+    names = [one.name for one in parse_formats(formats)]
+    made = derive_published(source, how, manifest_sha256=manifest_sha256, formats=names, about=checked(about))
+    return Derived(made)
+
+
+def area_of_zones(given: Any) -> Within | None:
+    """Returns an area for whole zones, from what `read_trips` takes as ``within``."""
+    import shapely
+
+    from flowveil.published.derive import Within
+    from flowveil.reading.areas import Box, CellArea, DrawnArea, parse_area
+
+    if given is None or isinstance(given, Within):
+        return given
+    area = parse_area(given)
+    if isinstance(area, CellArea):
+        return Within(area.text, frozenset(format(cell, "x") for cell in area.cells.tolist()))
+    if isinstance(area, Box):
+        spans = [(area.west, area.east)] if area.west < area.east else [(area.west, 180), (-180, area.east)]
+        outline = shapely.union_all([shapely.box(west, area.south, east, area.north) for west, east in spans])
+        return Within(area.text, outline=outline)
+    assert isinstance(area, DrawnArea)
+    return Within(area.text, outline=area.outline)
+
+
 def freeze(release: str | PathLike[str], *, out: str | PathLike[str] | None = None) -> FrozenMap:
     """The zones of a published release, without its counts, for releases that are to have the same ones.
 
@@ -383,9 +519,9 @@ def freeze(release: str | PathLike[str], *, out: str | PathLike[str] | None = No
     Returns:
         What ``anonymize(..., zones_of=...)`` takes, as it takes the folder or the file.
     """
-    from flowveil.release.frozen import FrozenMap
+    from flowveil.release.zone_map import FrozenMap
 
-    frozen = FrozenMap.of(named_path(release, what="the release"))
+    frozen = FrozenMap.read(named_path(release, what="the release"))
     if out is not None:
         frozen.write(named_path(out, what="the frozen map"))
     return frozen
@@ -403,6 +539,24 @@ def verify_release(directory: str | PathLike[str], *, against: Any, **settings: 
     from flowveil.verify.verification import verify_release as verify
 
     return verify(directory, against=against, **settings)
+
+
+def verify_derived(directory: str | PathLike[str], source: str | PathLike[str], **settings: Any) -> Verification:
+    """Computes a derived release again from its source; see `flowveil.verify.derived.verify_derived`.
+
+    Args:
+        directory: the derived folder.
+        source: the folder it was computed from.
+        **settings: ``zones``, ``zones_of`` and ``within`` as for `derive`, where it used them; ``strict``.
+    """
+    from flowveil.verify.derived import verify_derived as verify
+
+    area = area_of_zones(settings.pop("within", None))
+    zones = settings.pop("zones", None)
+    if isinstance(zones, str | PathLike):
+        own = ReleaseFolder(named_path(source, what="the source")).statement.parameters.get("zones") or {}
+        zones = read_zones(zones, **own)
+    return verify(directory, source, within=area, zones=zones, **settings)
 
 
 def verify_folder(*_: Any, **__: Any) -> None:
@@ -443,6 +597,20 @@ def folder_content(release: Publishable, **writing: Any) -> Any:
     from flowveil.publication import folder_content as make
 
     return make(release, **writing)
+
+
+def derive_release(release: Publishable, **how: Any) -> Derived:
+    """Returns what `derive` computes from the folder that ``release.write(...)`` makes without further arguments."""
+    from tempfile import TemporaryDirectory
+
+    from flowveil.published.folder import MANIFEST, hash_file, write_files
+
+    release.check_publishable()
+    content = folder_content(release)
+    with TemporaryDirectory(prefix="flowveil-derive-") as folder:
+        write_files(content, Path(folder))
+        manifest = hash_file(Path(folder) / MANIFEST)
+    return derive_content(content.published, manifest, **how)
 
 
 def publish(release: Publishable, directory: str | PathLike[str], **writing: Any) -> Path:

@@ -52,8 +52,16 @@ def with_matrices(request: Request) -> Request:
 def has_slices(request: Request) -> bool:
     """Whether several matrices, or one with times, are made."""
     slices = request.slices
-    needing = any(request.given.get(name) for name in _NEED_SLICES)
-    return slices.during is None and bool(slices.by or slices.time or slices.every or needing)
+    unused = ("time_format", "timezone") if only_for_ledger(request) else ()
+    needing = any(request.given.get(name) for name in _NEED_SLICES if name not in unused)
+    timed = slices.time and not only_for_ledger(request)
+    return slices.during is None and bool(slices.by or timed or slices.every or needing)
+
+
+def only_for_ledger(request: Request) -> bool:
+    """Whether the time column cuts nothing: the ledger alone needs its days."""
+    slices = request.slices
+    return bool(slices.time and request.output.ledger and not slices.every and slices.during is None)
 
 
 def method_name(request: Request) -> str | None:
@@ -63,9 +71,7 @@ def method_name(request: Request) -> str | None:
     slices = request.slices
     from flowveil.anonymization import DEFAULT_METHOD, DEFAULT_OF_MAPS, DEFAULT_OF_TIMES
 
-    protection = request.protection
-    one_map = has_slices(request) or request.zones.same_zones or protection.dominance or protection.stricter
-    default = DEFAULT_OF_MAPS if one_map else DEFAULT_METHOD
+    default = DEFAULT_OF_MAPS if has_slices(request) or request.zones.same_zones else DEFAULT_METHOD
     default = "odkanon" if slices.common_zones else DEFAULT_OF_TIMES if slices.fold_time else default
     return request.method.method or default
 
@@ -109,7 +115,7 @@ def _text(value: Any) -> str:
 
 def steps_of(request: Request) -> list[str]:
     """The steps of time, the finest first."""
-    from flowveil.time_steps import Every
+    from flowveil.times import Every
 
     known = {Every.parse(text) for text in request.slices.every}
     return [step.name for step in sorted(known, key=lambda e: (-e.label_length, e.minutes or 0))]
@@ -136,13 +142,11 @@ def check_request(request: Request) -> None:
     if request.zones.zones is None:
         for name in request.arguments("map"):
             raise ParameterError(f"{option(name)} is given without {option('zones')}.")
-    is_sliced = has_slices(request) and not request.slices.fold_time
     formats = parse_formats(request.output.formats)
     check_formats(
         formats,
         zones=0,
         mapped=True,
-        sliced=is_sliced,
         folded=request.slices.fold_time,
         revised=bool(request.method.revision),
     )
@@ -177,7 +181,8 @@ def _check_slices(request: Request) -> None:
     from flowveil.slices import check_slice_columns
 
     slices, steps = request.slices, request.slices.every
-    check_slice_columns(slices.by, time=slices.time, every=steps[0] if steps else None)
+    time = None if only_for_ledger(request) else slices.time
+    check_slice_columns(slices.by, time=time, every=steps[0] if steps else None)
     for name in _SINGLE:
         if name in request.given:
             raise ParameterError(f"{_said(name)} is for a single matrix: not for slices, nor for folded times.")
@@ -243,9 +248,9 @@ def map_columns(request: Request) -> dict[str, Any]:
 
 def _read_like(earlier: str) -> dict[str, Any]:
     """How the trips of an earlier release were read."""
-    from flowveil.release.frozen import FrozenMap
+    from flowveil.release.zone_map import FrozenMap
 
-    about = FrozenMap.of(earlier).about
+    about = FrozenMap.read(earlier).about
     like = {"resolution": about["resolution"], "same_zones": about["same_zones"]}
     return {name: value for name, value in like.items() if value}
 
@@ -275,7 +280,7 @@ def read_request(
     source = request.input.input if source is None else source
     how = reading_arguments(request, zones=zones)
     if not has_slices(request):
-        if request.slices.during is None:
+        if request.slices.during is None and not only_for_ledger(request):
             how.pop("time", None)
         return read_trips(source, progress=progress, **how)
     sliced = read_slices(source, progress=progress, **slicing_arguments(request), **how)
@@ -291,9 +296,9 @@ def anonymize_arguments(request: Request) -> dict[str, Any]:
     method = method_name(request)
     given |= {} if method is None else {"method": method}
     if request.method.zones_of is not None:
-        from flowveil.release.frozen import FrozenMap
+        from flowveil.release.zone_map import FrozenMap
 
-        given["zones_of"] = FrozenMap.of(request.method.zones_of)
+        given["zones_of"] = FrozenMap.read(request.method.zones_of)
     return {**given, **parsed_options(request)}
 
 
@@ -307,7 +312,7 @@ def slice_arguments(request: Request) -> dict[str, Any]:
 
 def declared_values(request: Request) -> dict[str, list[str] | str]:
     """The values of slice columns that were declared for noise; a period stands for the times in it."""
-    from flowveil.time_steps import TIME, Every
+    from flowveil.times import TIME, Every
 
     given: dict[str, list[str] | str] = {}
     for text in request.slices.values:

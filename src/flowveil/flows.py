@@ -201,8 +201,7 @@ class People:
 class Tiles:
     """Where the trips of each cell begin and end: two tables of distinct (cell, tile) rows, sorted by cell.
 
-    Needed only where locations are protected, and carried only there (`Flows.located`). The tiles of a union of cells
-    are the union of their tiles, so merging never lowers how many there are.
+    Present only if locations are protected (`Flows.with_tile_members`). Merging never lowers the number of tiles.
 
     Attributes:
         begin: the cell and the tile of each row, for the tiles in which trips begin.
@@ -298,7 +297,7 @@ class Cells:
             nearest to a whole number of millionths (see `SumColumn.whole`), and merging adds up the millionths. While a
             method decides, int64: the millionths themselves (see `Guarantee.to_fixed_point`).
         people: distinct people of each row, or None where the input has no persons.
-        tiles: distinct tiles in which the trips of each row begin and end, or None unless asked for (`Flows.located`).
+        tiles: distinct tiles in which the trips of each row begin and end, or None (`Flows.with_tile_members`).
     """
 
     origin: Ints
@@ -501,7 +500,25 @@ def _first_of_runs(ordered: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 @dataclass(frozen=True)
-class Intake:
+class Days:
+    """The days of the trips of one read, by which a ledger proves that two releases share no trip. Private.
+
+    Attributes:
+        column: the time column.
+        timezone, time_format: how it was read; the same row has the same day only if both are equal.
+        days: ISO dates.
+        missing: a row without a time was used.
+    """
+
+    column: str
+    timezone: str | None
+    time_format: str | None
+    days: frozenset[str]
+    missing: bool
+
+
+@dataclass(frozen=True)
+class ReadSummary:
     """Counters and settings of one read. Contains no input rows.
 
     Every row that stands for trips is used, dropped or outside. Dropped rows could not be read: a missing end, an
@@ -523,7 +540,7 @@ class Intake:
         max_dropped, skip_unknown: how tolerant the reading was.
         partition_columns: columns that were taken from the paths of the files.
         by_many: whether attributes with many values were allowed to make slices.
-        person_case: ``fold`` if persons that differ in upper and lower case only were taken for one, else ``keep``.
+        person_case: ``fold`` if upper and lower case in names of persons was ignored, else ``keep``.
         time_format: how times were read, if the user gave a format.
         timezone: the zone that times are shown in, named by the user or by the column: a name, or a fixed offset such
             as ``UTC+0100``. None for local times without a zone, and for texts with different offsets, which are shown
@@ -535,6 +552,9 @@ class Intake:
         crs: reference system of the coordinates; None for degrees.
         decimal_comma: whether numbers in text had a decimal comma.
         nobody: rows that were used although nobody is known to have made their trips, by what stands for the person.
+        days: the days of the trips, where the input has a time column; private.
+        outline: the study area as text that `flowveil.reading.areas.parse_area` reads, or as WKB in hexadecimal digits
+            if it came from a file; private.
     """
 
     rows: int = 0
@@ -568,6 +588,8 @@ class Intake:
     crs: str | None = None
     decimal_comma: bool = False
     nobody: dict[str, int] = field(default_factory=dict)
+    days: Days | None = None
+    outline: str | None = None
 
     @property
     def left_out(self) -> dict[str, int]:
@@ -639,8 +661,8 @@ class Intake:
         """
         if not self.columns.get("person"):
             return []
-        case = {"fold": "counted as one", "keep": "counted as different persons"}[self.person_case]
-        lines = [f"Persons that differ in upper and lower case only are {case} (--person-case {self.person_case})."]
+        case = {"fold": "ignored", "keep": "distinguished"}[self.person_case]
+        lines = [f"Upper and lower case in names of persons is {case} (--person-case {self.person_case})."]
         if self.nobody and counted:
             words = ", ".join(f"{word}: {rows:,}" for word, rows in self.nobody.items())
             lines.append(f"Rows without a known person, which add nobody: {sum(self.nobody.values()):,} ({words}).")
@@ -665,7 +687,7 @@ class Flows(Cells):
     _: KW_ONLY
     origins: Hierarchy
     destinations: Hierarchy
-    intake: Intake = field(default_factory=Intake)
+    intake: ReadSummary = field(default_factory=ReadSummary)
     whole_map: Hierarchy | None = None
     times: Times | None = None
     time: Ints | None = None
@@ -710,7 +732,7 @@ class Flows(Cells):
         *,
         origins: Hierarchy,
         destinations: Hierarchy,
-        intake: Intake,
+        intake: ReadSummary,
         whole_map: Hierarchy | None,
         times: Times | None = None,
         time: Ints | None = None,
@@ -730,7 +752,7 @@ class Flows(Cells):
         origins: Hierarchy,
         destinations: Hierarchy,
         person: NDArray[Any] | None = None,
-        intake: Intake | None = None,
+        intake: ReadSummary | None = None,
         whole_map: Hierarchy | None = None,
         **added: NDArray[Any] | None,
     ) -> Flows:
@@ -769,7 +791,7 @@ class Flows(Cells):
             **cells.added(),
             origins=origins,
             destinations=destinations,
-            intake=intake or Intake(rows=len(o), input_trips=float(np.sum(t))),
+            intake=intake or ReadSummary(rows=len(o), input_trips=float(np.sum(t))),
             whole_map=whole_map,
         )
 
@@ -778,7 +800,7 @@ class Flows(Cells):
         """Whether one cut of one tree is to serve both ends; asked for when the trips are read."""
         return self.intake.same_zones
 
-    def located(self, *, most: int = 1) -> Flows:
+    def with_tile_members(self, *, most: int = 1) -> Flows:
         """The same flows, which carry the tiles, or listed places, they begin and end in through every merge.
 
         Args:

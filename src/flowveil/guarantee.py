@@ -292,7 +292,7 @@ class Guarantee:
 
         Tiles are carried through merges only if locations are protected, because they cost as much as people.
         """
-        return flows if self.locations is None else flows.located(most=self.locations)
+        return flows if self.locations is None else flows.with_tile_members(most=self.locations)
 
     def raised(self, flows: Cells, *, k: int = 0, l: int = 0) -> Guarantee:  # noqa: E741  # the papers' letter
         """Returns the same units with the thresholds of a higher k and l; never lower ones.

@@ -1,21 +1,30 @@
-"""Files that only the operator may read: where they may be written, and with which permissions.
+"""Files and scratch folders that only the operator may read: where they may be, and with which permissions.
 
-They hold raw counts. So they are refused inside every release folder, and created with mode 0600.
+Private files hold raw counts. They are refused inside every release folder, and created with mode 0600. Scratch folders
+hold raw trips. They are locked while in use. The lock ends with the process, so the next start recognises folders of
+killed processes and removes them.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import secrets
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from os import PathLike
 from pathlib import Path
 
 from flowveil.errors import OutputError
-from flowveil.output import Content, check_file, real_place, write_files
+from flowveil.output import Content, check_file, lock_folder, real_place, write_files
 from flowveil.paths import read_json
 
 #: The `format` entry of a release's manifest.json.
 _RELEASE_FORMAT = "flowveil release"
+#: Folders that DuckDB spills to start with this.
+SPILL = "flowveil-raw-trips-"
 
 
 def check_place(path: str | PathLike[str], *, release: str | PathLike[str] | None = None) -> None:
@@ -95,3 +104,69 @@ def _is_release(folder: Path) -> bool:
         return bool(content["format"] == _RELEASE_FORMAT)
     except (OSError, ValueError, KeyError, TypeError):
         return False
+
+
+# ---- scratch folders -------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def scratch_folder(prefix: str = SPILL, parent: str | Path | None = None) -> Iterator[Path]:
+    """Creates a locked folder with mode 0700, and removes it at the end.
+
+    Folders with the same prefix that killed processes left in `parent` or in the system's temporary folder are removed
+    first.
+
+    Args:
+        prefix: start of the name of the folder.
+        parent: where it is created; the system's temporary folder by default.
+    """
+    system = Path(tempfile.gettempdir())
+    place = system if parent is None else Path(parent)
+    for folder in {place, system}:
+        remove_dead_folders(folder, prefix)
+    path, lock = _locked(place, prefix)
+    try:
+        yield path
+    finally:
+        # Child processes that are about to end may still create a file.
+        for _ in range(3):
+            shutil.rmtree(path, ignore_errors=True)
+        if lock is not None:
+            os.close(lock)
+
+
+def remove_dead_folders(parent: Path, prefix: str) -> None:
+    """Removes the unlocked folders with this prefix that belong to this user.
+
+    Does nothing on systems without file locks, where a dead folder cannot be recognised.
+    """
+    if not hasattr(os, "getuid"):
+        return
+    with suppress(OSError), os.scandir(parent) as entries:
+        for entry in entries:
+            if not entry.name.startswith(prefix):
+                continue
+            with suppress(OSError):
+                found = entry.stat(follow_symlinks=False)
+                if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+                    continue
+                lock = lock_folder(Path(entry.path))
+                if lock is not None:
+                    shutil.rmtree(entry.path, ignore_errors=True)
+                    os.close(lock)
+
+
+def _locked(parent: Path, prefix: str) -> tuple[Path, int | None]:
+    """A new folder and its lock; None where the system or the file system has no locks."""
+    while True:
+        path = parent / f"{prefix}{secrets.token_hex(8)}"
+        os.mkdir(path, 0o700)
+        try:
+            lock = lock_folder(path)
+        except BlockingIOError:
+            # Another process removes it as dead: it was faster than the lock.
+            continue
+        except OSError:
+            return path, None
+        if lock is not None or not hasattr(os, "getuid"):
+            return path, lock

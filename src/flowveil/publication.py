@@ -6,11 +6,10 @@ A crash leaves the old release or none. What was in the folder before is put bac
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from os import PathLike
 from pathlib import Path
-from typing import Any
 
 from flowveil.errors import GuaranteeError, OutputError
 from flowveil.output import Draft, Place, explained, real_place
@@ -34,7 +33,7 @@ def publish(
     basemap: str | None = None,
     context: str | PathLike[str] | None = None,
     replace_stronger: bool = False,
-    before_rename: Callable[[Mapping[str, Any]], None] | None = None,
+    before_rename: Callable[[Path], None] | None = None,
     **about: str | None,
 ) -> Path:
     """Writes a release into a folder.
@@ -47,8 +46,8 @@ def publish(
         basemap: address of a tile server for the page.
         context: a GeoJSON file of outlines to draw on the page; its lines and names are published.
         replace_stronger: confirms that an earlier release with a stronger guarantee may be replaced.
-        before_rename: called with the content of report.json when all is written and recounted; if it raises, nothing
-            is published.
+        before_rename: called with the draft of the folder when all is written and recounted; if it raises, nothing is
+            published.
         **about: ``title``, ``source``, ``period``, ``licence``, ``contact``.
 
     Returns:
@@ -82,7 +81,7 @@ def publish(
         if not replace_stronger:
             refuse_weaker(directory, content.report)
         if before_rename is not None:
-            before_rename(content.report)
+            before_rename(draft.new)
         draft.take_place()
     return Path(directory)
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from flowveil.errors import DataError, OutputError, ParameterError
-from flowveil.reading.addresses import database_address
+from flowveil.reading.databases import database_address
 from flowveil.request import SECTIONS, Request, find_setting
 from flowveil.settings import Setting, is_area, is_given, section_settings
 

@@ -10,6 +10,7 @@ flag of the command line.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -134,7 +135,10 @@ class Zones(Section, key="zones", heading="Zones", call="reading"):
 class Slices(Section, key="slices", heading="Time and slices", call="reading"):
     """Several matrices, by time or by attributes."""
 
-    time: str | None = setting("Column of the time.", tier="common", example="start_time", **COLUMN)
+    time: str | None = setting(
+        "Column of the time. Without --every, the --ledger alone uses its days.",
+        tier="common", example="start_time", **COLUMN,
+    )  # fmt: skip
     every: tuple[str, ...] = setting(
         "One matrix for each step: 15min, 1h, day, month, hour (of the day), weekday, weekday-hour (repeatable).",
         tier="common", example="1h", metavar="STEP",
@@ -167,7 +171,9 @@ class Slices(Section, key="slices", heading="Time and slices", call="reading"):
         "With noise: the values of a slice column, known without the data (repeatable).",
         tier="recipe", call="slices", example="sex=f,m", metavar="NAME=VALUE,...", page=False, commas=False,
     )  # fmt: skip
-    accept_differencing: bool = setting("Publish although subtraction reveals small groups.", call="slices")
+    accept_differencing: bool = setting(
+        "Publish although releases or slices can be subtracted from each other; the statement says so.", call="slices"
+    )
 
 
 @dataclass(frozen=True)
@@ -257,7 +263,7 @@ class Output(Section, key="output", heading="Output", call="write"):
     formats: tuple[str, ...] = setting(
         "Exports in addition to Parquet.",
         tier="common", flag="--format", example="csv,geojson", metavar="A,B,...",
-        allowed=("parquet", "csv", "geojson", "gpkg", "omx", "flowmap", "kepler", "arrow"),
+        allowed=("parquet", "csv", "geojson", "gpkg", "omx", "wide", "flowmap", "kepler", "arrow"),
     )  # fmt: skip
     title: str | None = setting(
         "Title of the page and the files.",
@@ -272,7 +278,7 @@ class Output(Section, key="output", heading="Output", call="write"):
         "Contact for readers' questions.", tier="recipe", example="data@example.org", metavar="TEXT"
     )
     ledger: str | None = setting(
-        "Audit against all earlier releases recorded in this folder, and record this one.",
+        "Refuse a release that may share trips with an earlier one of this folder, and record this one.",
         example="ledger", metavar="DIR", **PLACE,
     )  # fmt: skip
     epsilon_total: float | None = setting(
@@ -323,6 +329,25 @@ class Resources(Section, key="resources", heading="Resources", call="run"):
         "Most rows of flows and persons on the driver of the Spark cluster; more stay on the cluster.",
         tier="recipe", default=20_000_000, between=(1, None), example="5000000", metavar="N", page=False,
     )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Derive(Section, key="derive", heading="Derive", call="derive"):
+    """What `flowveil derive` computes from a published release; no part of a request or a recipe."""
+
+    level: int | None = setting(
+        "Level of the zones: an H3 resolution, or a level of the map. Coarser zones stay as they are.",
+        between=(0, 1000), example="7", metavar="N",
+    )  # fmt: skip
+    sum: tuple[str, ...] = setting(
+        "Add up the slices of this column, or a unit of time: hour, weekday, day, time (repeatable).",
+        example="sex", metavar="COLUMN",
+    )  # fmt: skip
+    pick: tuple[str, ...] = setting(
+        "Keep the slices with this value; an empty value means the matrix of all values (repeatable).",
+        example="sex=f", metavar="COLUMN=VALUE", commas=False,
+    )  # fmt: skip
+    drop: tuple[str, ...] = setting("Leave out this column (repeatable).", example="weight", metavar="COLUMN")
 
 
 #: The sections in the order of help, recipes and the reference page.
@@ -477,3 +502,28 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 def _plain_options(parameters: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in _mapping(parameters.get("options")).items() if value is not None}
+
+
+def command_line(request: Request, *, program: Sequence[str] = ("flowveil", "anonymize")) -> str:
+    """Returns the command line that makes the same request, quoted for a shell."""
+    words = [*program, *([] if request.input.input is None else [request.input.input])]
+    for one, value in request:
+        if is_given(value) and one.name != "input":
+            words += words_of(one, value)
+    return " ".join(shlex.quote(word) for word in words)
+
+
+def words_of(one: Setting, value: Any) -> list[str]:
+    """Returns the words that give a setting on the command line."""
+    if one.kind == "pairs":
+        return [word for name, part in value.items() for word in (one.flag, f"{name}={_word(part)}")]
+    texts = list(value) if one.kind == "list" and not one.commas else [_word(value)]
+    if one.tier == "recipe":
+        return [word for text in texts for word in ("--set", f"{one.path}={text}")]
+    return [one.flag] if one.kind == "flag" else [word for text in texts for word in (one.flag, text)]
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

@@ -20,8 +20,8 @@ Tier = Literal["common", "all", "recipe"]
 Kind = Literal["text", "whole", "number", "flag", "list", "pairs"]
 #: What a text is: a place on this machine, a column of the input, an area, or words.
 Form = Literal["words", "path", "column", "area"]
-#: Which call takes the value: reading, reading the map, anonymising, anonymising slices, writing; or the run itself.
-Call = Literal["reading", "map", "anonymize", "slices", "write", "run"]
+#: Which call takes the value: reading, reading the map, anonymising, anonymising slices, writing, deriving; or the run.
+Call = Literal["reading", "map", "anonymize", "slices", "write", "run", "derive"]
 
 _KINDS: dict[Any, Kind] = {
     str: "text", int: "whole", float: "number", bool: "flag", tuple[str, ...]: "list", Mapping[str, Any]: "pairs",

@@ -19,14 +19,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowveil.errors import DataError, ParameterError, option
-from flowveil.flows import SUM_COLUMNS, Cells, Flows, Intake, People, concat_cells
+from flowveil.flows import SUM_COLUMNS, Cells, Flows, People, ReadSummary, concat_cells
 from flowveil.hierarchy import Hierarchy
 from flowveil.remote_people import RemotePeople
-from flowveil.time_steps import MINUTES_OF_DAY, TIME, Every
-from flowveil.times import Times
+from flowveil.times import TIME, Every, Times
 
 #: Columns of a published matrix; a slice column cannot have one of these names.
-TAKEN = ("origin_zone", "destination_zone", "trips", "weight")
+TAKEN = ("origin_zone", "destination_zone", "trips", "weight", "layer", "revised", "estimate")
 #: Largest number of slices; more suggest that a column is an identifier.
 MOST_SLICES = 20_000
 #: Largest number of values of a slice column, and fewest rows per value, unless the user confirms more.
@@ -81,7 +80,7 @@ class SlicedFlows:
         return self.slices[0].destinations
 
     @property
-    def intake(self) -> Intake:
+    def intake(self) -> ReadSummary:
         """Counters and settings of the read."""
         return self.slices[0].intake
 
@@ -302,7 +301,7 @@ def _labels_of(every: Every, period: str | None) -> list[str] | None:
         return sorted({label[:7] for label in labels})
     if every.minutes is None:
         return labels
-    steps = range(0, MINUTES_OF_DAY, every.minutes)
+    steps = range(0, 24 * 60, every.minutes)
     return [f"{label}T{step // 60:02d}:{step % 60:02d}" for label in labels for step in steps]
 
 

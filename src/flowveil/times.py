@@ -1,4 +1,4 @@
-"""Times as a tree: steps of the day, doubled up to a day, then days, weeks, months and everything.
+"""Steps of time that trips are sliced by, and the tree above them: steps of a day, days, weeks, months, everything.
 
 A periodic step has a tree that does not depend on the trips: 24 hours, or 168 hours of a week. Other steps have the
 steps with trips, as trees of places have the tiles with trips. Times are texts as in slice labels, and sort in time
@@ -7,6 +7,7 @@ order, so that a step is in ``start <= step < stop``.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -17,15 +18,70 @@ from numpy.typing import NDArray
 from flowveil.errors import ParameterError
 from flowveil.hierarchy import Floats, Hierarchy
 
+#: Name of the slice column with the step of time.
+TIME = "time"
+_DAY = 24 * 60
+_STEP = re.compile(r"^(\d+)\s*(min|h)$")
+#: Length of the labels of the named steps: '2022-11', '2022-11-14', '08:00', '1 Mon', '1 Mon 08:00'.
+_LABELS = {"month": 7, "day": 10, "hour": 5, "weekday": 5, "weekday-hour": 11}
 #: The time columns of a published matrix with folded times.
 TIME_COLUMNS = ("time_from", "time_to")
-_DAY = 24 * 60
 _DAYS = ("1 Mon", "2 Tue", "3 Wed", "4 Thu", "5 Fri", "6 Sat", "7 Sun")
 _FIRST = datetime(1, 1, 1)
 _FORMATS = {"day": "%Y-%m-%d", "month": "%Y-%m"}
 
 #: First and last minute of an interval, the last excluded.
 Span = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Every:
+    """A step of time.
+
+    Attributes:
+        name: as users write it: ``15min``, ``1h``, ``day``, ``month``, ``hour``, ``weekday``, ``weekday-hour``.
+        minutes: length of a step that runs on and on; None for those that follow the calendar or come round.
+    """
+
+    name: str
+    minutes: int | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Every:
+        """Read a step of time.
+
+        Raises:
+            ParameterError: it is not one of these.
+        """
+        name = text.strip().lower()
+        if name in _LABELS:
+            return cls(name)
+        step = _STEP.match(name)
+        minutes = int(step[1]) * (60 if step[2] == "h" else 1) if step else 0
+        if minutes == _DAY:
+            return cls("day")
+        if not 0 < minutes < _DAY or _DAY % minutes:
+            raise ParameterError(
+                f"'{text}' is not a step of time. Allowed: minutes or hours that divide a day (15min, 1h, 6h), "
+                f"{', '.join(_LABELS)}."
+            )
+        return cls(name.replace(" ", ""), minutes)
+
+    @property
+    def label_length(self) -> int:
+        """How long this step's labels are. Labels of a step that holds another are how that one's labels begin."""
+        return _LABELS.get(self.name, len("2022-11-14T08:15"))
+
+    @property
+    def is_periodic(self) -> bool:
+        """Whether a slice collects the same hour or weekday of many weeks."""
+        return self.name in ("hour", "weekday", "weekday-hour")
+
+    def holds(self, other: Every) -> bool:
+        """Whether each step of this kind is made of whole steps of the other kind."""
+        if self.name == "hour" or other.name == "hour" or self.is_periodic != other.is_periodic:
+            return False
+        return self.label_length < other.label_length
 
 
 @dataclass(frozen=True, eq=False)

@@ -108,40 +108,6 @@ def prefetch(work: Iterable[Callable[[], Result]], *, threads: int, waiting: int
             yield done
 
 
-def parallel_map(work: Iterable[Callable[[], Result]], *, threads: int) -> Generator[Result, None, None]:
-    """Yields results in order, computed in parallel while the caller waits.
-
-    Threads take the next callable themselves, one at once, so preparing callables overlaps with running them. At most
-    ``threads`` callables run at the same time; one thread means the caller. Callables must be independent. Limits and
-    message settings are those of the caller.
-    """
-    pieces = enumerate(work)
-    if threads == 1:
-        yield from (piece() for _, piece in pieces)
-        return
-    turn = threading.Lock()
-
-    def one() -> tuple[int, Result] | None:
-        with turn:
-            number, piece = next(pieces, (-1, None))
-        return None if piece is None else (number, piece())
-
-    done: dict[int, Result] = {}
-    with ThreadPoolExecutor(max_workers=threads) as pool:
-        waiting = deque(pool.submit(copy_context().run, one) for _ in range(threads))
-        at = 0
-        while waiting:
-            ended = waiting.popleft().result()
-            if ended is None:
-                continue
-            waiting.append(pool.submit(copy_context().run, one))
-            done[ended[0]] = ended[1]
-            del ended
-            while at in done:
-                yield done.pop(at)
-                at += 1
-
-
 @contextlib.contextmanager
 def run_in_background(work: Callable[[], Result], *, threads: int) -> Iterator[Callable[[], Result]]:
     """Runs a callable in another thread and yields a function that returns its result.

@@ -14,9 +14,11 @@ from browser.pages import COLOURS, redrawn, violations
 from conftest import trip_table
 from flowveil import anonymize, anonymize_slices, read_slices, read_trips
 from flowveil.analysis import analyze_release
-from flowveil.analysis.comparison import Comparison, Run
-from flowveil.analysis.pages.study import Drawn, render_study
+from flowveil.analysis.comparison import Comparison
+from flowveil.analysis.experiment import Run
+from flowveil.analysis.tables import Sheet, html_part
 from flowveil.cli import main
+from flowveil.published.document import page
 from samples.drafts import unchecked
 from samples.hourly import hourly_trips
 
@@ -52,7 +54,7 @@ def _releases(folder: Path) -> dict[str, Path]:
     found["internal"] = analyze_release(plain).write(folder / "private") / "before-after.html"
     measures = {"suppressed_share": 0.1, "mean_generalization_error": 12.0}
     runs = tuple(
-        Run(m, 5, ("trips",), "done", measures=measures, seconds=1.0, flows=plain.flows, zones=plain.zones)
+        Run(m, 5, ("trips",), "done", by_basis={"trips": measures}, seconds=1.0, flows=plain.flows, zones=plain.zones)
         for m in ("twincut", "odkanon")
     )
     found["comparison"] = Comparison(runs, 60.0, 0.1).write(folder / "comparison") / "comparison.html"
@@ -86,8 +88,9 @@ KINDS = (
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("pages")
-    table = ("1", "Results", ["Method", "G"], [["TwinCut", "1"]], [False, True])
-    study = render_study(Drawn({}, None, 0.1), [table], notes=["A note."], lead="One method.")
+    sheet = Sheet(("Method", "G"), (("TwinCut", 1),), "Results", label="1")
+    tables = html_part("tables", "Tables", [sheet], notes=["A note."])
+    study = page(title="Study", heading="Study", lead="One method.", parts=[tables])
     (folder / "study.html").write_text(study, encoding="utf-8")
     return {**_releases(folder), **_of_commands(folder), "study": folder / "study.html"}
 

@@ -10,7 +10,8 @@ import pytest
 import shapely
 
 from browser.pages import redrawn
-from flowveil.analysis.comparison import Comparison, Run
+from flowveil.analysis.comparison import Comparison
+from flowveil.analysis.experiment import Run
 
 
 def squares(density: np.ndarray, area: np.ndarray) -> tuple[pa.Table, pa.Table]:
@@ -64,7 +65,7 @@ def stretched(tmp_path_factory):
             ("trips", "people", "population"),
             "done",
             seconds=1.0,
-            measures=measures,
+            by_basis={"trips": measures},
             flows=flows,
             zones=zones,
         )

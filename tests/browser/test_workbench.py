@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -15,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from pyarrow import csv
+from pyarrow import parquet as pq
 
 from browser import pages
 from conftest import trip_table
@@ -130,11 +132,14 @@ def test_the_whole_way_with_the_mouse(chromium, served, folder, tmp_path, monkey
         assert page.locator("#name-trips").inner_text() == ""
         drop(page, "#drop-trips", folder / "trips.csv")
         page.locator("#intake", has_text="1,000 rows were read").wait_for()
-        assert page.locator("select[data-column=person_id]").input_value() == "person"
+        assert page.locator("[data-choice=person]").input_value() == "person_id"
+        box = page.locator("#densities canvas").first.bounding_box()
+        to_scale(box["width"] / box["height"])
         assert page.locator("#densities canvas").count() == 2
         accessible(page)
         keep(page, "columns")
-        page.locator("select[data-column=weight]").select_option("weight")
+        page.locator("[data-choice=weight]").select_option("weight")
+        page.check("[data-choice=formats][value=csv]")
         page.wait_for_selector("#intake:not(:has-text('No weight is used'))")
         page.click("text=Next: look before")
         page.wait_for_selector("#description table")
@@ -144,8 +149,8 @@ def test_the_whole_way_with_the_mouse(chromium, served, folder, tmp_path, monkey
         page.wait_for_selector("html[data-drawn]")
         slider = page.locator("#k").bounding_box()
         page.mouse.click(slider["x"] + 4, slider["y"] + slider["height"] / 2)
-        assert int(page.locator("#k-said").inner_text()) < 10
-        full_run(page, f"twincut {page.locator('#k-said').inner_text()}")
+        assert int(page.locator("#k-value").inner_text()) < 10
+        full_run(page, f"recommended {page.locator('#k-value').inner_text()}")
         divider = page.locator(".divider").first.bounding_box()
         page.mouse.move(divider["x"] + divider["width"] / 2, divider["y"] + 40)
         page.mouse.down()
@@ -159,8 +164,8 @@ def test_the_whole_way_with_the_mouse(chromium, served, folder, tmp_path, monkey
         page.click("text=Next: trade-off")
         page.locator(".point").nth(4).click()
         page.locator("#pin-point:not([disabled])").click()
-        page.wait_for_selector("#beside canvas >> nth=1")
-        for note in page.locator("#point-map .shown, #beside .shown").all_inner_texts():
+        page.wait_for_selector("#candidates canvas >> nth=1")
+        for note in page.locator("#point-map .shown, #candidates .shown").all_inner_texts():
             assert re.fullmatch(r"[\d,]+ (origin|destination) zones?", note), note
         # The name of an axis stands upon no point, and its numbers are round.
         named = page.locator("#frontier text", has_text="mean distance").bounding_box()
@@ -170,10 +175,18 @@ def test_the_whole_way_with_the_mouse(chromium, served, folder, tmp_path, monkey
         keep(page, "tradeoff", full=True)
         page.locator(".pin >> nth=0").get_by_text("Use this one").click()
         page.fill("[data-choice=title]", "Trips of a test")
-        page.check("[data-choice=formats][value=csv]")
         page.click("#check")
         page.wait_for_selector(".ticks input")
         assert page.locator("#go").is_disabled()
+        # A check stays valid when a format is unticked.
+        at_step(page, "columns")
+        page.uncheck("[data-choice=formats][value=csv]")
+        page.wait_for_function("!document.querySelector('[data-choice=formats][value=csv]').checked")
+        at_step(page, "sign")
+        page.wait_for_selector(".ticks input")
+        shown = {row["name"]: row["value"] for row in figures(page)}
+        page.fill("#signer", "Data protection office")
+        assert page.locator("#sentence").inner_text().endswith("Signed by Data protection office.")
         # The last one is there where other tests have published these trips before.
         for tick in page.locator(".ticks input, #accept").all():
             tick.check()
@@ -203,9 +216,24 @@ def test_the_whole_way_with_the_mouse(chromium, served, folder, tmp_path, monkey
     (tmp_path / "trips.csv").write_bytes((folder / "trips.csv").read_bytes())
     main([*shlex.split(command)[1:], "--quiet"])
     main(["verify", "release", "--against", "trips.csv", "--quiet"])
+    report = json.loads(Path("release/report.json").read_text(encoding="utf-8"))["published"]
+    assert shown["Cells published"] == f"{report['cells']:,}" == f"{len(pq.read_table('release/flows.parquet')):,}"
+    assert shown["Zones"] == f"{report['origin_zones']:,} × {report['destination_zones']:,}"
+    assert shown["Smallest cell"] == f"{report['smallest_cell']:,}"
     with zipfile.ZipFile("downloaded.zip") as packed:
         found = {name.removeprefix("release/"): packed.read(name) for name in packed.namelist()}
     assert found == {path.name: path.read_bytes() for path in Path("release").iterdir()}
+
+
+def figures(page) -> list[dict[str, str]]:
+    """The figures of the check as the page shows them."""
+    names, values = page.locator("#checked dt").all_inner_texts(), page.locator("#checked dd").all_inner_texts()
+    return [{"name": n, "value": v.splitlines()[0]} for n, v in zip(names, values, strict=True)]
+
+
+def to_scale(ratio: float) -> None:
+    """The trips of the test spread over 0.08 by 0.12 degrees at 49 degrees north: nearly a square of kilometres."""
+    assert 0.6 < ratio < 1.7
 
 
 def test_the_demonstration_is_one_click_away(chromium, served):
@@ -213,11 +241,11 @@ def test_the_demonstration_is_one_click_away(chromium, served):
     with opened(chromium, served) as page:
         page.click("#demo")
         page.locator("#intake", has_text="rows were read").wait_for()
-        assert page.locator("select[data-column=weight]").input_value() == "weight"
+        assert page.locator("[data-choice=weight]").input_value() == "weight"
         page.wait_for_selector(".hours")
         keep(page, "columns-demo", full=True)
         at_step(page, "try")
-        full_run(page, "twincut 10")
+        full_run(page, "recommended 10")
         page.wait_for_selector("html[data-drawn]")
         keep(page, "demo")
 
@@ -250,8 +278,8 @@ def test_the_whole_way_with_keys(chromium, served):
         to(page, "#k")
         for _ in range(3):
             page.keyboard.press("ArrowLeft")
-        assert page.locator("#k-said").inner_text() == "7"
-        full_run(page, "twincut 7")
+        assert page.locator("#k-value").inner_text() == "7"
+        full_run(page, "recommended 7")
         to(page, ".split")
         page.keyboard.press("Home")
         assert page.locator(".stack").first.get_attribute("style") == "--split: 0%;"
@@ -267,6 +295,8 @@ def test_the_whole_way_with_keys(chromium, served):
         if page.locator("#accept").count():
             to(page, "#accept")
             page.keyboard.press("Space")
+        to(page, "#signer")
+        page.keyboard.type("Data protection office")
         to(page, "#go")
         page.keyboard.press("Enter")
         page.locator("#publishing", has_text="recounted from your file").wait_for()
@@ -278,7 +308,9 @@ def test_on_a_phone_in_the_dark(chromium, served):
     # Two releases: what belongs to each has a name of its own.
     while sum(release["own"] for release in served.do("GET", "/api/state")["releases"]) < 2:
         served.job("check")
-        published = served.do("POST", "/api/publish", {"read": True, "accepted": True})
+        published = served.do(
+            "POST", "/api/publish", {"read": True, "accepted": True, "signer": "Data protection office"}
+        )
         assert served.ended(published["id"])["state"] == "done"
     phone = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True, "color_scheme": "dark"}
     with opened(chromium, served, bypass_csp=True, **phone) as page:
@@ -322,6 +354,24 @@ def test_a_broken_file_says_what_is_wrong(chromium, served, folder):
         page.locator("#problem").wait_for(state="hidden")
 
 
+def test_an_error_stands_at_its_field_in_words_of_the_page(chromium, served):
+    empty(served)
+    served.do("POST", "/api/pick", {"role": "trips", "path": "trips.csv"})
+    with opened(chromium, served, step="sign", quiet=False, bypass_csp=True) as page:
+        page.fill("[data-choice=period]", "yesterday")
+        page.locator("[data-choice=period]").blur()
+        problem = page.locator("label:has([data-choice=period]) + .field-problem")
+        problem.wait_for()
+        assert problem.inner_text().startswith("‘Period’")
+        assert "--" not in problem.inner_text()
+        assert page.locator("[data-choice=period]").get_attribute("aria-invalid") == "true"
+        assert page.locator("#problem").is_hidden()
+        accessible(page)
+        page.fill("[data-choice=period]", "2024-05-06")
+        page.locator("[data-choice=period]").blur()
+        problem.wait_for(state="detached")
+
+
 def test_only_what_can_be_is_offered(chromium, served):
     """Noise asks for other things than k; what a method cannot do is not there to be chosen."""
     empty(served)
@@ -336,20 +386,18 @@ def test_only_what_can_be_is_offered(chromium, served):
             details.click()
         page.select_option("#method", "paircut")
         assert page.locator("[data-choice=same_zones]").is_hidden()
-        page.select_option("#time", "person_id")
-        assert page.locator("[data-choice=fold_time]").is_visible()
-        page.select_option("#time", "")
         page.select_option("#method", "topdown")
         assert page.locator("#k").is_hidden()
-        assert page.locator("#slicing").is_hidden()
         assert page.locator(".of-method[data-method=topdown] [data-option=epsilon]").input_value() == "1"
         assert page.locator("[data-option=unsafe_seed_for_tests]").count() == 0
         full_run(page, "topdown")
         assert page.locator(".of-method[data-method=topdown] [data-option=region]").input_value()
         accessible(page)
         keep(page, "noisy", full=True)
+        at_step(page, "columns")
+        assert page.locator("#slicing").is_hidden()
         at_step(page, "tradeoff")
-        page.locator("#no-frontier", has_text="no such trade-off").wait_for()
+        page.locator("#no-frontier", has_text="have no trade-off").wait_for()
         assert page.locator("#follow").is_disabled()
 
 
@@ -377,8 +425,8 @@ def test_cancel_reload_two_tabs_and_a_killed_server(chromium, folder, tmp_path):
             one.locator("#k").focus()
             one.keyboard.press("ArrowRight")
             for page in (one, two):
-                page.locator("#k-said", has_text=re.compile("^11$")).wait_for()
-                full_run(page, "twincut 11")
+                page.locator("#k-value", has_text=re.compile("^11$")).wait_for()
+                full_run(page, "recommended 11")
             # A run that is cancelled leaves the preview; another tab and a reload in the middle see that, too. No job
             # ends before it is cancelled: their processes are halted, which is no matter to whoever ends them.
             halted = all_at_rest(running)
@@ -386,14 +434,14 @@ def test_cancel_reload_two_tabs_and_a_killed_server(chromium, folder, tmp_path):
                 os.kill(pid, signal.SIGSTOP)
             one.keyboard.press("ArrowRight")
             one.locator("button[aria-label='Cancel: Full run']").click()
-            two.locator("#k-said", has_text=re.compile("^12$")).wait_for()
+            two.locator("#k-value", has_text=re.compile("^12$")).wait_for()
             two.reload()
-            two.locator("#k-said", has_text=re.compile("^12$")).wait_for()
+            two.locator("#k-value", has_text=re.compile("^12$")).wait_for()
             two.locator("button[aria-label='Cancel: Preview']").wait_for()
             for pid in halted & running.workers():
                 os.kill(pid, signal.SIGCONT)
             for page in (one, two):
-                page.locator("#which[data-of='twincut 12']", has_text="The full run was cancelled").wait_for()
+                page.locator("#which[data-of='recommended 12']", has_text="The full run was cancelled").wait_for()
             runs = [job for job in running.do("GET", "/api/state")["jobs"] if job["kind"] == "run"]
             assert runs[-1]["state"] == "cancelled"
             running.process.send_signal(signal.SIGKILL)

@@ -62,7 +62,7 @@ def test_names_are_never_markup(chromium, tmp_path):
         choices |= {"destination_tile": f"to {IMAGE}", "zones_tile": "code", "zones_name": "name", "title": IMAGE}
         choices |= {"source": IMAGE, "contact": f'">{IMAGE}', "licence": IMAGE}
         running.do("POST", "/api/choices", choices)
-        for kind in ("look", "read", "describe", "preview", "run", "check"):
+        for kind in ("inspect", "read", "describe", "preview", "run", "check"):
             job = running.ended(running.do("POST", "/api/jobs", {"kind": kind, "choices": choices})["id"])
             assert job["state"] == "done", (kind, job)
         running.ended(running.do("POST", "/api/publish", {"read": True, "accepted": True})["id"])

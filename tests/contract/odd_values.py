@@ -31,7 +31,7 @@ def points(*lat: Any, **columns: Any) -> pa.Table:
 def outcome(source: Any, how: dict[str, Any], *, engine: str = "duckdb") -> Any:
     """Slices with their trips, weights and numbers of people, and the rows left out; or what is wrong, without rows."""
     try:
-        read = read_flows(source, Reading.of(**{"max_dropped": 1.0, **how}), engine=engine)
+        read = read_flows(source, Reading.from_arguments(**{"max_dropped": 1.0, **how}), engine=engine)
     except (DataError, ParameterError) as error:
         return (
             str(error).partition("\n- ")[2].partition(" (row")[0].partition(", such as '9")[0].partition("\n")[0]
@@ -105,12 +105,12 @@ ODD: dict[str, tuple[pa.Table, dict[str, Any], Any]] = {
     "times without a zone, in text of two forms": (
         tiles(3, at=["2024-01-05 10:00", "05/01/2024 10:00", "2024-01-05T11:00:00.5"]),
         {"time": "at", "every": "day"},
-        "a time of another form than most, or on no calendar, in column 'at': 1 row",
+        "a time in column 'at' in another form than the other rows, or an impossible date: 1 row",
     ),
     "times that fit day-first and month-first": (
         tiles(2, at=["01/02/2024", "03/04/2024"]),
         {"time": "at", "every": "day"},
-        "column 'at' has no one reading as times: day-first and month-first both fit every value. Say which with "
+        "the times in column 'at' cannot be read: day-first and month-first both fit every value. Say which with "
         "time_format (--time-format), such as '%d/%m/%Y %H:%M' or '%m/%d/%Y %I:%M:%S %p'",
     ),
     "Unix times in text, and attributes with gaps": (

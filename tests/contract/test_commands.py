@@ -80,11 +80,18 @@ FAILURES: dict[str, list[tuple[tuple[str, ...], int, str]]] = {
         (("{release}", "--out", "{in}/x.png"), 2, "trips.csv"),
         (("{short}", "--out", "{new}.png"), 2, "release that can be read"),
     ],
+    "derive": [
+        (("{new}", "--level", "6", "--out", "{old}"), 2, "release that can be read"),
+        (("{short}", "--level", "6", "--out", "{old}"), 2, "as it was published"),
+        (("{release}", "--sum", "sex", "--out", "{old}"), 2, "no slices"),
+        (("{release}", "--level", "many", "--out", "{old}"), 2, "many"),
+        (("{release}", "--level", "6", "--out", "{release}"), 2, "is the source"),
+    ],
     "freeze": [
         (("{new}", "--out", "{new}.parquet"), 2, "new"),
         (("{release}", "--out", "{in}/map.parquet"), 2, "trips.csv"),
         (("{short}", "--out", "{new}.parquet"), 2, "as it was published"),
-        (("{layered}", "--out", "{new}.parquet"), 2, "layers"),
+        (("{boxed}", "--out", "{new}.parquet"), 2, "twincut"),
     ],
     "series": [
         (("{absent}", "--time", "t", "--out", "{new}"), 2, "absent"),
@@ -98,6 +105,7 @@ FAILURES: dict[str, list[tuple[tuple[str, ...], int, str]]] = {
         (("--max-upload", "many"), 2, "--max-upload"),
         (("--port", "70000"), 2, "--port"),
     ],
+    "ledger": [(("{new}",), 2, "no ledger"), (("{release}",), 2, "no ledger")],
     "reconstruct": [
         (("{new}", "--zones", "7", "--out", "{new}.csv"), 2, "new"),
         (("{release}", "--zones", "7", "--out", "{new}.txt"), 2, ".parquet"),
@@ -197,13 +205,13 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     release = folder / "release"
     asked = ["--k", "5", "--method", "twincut", "--out", str(release), *TRIPS]
     assert run("anonymize", str(folder / "trips.csv"), *asked) == 0
-    layered = ["--k", "5", "--method", "layercut", "--out", str(folder / "layered"), *TRIPS]
-    assert run("anonymize", str(folder / "trips.csv"), *layered) == 0
+    boxed = ["--k", "5", "--method", "curvecut", "--out", str(folder / "boxed"), *TRIPS]
+    assert run("anonymize", str(folder / "trips.csv"), *boxed) == 0
     for name in ("old", "short"):
         shutil.copytree(release, folder / name)
     (folder / "short" / "flows.parquet").write_bytes(b"")
     (folder / "recipe.toml").write_text('[input]\ninput = "trips.csv"\n[zones]\nresolution = 8\n')
-    names = ("old", "new", "blocked", "release", "short", "layered")
+    names = ("old", "new", "blocked", "release", "short", "boxed")
     files = {
         "in": "trips.csv",
         "bad": "bad.csv",
@@ -237,7 +245,7 @@ def test_a_failing_command_says_why_and_changes_nothing(places, monkeypatch, cap
     said = capsys.readouterr()
     assert message in said.err
     assert "Traceback" not in said.err
-    assert run(*asked, "--json", "--quiet") == code
+    assert run(*asked, "--json", "-q") == code
     again = capsys.readouterr()
     found = json.loads(again.out)
     if "error" in found:

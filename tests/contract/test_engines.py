@@ -234,7 +234,7 @@ def test_slices_add_up_to_the_matrix(engine: str, trips: pa.Table) -> None:
     n = len(trips)
     table = trips.append_column("sex", [["f", "m"] * (n // 2)])
     table = table.append_column("at", pa.array(1_700_000_000 + np.arange(n) % 7 * 86_400))
-    read = read_flows(table, Reading.of(by="sex", time="at", every="day", timezone="UTC"), engine=engine)
+    read = read_flows(table, Reading.from_arguments(by="sex", time="at", every="day", timezone="UTC"), engine=engine)
     assert read.columns == ("sex", "time")
     assert len(read) == 14
     assert same(read.whole, read_trips(trips, engine=engine))

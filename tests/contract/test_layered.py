@@ -16,6 +16,7 @@ import flowveil
 from conftest import trip_table
 from contract.cases import GUARANTEES
 from flowveil.verify.from_flows import recount_flows
+from flowveil.verify.verification import PrivateFiles
 
 #: Reading of the trips by tree: as it is, in halves, and a tree of the user.
 TREES = {"h3": "h3", "halves": "halves", "sectors": None}
@@ -83,3 +84,30 @@ def test_a_layer_that_is_changed_is_found_by_the_recount(files, tmp_path):
     pq.write_table(cells.set_column(place, cells.schema.field(place), moved), folder / "flows.parquet")
     assert recount_flows(folder, flows).findings
     assert flowveil.verify_release(folder, against=files[0]).findings
+
+
+@pytest.mark.parametrize("protect", ["trips", "people"])
+def test_post_rules_hold_in_every_layer_and_cost_little(protect, files, tmp_path):
+    flows = flowveil.read_trips(files[0], resolution=8)
+    busiest = flows.origins.code_text(flows.origins.leaf_node)[np.bincount(flows.origin, flows.trips).argmax()]
+    pq.write_table(pa.table({"tile": [str(busiest)], "k": [25]}), tmp_path / "places.parquet")
+    rules = {"dominance": 0.15, "stricter": tmp_path / "places.parquet"}
+    free = flowveil.anonymize(flows, k=5, protect=protect)
+    release = flowveil.anonymize(flows, k=5, protect=protect, max_suppressed=0.2, **rules)
+    assert (free.method, release.method, release.kind) == ("layercut", "layercut", "layered")
+    # Counted here: no person has more than the share, and cells around the place reach its k.
+    people, of_person = release.input.people, {}
+    for row, person, trips in zip(*(a.tolist() for a in (people.cell, people.person, people.trips)), strict=True):
+        cell = int(release.cell_of_flow[row])
+        if cell >= 0:
+            of_person[cell, person] = of_person.get((cell, person), 0) + trips
+    assert all(trips <= 0.15 * release.cells.trips[cell] for (cell, _), trips in of_person.items())
+    folder = release.write(tmp_path / "out")
+    private = PrivateFiles(stricter=tmp_path / "places.parquet")
+    found = flowveil.verify_release(folder, against=files[0], private=private)
+    assert (found.findings, found.not_compared) == ((), ())
+    # Fewer cells, but nearly the same trips: those of refused cells are published in coarser ones.
+    assert (release.cell_of_flow < 0).mean() < 0.1
+    assert len(release.cells) < len(free.cells)
+    with pytest.raises(flowveil.InfeasibleError, match="cannot be suppressed within the limit of 0%"):
+        flowveil.anonymize(flows, k=5, protect=protect, max_suppressed=0, dominance=0.001)

@@ -52,7 +52,7 @@ from flowveil import (
     Release,
     anonymize,
 )
-from flowveil.flows import Intake
+from flowveil.flows import ReadSummary
 from flowveil.release.boundary import public_map
 from flowveil.release.zones import NodeZones, Zones
 from flowveil.zoning.box_geometry import BoxMap
@@ -414,7 +414,7 @@ def with_one_tree(flows: Flows) -> Flows:
         destinations=tree,
         weight=weight,
         person=person,
-        intake=Intake(rows=len(rows), same_zones=True),
+        intake=ReadSummary(rows=len(rows), same_zones=True),
     )
 
 

@@ -148,6 +148,7 @@ RUNS: dict[str, list[tuple[str, ...]]] = {
     "picture": [("{release}", "--out", "{out}.svg"), ("{release}", "--out", "{out}.png")],
     "reconstruct": [("{release}", "--zones", "7", "--out", "{out}.parquet")],
     "freeze": [("{release}", "--out", "{out}.parquet")],
+    "derive": [("{release}", "--level", "6", "--format", ",".join(FORMATS), "--out", "{out}")],
     "series": [("{trips}", *READ, "--time", "day", "--out", "{out}")],
     "audit": [("{release}", "--against", "{trips}", "--out", "{out}", "--show-cells")],
     "prepare": [("gps", "{points}", "--out", "{out}.parquet")],
@@ -165,8 +166,8 @@ RUNS: dict[str, list[tuple[str, ...]]] = {
     ],
 }  # fmt: skip
 #: Commands that write nothing, the demo, which reads nothing, and the workbench, whose release is held equal to that of
-#: the command line, byte by byte, in its own tests.
-SILENT = {"completion", "demo", "describe", "serve"}
+#: the command line, byte by byte, in its own tests; and the ledger, whose files `anonymize` writes.
+SILENT = {"completion", "demo", "describe", "ledger", "serve"}
 
 
 #: How a zstd frame begins.

@@ -28,7 +28,7 @@ from contract.test_engines import same
 from flowveil.cli import cli
 from flowveil.engines import read_flows
 from flowveil.engines import spark as spark_engine
-from flowveil.engines.spark_parcels import COLUMNS, ROWS
+from flowveil.engines.spark_batches import COLUMNS, ROWS
 from flowveil.engines.spark_session import on_the_cluster
 from flowveil.errors import DataError, MissingExtraError, ParameterError
 from flowveil.reading import Reading, limits
@@ -37,6 +37,7 @@ from flowveil.slices import SlicedFlows
 from samples.drafts import unchecked
 from samples.installed import needs
 from samples.small_spark import QUICK, SMALL
+from samples.spark_cluster import standalone_cluster
 
 if shutil.which("java") is None and not os.environ.get("JAVA_HOME"):
     pytest.skip("the Spark engine needs Java 17, and there is no Java here", allow_module_level=True)
@@ -93,13 +94,23 @@ def test_flows_are_those_of_duckdb_whatever_the_partitions(spark: Any, tmp_path:
     table = trips()
     on_map = flowveil.read_zones(zones(tmp_path), tile="zone", parent="parent", root="all")
     cases: list[tuple[int, dict[str, Any]]] = [
-        (1, {"weight": "weight", "resolution": 8, "same_zones": True, "within": "2.2,48.8,2.5,48.9"}),
+        (
+            1,
+            {
+                "weight": "weight",
+                "resolution": 8,
+                "same_zones": True,
+                "within": "2.2,48.8,2.5,48.9",
+                "time": "at",
+                "timezone": "UTC",
+            },
+        ),
         (5, {"by": "sex", "time": "at", "every": "day", "timezone": "UTC", "weight": "weight"}),
         (3, {"zones": on_map, "max_dropped": 0.5}),
     ]
     for parts, how in cases:
         frame = spark.createDataFrame(table).repartition(parts)
-        assert equal(read_flows(frame, Reading.of(**how)), read_flows(table, Reading.of(**how)))
+        assert equal(read_flows(frame, Reading.from_arguments(**how)), read_flows(table, Reading.from_arguments(**how)))
 
 
 @pytest.mark.parametrize("name", ODD)
@@ -143,14 +154,19 @@ def test_files_are_read_as_duckdb_reads_them(tmp_path: Path) -> None:
     (tmp_path / "trips" / "_SUCCESS").write_text("")
     how = {"by": "month", "partition_columns": "month", "weight": "weight", "by_many": True}
     folder = tmp_path / "trips"
-    assert equal(read_flows(folder, Reading.of(**how), engine="spark"), read_flows(folder, Reading.of(**how)))
+    assert equal(
+        read_flows(folder, Reading.from_arguments(**how), engine="spark"),
+        read_flows(folder, Reading.from_arguments(**how)),
+    )
     (tmp_path / "text [1]").mkdir()
     for i, mark in enumerate((b"", b"\xef\xbb\xbf")):
         sink = pa.BufferOutputStream()
         pa_csv.write_csv(table.slice(200 * i, 200), sink, pa_csv.WriteOptions(delimiter=";"))
         (tmp_path / "text [1]" / f"a*{i}.csv").write_bytes(mark + sink.getvalue().to_pybytes().replace(b"\n", b"\r\n"))
     folder = tmp_path / "text [1]"
-    assert equal(read_flows(folder, Reading.of(), engine="spark"), read_flows(folder, Reading.of()))
+    assert equal(
+        read_flows(folder, Reading.from_arguments(), engine="spark"), read_flows(folder, Reading.from_arguments())
+    )
 
 
 def test_a_table_is_read_by_its_name(spark: Any) -> None:
@@ -185,7 +201,7 @@ def test_flows_come_to_the_driver_however_many_and_are_refused_where_its_memory_
 ) -> None:
     table = trips(40)
     frame = spark.createDataFrame(table)
-    for who, note in ((None, "persons stay on the cluster"), ("", "no person is known")):
+    for who, note in ((None, "persons stay on the cluster"), ("", "without persons, nothing can be counted")):
         with flowveil.cluster(driver_flows=10):
             there = flowveil.read_trips(frame, person=who)
         here = flowveil.read_trips(table, person=who)
@@ -228,7 +244,7 @@ def test_persons_that_stay_on_the_cluster_make_the_same_releases(spark: Any, tmp
     parts, how, runs = STAY[name]
     if name == "map":
         how = {**how, "zones": flowveil.read_zones(zones(tmp_path), tile="zone", parent="parent", root="all")}
-    table, reading = trips(), Reading.of(**how)
+    table, reading = trips(), Reading.from_arguments(**how)
     local = read_flows(table, reading)
     # On the map, fewer than there are flows.
     with flowveil.cluster(driver_flows=1 if name == "map" else sum(map(len, local.slices))):
@@ -250,7 +266,7 @@ def test_a_task_that_fails_each_time_is_a_clear_error(spark: Any) -> None:
         raise ValueError("SECRET")
 
     frame = spark.createDataFrame(trips(40)).mapInArrow(failing, spark.createDataFrame(trips(40)).schema)
-    with pytest.raises(DataError, match="a task failed each time it was tried") as caught:
+    with pytest.raises(DataError, match="a task failed repeatedly") as caught:
         flowveil.read_trips(frame)
     assert "SECRET" not in str(caught.value)
 
@@ -263,29 +279,33 @@ def test_pandas_that_spark_wants_is_asked_for(monkeypatch: pytest.MonkeyPatch) -
         pandas_udf(iter, returnType="n int", functionType=207)
 
 
-def test_separate_executors_lost_in_the_middle_leave_no_trace(tmp_path: Path) -> None:
+def test_a_standalone_cluster_that_loses_executors_makes_the_same_releases(tmp_path: Path) -> None:
+    """A master and two workers on loopback. Where the cluster is gone for good, nothing is written."""
     pq.write_table(trips(), tmp_path / "trips.parquet")
     script = Path(__file__).parent / "spark_faults.py"
-    environment = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
-        "PYSPARK_PYTHON": sys.executable,
-        "PYSPARK_SUBMIT_ARGS": QUICK,
-    }
-    done = subprocess.run(
-        [sys.executable, str(script), str(tmp_path)], env=environment, capture_output=True, text=True, timeout=600
-    )
-    said = ["encrypted", "killed", "equal", "killed", "counted", "the cluster is gone", "nothing published"]
-    said.append("too little memory")
-    assert done.stdout.split("\n")[: len(said)] == said, done.stdout + done.stderr[-2000:]
+    with standalone_cluster(tmp_path / "cluster") as master:
+        environment = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+            "PYSPARK_PYTHON": sys.executable,
+            "PYSPARK_SUBMIT_ARGS": f"--conf spark.executor.memory=512m {QUICK}",
+            "SPARK_LOCAL_IP": "127.0.0.1",
+        }
+        command = [sys.executable, str(script), str(tmp_path), master]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
+    expected = ["encrypted", "killed", "equal", "killed", "counted"]
+    expected += [f"{name}: same bytes" for name in ("twincut", "layercut", "slices")]
+    expected += ["the cluster is gone", "nothing published", "too little memory"]
+    assert done.stdout.splitlines()[: len(expected)] == expected, done.stdout + done.stderr[-2000:]
+    assert len(list((tmp_path / "cluster").glob("work-*/app-*/*"))) > 2
 
 
 def test_rows_of_a_person_in_two_tasks_are_refused(spark: Any) -> None:
     """They would be counted as two persons."""
     for parts in (1, 2):
-        parcels = spark.sparkContext.parallelize([(ROWS, 3, 1, b""), (ROWS, 3, 1, b"")], parts).toDF(COLUMNS)
+        batches = spark.sparkContext.parallelize([(ROWS, 3, 1, b""), (ROWS, 3, 1, b"")], parts).toDF(COLUMNS)
         with nullcontext() if parts == 1 else pytest.raises(DataError, match="of each person together"):
-            spark_engine._check_whole(parcels)
+            spark_engine._check_whole(batches)
 
 
 def test_workers_that_choose_other_buckets_are_refused(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,8 +13,16 @@ from hypothesis import strategies as st
 
 from flowveil import anonymize, read_trips
 from flowveil.errors import InfeasibleError, ParameterError
-from flowveil.methods.curvecut import Curve, Pieces, Points, chosen_within, curvecut, exchanged, other_curve
-from flowveil.methods.hilbert import hilbert_keys
+from flowveil.methods.curvecut import (
+    Curve,
+    Pieces,
+    Points,
+    chosen_within,
+    curvecut,
+    exchanged,
+    hilbert_keys,
+    other_curve,
+)
 from flowveil.release.boxes import Frame
 from flowveil.release.release import Release
 from reference.curvecut import all_cuts, cost_and_left, sides

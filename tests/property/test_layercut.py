@@ -59,6 +59,42 @@ def ordered(cell: slow.Cell):
     return cell.layer, [sorted(tiles) for tiles in cell.tiles], sorted(cell.rows)
 
 
+def rule_of(seed: int):
+    """A rule that is not monotone, on the flows of a cell: once for the reference, once as methods take it."""
+
+    def breaks(rows) -> bool:
+        return (sum(rows) * 7 + len(rows) + seed) % 3 == 0
+
+    def cell_rule(rows, cell, nodes):
+        members = [rows[cell == n].tolist() for n in range(int(cell.max(initial=0)) + 1)]
+        assert all(len(node) == len(rows) for node in nodes)
+        return np.array([breaks(own) for own in members])
+
+    return breaks, cell_rule
+
+
+@SEARCH
+@given(ANY, st.integers(0, 2), BUDGETS)
+def test_cells_that_break_a_rule_are_in_no_layer_and_their_flows_go_on(problem, seed, share):
+    weight = None if problem[0].times is None else 1.0
+    breaks, cell_rule = rule_of(seed)
+    given_rule = {"time_weight": weight, "cell_rule": cell_rule}
+    flows, guarantee, plan = planned(*problem, max_suppressed=0.999999, **given_rule)
+    want = slow.layers(flows, guarantee, weight or 0.0, breaks)
+    shown = sum(slow.volume(flows, f, guarantee) for cell in want for f in cell.rows)
+    if shown > 1e-6 * float(flows.volume(guarantee.basis).sum()):
+        assert plan is not None
+        assert sorted(map(repr, map(ordered, cells_of(flows, plan)))) == sorted(map(repr, map(ordered, want)))
+    # Within a limit, and as a reader finds them.
+    flows, guarantee, plan = planned(*problem, max_suppressed=share, **given_rule)
+    if plan is not None:
+        cells = cells_of(flows, plan)
+        assert not any(breaks(cell.rows) for cell in cells)
+        found = [slow.cell_of_flow(cells, flows, f) for f in range(len(flows))]
+        assert [cell is not None and f in cell.rows for f, cell in enumerate(found)] == plan.kept.tolist()
+        assert [cell is None for cell in found] == (~plan.kept).tolist()
+
+
 @SEARCH
 @given(ANY, BUDGETS)
 def test_a_reader_finds_the_cell_of_every_flow_by_the_lowest_layer(problem, share):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from contract.cases import on_a_map
 from flowveil.errors import DataError, InfeasibleError
-from flowveil.flows import Flows, Intake
+from flowveil.flows import Flows, ReadSummary
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Hierarchy
 from flowveil.methods.odkanon import odkanon
@@ -34,7 +34,7 @@ def problems(draw, max_nodes: int = 12, max_rows: int = 25) -> tuple[Flows, Guar
         destinations=tree,
         weight=weights_of(rng, n) * trips if draw(st.booleans()) else None,
         person=rng.integers(-1, 6, n) if draw(st.booleans()) else None,
-        intake=Intake(rows=n, same_zones=True),
+        intake=ReadSummary(rows=n, same_zones=True),
     )
     units = ["trips"]
     units += ["people"] if flows.people is not None else []
@@ -121,4 +121,4 @@ def test_the_search_never_beats_all_cuts_and_no_single_move_beats_it(problem, ma
 def test_flows_with_the_same_zones_have_one_tree():
     one, other = (Hierarchy.from_parents([-1, 0, 0], ["all", "a", "b"])[0] for _ in range(2))
     with pytest.raises(DataError, match="one tree"):
-        Flows.from_pairs([0], [0], origins=one, destinations=other, intake=Intake(same_zones=True))
+        Flows.from_pairs([0], [0], origins=one, destinations=other, intake=ReadSummary(same_zones=True))

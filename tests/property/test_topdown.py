@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flowveil.methods.consistency import fit_to_totals
+from flowveil.methods.topdown import fit_to_totals
 
 FAMILY = st.tuples(st.lists(st.integers(-5, 6), min_size=1, max_size=4), st.integers(1, 7))
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flowveil import InfeasibleError, anonymize, freeze, read_trips
-from reference.zones_of import recounted, recounted_pairs
+from reference.zones_of import recounted, recounted_layers
 from samples.drafts import unchecked
 from samples.verified import findings_of
 
@@ -32,20 +32,24 @@ def flows_of(trips, *, same_zones):
 
 def cells_of(release):
     rows = release.flows.to_pylist()
-    return {(row["origin_zone"], row["destination_zone"]): row["trips"] for row in rows}
+    layered = release.kind == "layered"
+    return {
+        (row["origin_zone"], row["destination_zone"], *([row["layer"]] if layered else [])): row["trips"]
+        for row in rows
+    }
 
 
 # Every example is two releases and a recount.
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=14, deadline=None)
 @given(
     trips_near,
     trips_anywhere,
-    st.sampled_from(["twincut", "odkanon", "suppression", "paircut", "atg-dual"]),
+    st.sampled_from(["twincut", "odkanon", "suppression", "paircut", "atg-dual", "layercut", "layercut"]),
     st.sampled_from(["h3", "halves"]),
     st.booleans(),
 )
 def test_new_trips_are_recounted_over_the_earlier_zones(earlier, later, method, hierarchy, same_zones):
-    nested = method in ("paircut", "atg-dual")
+    nested = method in ("paircut", "atg-dual", "layercut")
     how = {"same_zones": same_zones and not nested}
     with tempfile.TemporaryDirectory() as place:
         folder, new = Path(place) / "earlier", Path(place) / "new"
@@ -58,7 +62,9 @@ def test_new_trips_are_recounted_over_the_earlier_zones(earlier, later, method, 
         flows = flows_of(later, **how)
         zones = [set(frozen.zones(end)) for end in ("origin", "destination")]
         if nested:
-            expected = recounted_pairs(later, set(frozen.pairs), k=K, halves=halves)
+            expected = recounted_layers(later, set(frozen.cells), k=K, halves=halves)
+            if method != "layercut":
+                expected = {cell[:2]: n for cell, n in expected.items()}
         else:
             expected = recounted(later, *zones, k=K, halves=halves)
         if not expected:

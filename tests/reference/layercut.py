@@ -10,7 +10,7 @@ from flowveil.guarantee import Guarantee
 from reference.paircut import may_be_named
 from reference.trees import children, is_safe, tiles_below, volume
 
-RATIO, FIRST_PRICE, TRIALS = 4.0, 2.5, 4
+RATIO, FIRST_PRICE = 4.0, 2.5
 
 
 class Cell(NamedTuple):
@@ -21,12 +21,12 @@ class Cell(NamedTuple):
     rows: frozenset[int]
 
 
-def layers(flows: Flows, guarantee: Guarantee, time_weight: float = 0.0) -> list[Cell]:
-    """The cells of the ladder, without a limit on what is left."""
+def layers(flows: Flows, guarantee: Guarantee, time_weight: float = 0.0, breaks=None) -> list[Cell]:
+    """The cells of the ladder, without a limit on what is left; with a rule on the flows of a cell."""
     found: list[Cell] = []
     left, number = frozenset(range(len(flows))), 0
     for price in prices(flows, time_weight):
-        cells = one_layer(flows, guarantee, left, price, time_weight)
+        cells = one_layer(flows, guarantee, left, price, time_weight, breaks)
         if cells:
             number += 1
             found += [Cell(number, tiles, rows) for tiles, rows in cells]
@@ -49,13 +49,14 @@ def ends_of(flows: Flows):
     return (trees, tiles) if flows.times is None else ([*trees, flows.times.tree], [*tiles, flows.time])
 
 
-def one_layer(flows, guarantee, left, price, time_weight):
-    """The best division of the flows that are left, around the cells that the rule refuses."""
+def one_layer(flows, guarantee, left, price, time_weight, breaks):
+    """The best division of the flows that are left, around refused cells."""
     banned: set = set()
-    for trial in range(TRIALS):
+    divisions = 4 if breaks is None else 40
+    for trial in range(divisions):
         cells = best_division(flows, guarantee, left, price, time_weight, frozenset(banned))
-        refused = [cell for cell in cells if is_determined(flows, guarantee, *cell)]
-        if not refused or trial == TRIALS - 1:
+        refused = [cell for cell in cells if is_refused(flows, guarantee, *cell, breaks)]
+        if not refused or trial == divisions - 1:
             return [cell for cell in cells if cell not in refused]
         banned |= {tiles for tiles, _ in refused}
     raise AssertionError
@@ -83,6 +84,17 @@ def best_division(flows, guarantee, left, price, time_weight, banned):
         return worth, cells
 
     return best(*([0] * len(trees)))[1]
+
+
+def is_refused(flows, guarantee, tiles, rows, breaks) -> bool:
+    """Whether a cell determines counts, breaks the rule, or shows that the rule refused a part of it."""
+    if is_determined(flows, guarantee, tiles, rows):
+        return True
+    if breaks is None:
+        return False
+    trips = sum(int(flows.trips[f]) for f in rows)
+    only_trips = guarantee.trips is not None and guarantee.units == ("trips",) and guarantee.locations is None
+    return breaks(rows) or (only_trips and len(rows) > 1 and trips > (guarantee.k - 1) * len(rows))
 
 
 def is_determined(flows, guarantee, tiles, rows) -> bool:

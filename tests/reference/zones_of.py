@@ -38,10 +38,29 @@ def recounted(trips: list[tuple[str, str]], origins: set[str], destinations: set
     return {cell: n for cell, n in cells.items() if n >= k}
 
 
-def recounted_pairs(trips: list[tuple[str, str]], pairs: set[tuple[str, str]], *, k: int, halves: bool) -> dict:
-    """The earlier cells that hold at least k trips."""
-    cells: Counter = Counter()
-    for o, d in trips:
-        above = ((a, b) for a in way_up(o, halves=halves) for b in way_up(d, halves=halves))
-        cells.update(pair for pair in above if pair in pairs)
-    return {cell: n for cell, n in cells.items() if n >= k}
+def recounted_layers(
+    trips: list[tuple[str, str]], cells: set[tuple[str, str, int]], *, k: int, halves: bool
+) -> dict[tuple[str, str, int], int]:
+    """The earlier cells that hold at least k of the trips which no published cell of an earlier layer holds.
+
+    A cell whose trips were all left by n earlier cells is not published with n (k - 1) trips.
+    """
+    found: dict[tuple[str, str, int], int] = {}
+    left: list[tuple[str, str, object]] = [(o, d, None) for o, d in trips]
+    for layer in sorted({cell[2] for cell in cells}):
+        held: dict[tuple[str, str, int], list[tuple[str, str, object]]] = {}
+        rest = []
+        for o, d, by in left:
+            above = ((a, b, layer) for a in way_up(o, halves=halves) for b in way_up(d, halves=halves))
+            around = [cell for cell in above if cell in cells]
+            assert len(around) < 2
+            (held.setdefault(around[0], []) if around else rest).append((o, d, by))
+        for cell, own in held.items():
+            parts = {by for _, _, by in own}
+            determined = k >= 3 and None not in parts and len(own) == len(parts) * (k - 1)
+            if len(own) >= k and not determined:
+                found[cell] = len(own)
+            else:
+                rest += [(o, d, cell) for o, d, _ in own]
+        left = rest
+    return found

@@ -16,9 +16,9 @@ SOURCE = Path(flowveil.__file__).parent
 
 #: Core and small shared files.
 CORE = (
-    *("errors", "hierarchy", "flows", "guarantee", "slices", "time_steps", "times", "remote_people", "scratch"),
-    *("headers", "memory", "output", "paths", "private_files", "progress", "workers"),
-    *("settings", "request", "commands", "reference"),
+    *("errors", "hierarchy", "flows", "guarantee", "slices", "times", "remote_people"),
+    *("headers", "output", "paths", "private_files", "progress", "workers"),
+    *("settings", "request"),
 )
 #: The rooms, top to bottom: each imports only rooms above it, and its own layer. Imports inside functions count.
 LAYERS = (

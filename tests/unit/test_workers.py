@@ -13,7 +13,7 @@ import pytest
 from flowveil import workers
 from flowveil.errors import InfeasibleError, ParameterError
 from flowveil.reading import limits
-from flowveil.workers import DONE, LATE, LOST, Ended, parallel_map, prefetch, run_in_background, run_tasks
+from flowveil.workers import DONE, LATE, LOST, Ended, prefetch, run_in_background, run_tasks
 from samples.processes import light_sources
 from samples.tasks import Slow, nap, work
 
@@ -100,44 +100,6 @@ def test_threads_work_in_advance_and_hand_out_in_order(threads, waiting):
 def test_threads_have_the_limits_of_their_caller():
     with limits.limits(threads=1):
         assert list(prefetch([limits.threads] * 3, threads=2)) == [1, 1, 1]
-        assert list(parallel_map([limits.threads] * 3, threads=2)) == [1, 1, 1]
-
-
-@pytest.mark.parametrize("threads", [1, 2, 3])
-def test_threads_work_side_by_side_and_hand_out_in_order(threads):
-    asked, before = [], threading.get_ident()
-
-    def pieces():
-        for n in range(6):
-            asked.append(n)
-            # Whoever is asked for later is done earlier.
-            yield lambda n=n: (time.sleep(0.002 * (6 - n)), 1 // (5 - n), threading.get_ident())[1:]
-
-    with closing(parallel_map(pieces(), threads=threads)) as results:
-        first = next(results)
-        assert first[0] == 0
-        assert (first[1] == before) == (threads == 1)
-        assert [next(results)[0] for _ in range(4)] == [0, 0, 0, 1]
-        assert asked == list(range(len(asked)))
-        with pytest.raises(ZeroDivisionError):
-            next(results)
-    assert list(parallel_map([], threads=threads)) == []
-
-
-def test_side_by_side_no_more_is_in_the_works_than_there_are_threads():
-    running, most, lock = 0, 0, threading.Lock()
-
-    def piece():
-        nonlocal running, most
-        with lock:
-            running += 1
-            most = max(most, running)
-        time.sleep(0.002)
-        with lock:
-            running -= 1
-
-    assert len(list(parallel_map([piece] * 12, threads=2))) == 12
-    assert most == 2
 
 
 @pytest.mark.parametrize("threads", [1, 2])

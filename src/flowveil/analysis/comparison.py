@@ -1,87 +1,63 @@
-"""Several methods, several k and several protections on the same input. Private.
+"""Several methods, several k and several protections on the same flows. Private.
 
-Every run has a process to itself, so that it can be stopped, and its memory and time are its own. Measures are exact.
-Where TwinCut is among the methods, the frontier of error against suppression is computed too.
-
-Methods that add noise have no k. They run once for each ε, and are compared by what a reader gets of the flows between
-areas (`flowveil.analysis.square_errors`).
+Every run has its own process, so that it can be stopped and nothing of an earlier run speeds it up. With TwinCut among
+the methods, the frontier of error against suppression is computed too. Methods that add noise have no k: they run once
+for each ε.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+import io
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from flowveil.analysis.grid import Grid
-from flowveil.analysis.pages.frontier import rounded_points
-from flowveil.analysis.runs import attempt, exact_measures, run_all, warm_up
-from flowveil.analysis.square_errors import usefulness
+from flowveil import output
+from flowveil.analysis import experiment
+from flowveil.analysis.areas import PLANNER
+from flowveil.analysis.experiment import (
+    Choices,
+    Run,
+    Settings,
+    Source,
+    Task,
+    confirm_protections,
+    execute,
+    methods_of,
+    parse_protections,
+    run_tasks,
+)
+from flowveil.analysis.pages.trade_offs import rounded_points
+from flowveil.analysis.tables import HEADS, NOT_FOR_PUBLICATION, Sheet, latex, markdown, measure_entry
+from flowveil.errors import InfeasibleError, ParameterError
 from flowveil.flows import Flows
-from flowveil.guarantee import Guarantee
-from flowveil.methods import find_method
+from flowveil.guarantee import Guarantee, default_units
+from flowveil.methods import METHODS, Method, find_method
+from flowveil.methods.epsilon import check_epsilon
+from flowveil.methods.paircut import usual_time_weight
+from flowveil.paths import named_path
+from flowveil.private_files import make_private_folder, refuse_inside_release, write_private_files
 from flowveil.progress import lines_every
-from flowveil.published.slices import overview
-from flowveil.times import TIME_COLUMNS
+from flowveil.published.spreadsheets import write_csv
 
-
-@dataclass(frozen=True)
-class Run:
-    """One method with one k and one protection.
-
-    Attributes:
-        method, k, protect: what was run.
-        time_weight: where time is folded, how many tiles an hour is worth; else None.
-        status: ``done``, ``infeasible``, ``timed out`` or ``failed``.
-        reason: why it is not done; None where it is.
-        seconds: what the method and its recount took, without starting a process and compiling; None where it is not
-            done.
-        basis: what its volume counts: trips, or weight where the population is protected.
-        measures: on that basis, exact; the planner's errors first. None where a measure is not known.
-        flows, zones: what would be published; None where nothing would.
-        homogeneous: whether its zones never overlap.
-        epsilon: of a method that adds noise; it has no k then, and protects its unit.
-        useful: what is left for a reader, by measure and size of the areas; exact, never published.
-    """
-
-    method: str
-    k: int | None
-    protect: tuple[str, ...]
-    status: str
-    reason: str | None = None
-    seconds: float | None = None
-    basis: str = "trips"
-    measures: Mapping[str, float | int | None] = field(default_factory=dict)
-    flows: pa.Table | None = None
-    zones: pa.Table | None = None
-    homogeneous: bool = True
-    time_weight: float | None = None
-    epsilon: float | None = None
-    useful: Mapping[str, float] = field(default_factory=dict)
-
-    @property
-    def name(self) -> str:
-        """The method and, where time is folded, what an hour is worth."""
-        return self.method if self.time_weight is None else f"{self.method}, 1 h = {self.time_weight:g} tiles"
-
-    @property
-    def promise(self) -> str:
-        """What it promises, in a few words."""
-        if self.epsilon is not None:
-            return f"ε = {self.epsilon:g}" + (f" for each {self.protection}" if self.protect else "")
-        return f"k = {self.k} {self.protection}"
-
-    @property
-    def protection(self) -> str:
-        """The protected units in one word."""
-        return "+".join(self.protect)
-
-    def __repr__(self) -> str:
-        return f"<Run {self.method}, k = {self.k}, {self.protection}: {self.status}>"
+FILES = ("comparison.csv", "comparison.md", "comparison.tex", "comparison.html")
+INTERNAL = "measures are exact and computed from raw trips, and releases with different k can be subtracted."
+#: k of a comparison that names none.
+DEFAULT_K = (5, 10, 20)
+#: Where time is folded: weights of an hour, as multiples of the default.
+TIME_WEIGHTS = (1 / 16, 1 / 4, 1.0, 4.0, 16.0)
+#: Measures of comparison.csv, in order; two of them are not on pages.
+COLUMNS = (
+    *PLANNER, "n_cells", "n_origin_zones", "n_destination_zones", "mean_generalization_error", "mean_time_width_h",
+    "generalization_distance_m", "generalization_distance_median_m", "generalization_distance_std_m",
+    "reconstruction_loss", "distribution_distance", "suppressed_share", "c_dm", "c_avg", "k_people",
+)  # fmt: skip
+_CSV_ONLY = ("generalization_distance_median_m", "generalization_distance_std_m")
 
 
 @dataclass(frozen=True)
@@ -89,8 +65,8 @@ class Frontier:
     """How fine homogeneous zones can be for every share suppressed, for one k and one protection.
 
     Attributes:
-        k, protect: what was asked.
-        points: share suppressed, and mean generalisation error, both rounded; shares rise.
+        k, protect: the guarantee.
+        points: share suppressed and mean generalisation error, both rounded; shares rise.
     """
 
     k: int
@@ -103,10 +79,10 @@ class Comparison:
     """All runs, in the order protection, k, method.
 
     Attributes:
-        runs: the runs.
+        runs: the runs of methods that guarantee a k.
         time_limit: seconds that each could take, once its process was ready.
         max_suppressed: share that each could suppress.
-        frontiers: where TwinCut is among the methods, one for each protection and k that has any.
+        frontiers: with TwinCut among the methods, one for each protection and k that has any.
         noisy: the runs of methods that add noise, by ε.
     """
 
@@ -118,126 +94,253 @@ class Comparison:
 
     @property
     def table(self) -> pa.Table:
-        """One row a run, with all digits: what comparison.csv has. Not for publication."""
-        from flowveil.analysis.comparison_tables import to_table
+        """One row for each run, with all digits: the content of comparison.csv. Not for publication."""
+        runs = (*self.runs, *self.noisy)
+        columns = {
+            "method": [run.name for run in runs],
+            "k": pa.array([run.k for run in runs], pa.int64()),
+            **({"epsilon": [run.epsilon for run in runs]} if self.noisy else {}),
+            "protect": [run.protection for run in runs],
+            "status": [run.status for run in runs],
+            "seconds": [None if run.seconds is None else round(run.seconds, 3) for run in runs],
+            "basis": [run.basis for run in runs],
+            **{key: [run.measures.get(key) for run in runs] for key in self._columns()},
+            "reason": [run.reason for run in runs],
+            "use": [NOT_FOR_PUBLICATION] * len(runs),
+        }
+        return pa.table(columns)
 
-        return to_table(self)
+    @property
+    def sheet(self) -> Sheet:
+        """The table as pages show it. A run without a release shows its status instead of its time."""
+        columns = [key for key in self._columns() if key not in _CSV_ONLY]
+        rows: list[tuple[Any, ...]] = []
+        for run in (*self.runs, *self.noisy):
+            values = [measure_entry(key, run.measures.get(key)) for key in columns]
+            if run.seconds is None:
+                rows.append((run.name, run.guarantee, run.status, *("" for _ in columns)))
+            else:
+                rows.append((run.name, run.guarantee, run.seconds, *values))
+        heads = ("method", "guarantee", "seconds", *(HEADS[key] for key in columns))
+        return Sheet(heads, tuple(rows), right=frozenset(range(2, len(heads))))
+
+    def _columns(self) -> list[str]:
+        """The measures of these runs: intervals of time have a width only where time is folded."""
+        folded = any(run.time_weight is not None for run in self.runs)
+        return [key for key in COLUMNS if folded or key != "mean_time_width_h"]
+
+    def to_csv(self) -> str:
+        """Returns comparison.csv."""
+        content = io.BytesIO()
+        write_csv(self.table, content)
+        return content.getvalue().decode("utf-8")
+
+    def to_markdown(self) -> str:
+        """Returns comparison.md."""
+        return f"Not for publication: {INTERNAL}\n\n{markdown(self.sheet)}"
+
+    def to_latex(self) -> str:
+        """Returns comparison.tex."""
+        return f"% Not for publication: {INTERNAL}\n{latex(self.sheet)}"
+
+    def to_html(self) -> str:
+        """Returns comparison.html."""
+        from flowveil.analysis.pages.comparison import render_comparison
+
+        return render_comparison(self, internal=INTERNAL)
 
     def write(self, directory: str | PathLike[str]) -> Path:
-        """Write comparison.csv, .md, .tex and .html into a folder that is new, empty or an earlier comparison."""
-        from flowveil.analysis.comparison_tables import write_comparison
+        """Write comparison.csv, .md, .tex and .html into a folder that is new, empty or an earlier comparison.
 
-        return write_comparison(self, directory)
+        Raises:
+            OutputError: the folder holds anything else, or cannot be written.
+        """
+        folder = named_path(directory, what="the comparison")
+        check_folder(folder)
+        content = (self.to_csv(), self.to_markdown(), self.to_latex(), self.to_html())
+        write_private_files(make_private_folder(folder), dict(zip(FILES, content, strict=True)))
+        return folder
 
     def picture(self, path: str | PathLike[str], **style: Any) -> Path:
-        """Draw the zones of all runs, of two runs over each other; see `flowveil.analysis.pages.comparison_pictures`.
+        """Draw the zones of all runs, of two runs over each other; see `flowveil.analysis.pages.zone_pictures`.
 
-        Not for publication: these are would-be releases of the same data.
+        Not for publication: these would be releases of the same data.
         """
-        from flowveil.analysis.comparison_tables import INTERNAL
-        from flowveil.analysis.pages.comparison_pictures import Shown, draw_compared
+        from flowveil.analysis.pages.zone_pictures import draw_zones_of_runs
 
-        several = len({run.k for run in self.runs}) > 1
-        shown = [
-            Shown(f"{run.name}, {run.protection}" + (f", k = {run.k}" if several else ""), run.flows, run.zones)
-            for run in self.runs
-            if run.flows is not None and run.zones is not None
-        ]
-        return draw_compared(shown, path, caption=f"Not for publication: {INTERNAL}", **style)
+        return draw_zones_of_runs(self.runs, path, caption=f"Not for publication: {INTERNAL}", **style)
 
     def _repr_html_(self) -> str:
-        from flowveil.analysis.comparison_tables import to_html
         from flowveil.published.document import frame
 
-        return frame(to_html(self))
+        return frame(self.to_html())
+
+
+def check_folder(directory: str | PathLike[str]) -> None:
+    """Refuse a folder that holds anything but a comparison, before anything is run.
+
+    Raises:
+        OutputError: it is a file, holds something else, lies inside a release, or cannot be written.
+    """
+
+    def refuse(folder: Path) -> str | None:
+        strangers = set(os.listdir(folder)) - set(FILES)
+        return f"holds {len(strangers)} entries that are not part of a comparison" if strangers else None
+
+    refuse_inside_release(directory)
+    output.check_folder(directory, refuse=refuse)
 
 
 def compare_flows(
-    flows: Flows,
-    *,
-    methods: Any = "all",
-    k: int | Sequence[int] = (5, 10, 20),
-    protect: str | Sequence[str | Sequence[str]] | None = None,
-    max_suppressed: float = 0.1,
-    limits: Mapping[str, float] | None = None,
-    time_limit: float = 300.0,
-    options: Mapping[str, Mapping[str, Any]] | None = None,
-    hierarchy: str | None = None,
-    epsilon: float | Sequence[float] = (),
-    progress: Callable[[float], None] | None = None,
+    flows: Flows, choices: Choices | None = None, *, progress: Callable[[float], None] | None = None
 ) -> Comparison:
     """Run every combination on the same flows; see `flowveil.compare`.
 
     Raises:
         ParameterError: a method, unit, option or number is wrong; nothing was run.
-        DataError: the data has no persons or weights that a protection needs.
+        DataError: the data lack the persons or weights that a protection needs.
     """
-    bounds: dict[str, Any] = {"max_suppressed": max_suppressed, "limits": limits or {}, "time_limit": time_limit}
-    what: dict[str, Any] = {"k": k, "protect": protect, "epsilon": epsilon, "options": options or {}}
-    grid = Grid.of(flows, methods=methods, hierarchy=hierarchy, **what, **bounds)
-    progress = progress or lines_every("Comparing")
-    how: dict[str, Any] = {"prepare": _prepare, "time_limit": time_limit, "progress": progress, "fresh": True}
-    ended = dict(run_all(_work, flows, grid.tasks, **how))
-    results = iter([ended[number] for number in range(len(grid.tasks))])
-    runs, noisy = (tuple(_run(task, next(results)) for task in tasks) for tasks in (grid.runs, grid.noisy))
-    points = [(sweep["k"], sweep["protect"], next(results)) for sweep in grid.sweeps]
+    choices = choices or Choices()
+    settings, runs, noisy = _plan(flows, choices)
+    sweeps = [
+        Sweep(task.arguments["k"], task.arguments["protect"], settings.hierarchy)
+        for task in runs
+        if task.arguments["method"].name == "twincut"
+    ]
+    results: dict[int, Any] = dict(
+        run_tasks(
+            _work,
+            Source(flows, keep_tables=True),
+            [*runs, *noisy, *sweeps],
+            prepare=_prepare,
+            time_limit=choices.time_limit,
+            progress=progress or lines_every("Comparing"),
+            fresh=True,
+        )
+    )
+    ordered = [results[number] for number in range(len(results))]
+    n_runs, n_all = len(runs), len(runs) + len(noisy)
     return Comparison(
-        runs=runs,
-        time_limit=float(time_limit),
-        max_suppressed=max_suppressed,
-        frontiers=tuple(Frontier(*one) for one in points if isinstance(one[-1], tuple) and one[-1]),
-        noisy=noisy,
+        runs=tuple(ordered[:n_runs]),
+        time_limit=float(choices.time_limit),
+        max_suppressed=settings.max_suppressed,
+        frontiers=tuple(frontier for frontier in ordered[n_all:] if frontier is not None and frontier.points),
+        noisy=tuple(ordered[n_runs:n_all]),
     )
 
 
-# ---- one run -----------------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Sweep:
+    """A task that computes a frontier."""
+
+    k: int
+    protect: tuple[str, ...]
+    hierarchy: str | None
+
+    def to_run(self, *_: Any) -> None:
+        """A sweep that is stopped has no result."""
 
 
-def _run(asked: Mapping[str, Any], result: Mapping[str, Any]) -> Run:
-    """The run of a task."""
-    named = {"method": asked["method"].name, **{name: asked.get(name) for name in ("k", "time_weight", "epsilon")}}
-    return Run(**{**named, "protect": asked.get("protect", ()), **result})
+def _prepare(source: Source, task: Task | Sweep) -> None:
+    if isinstance(task, Task):
+        experiment.prepare(source, task)
 
 
-def _prepare(flows: Flows, task: Mapping[str, Any]) -> None:
-    """In a process: get ready for a task."""
-    if "method" in task:
-        warm_up(flows, {name: value for name, value in task.items() if name != "useful_in"})
-
-
-def _work(flows: Flows, task: Mapping[str, Any]) -> Any:
-    """In a process: a run, or the points of a frontier."""
-    return _result(flows, task) if "method" in task else _points(flows, **task)
-
-
-def _points(flows: Flows, *, k: int, protect: Sequence[str], hierarchy: str | None) -> tuple[tuple[float, float], ...]:
+def _work(source: Source, task: Task | Sweep) -> Any:
+    if isinstance(task, Task):
+        return execute(source, task)
     from flowveil.methods.twincut import frontier
 
-    flows, _ = find_method("twincut").on_hierarchy(flows, hierarchy)
-    guarantee = Guarantee.resolve(flows, k=k, protect=protect)
-    return rounded_points(frontier(*guarantee.to_fixed_point(guarantee.prepare(flows)), objective="error"))
+    assert isinstance(source.flows, Flows)
+    flows, _ = find_method("twincut").on_hierarchy(source.flows, task.hierarchy)
+    guarantee = Guarantee.resolve(flows, k=task.k, protect=task.protect)
+    points = frontier(*guarantee.to_fixed_point(guarantee.prepare(flows)), objective="error")
+    return Frontier(task.k, task.protect, rounded_points(points))
 
 
-def _result(flows: Flows, asked: Mapping[str, Any]) -> dict[str, Any]:
-    own = {name: value for name, value in asked.items() if name != "useful_in"}
-    made = attempt(flows, own)
-    release: Any = made.release
-    if release is None:
-        return {"status": made.status, "reason": made.reason}
-    useful: dict[str, float] = {}
-    if release.kind in ("plain", "noisy"):
-        for size in usefulness(release, region=asked.get("useful_in")):
-            useful |= size.to_dict()
-    noisy = release.kind == "noisy"
-    basis = "trips" if noisy else release.guarantee.basis
-    return {
-        "status": made.status,
-        "seconds": made.seconds,
-        "useful": useful,
-        "flows": overview(release.flows, TIME_COLUMNS, None) if release.kind == "folded" else release.flows,
-        "zones": release.zones,
-        "homogeneous": release.plan.homogeneous,
-        "basis": basis,
-        "measures": exact_measures(release)[basis],
-        **({"protect": (release.guarantee.unit,)} if noisy else {}),
-    }
+# ---- tasks -------------------------------------------------------------------------------------------------------
+
+
+def _plan(flows: Flows, choices: Choices) -> tuple[Settings, list[Task], list[Task]]:
+    """Returns the settings, the tasks of methods that guarantee a k, and those of methods that add noise."""
+    with_k, with_noise = _methods(flows, choices)
+    given = DEFAULT_K if choices.k is None else choices.k
+    steps = tuple(sorted({given} if isinstance(given, int) else set(given)))
+    protections = parse_protections(default_units(flows) if choices.protections is None else choices.protections)
+    chosen = {method.name: method for method in (*with_k, *with_noise)}
+    for name, options in choices.options.items():
+        (chosen.get(name) or find_method(name)).check_options(options)
+    settings = Settings(
+        methods={method.name: method for method in with_k},
+        protections=protections,
+        k=steps,
+        k_population=choices.k_population,
+        max_suppressed=0.1 if choices.max_suppressed is None else choices.max_suppressed,
+        limits=choices.limits,
+        options=choices.options,
+        hierarchy=choices.hierarchy,
+        time_limit=choices.time_limit,
+    )
+    noisy = list(_noisy_tasks(with_noise, choices))
+    if with_k or not with_noise:
+        settings.check(flows)
+        confirm_protections(flows, choices, protections, steps[0])
+    tasks = [
+        task
+        for units in protections
+        for k in steps
+        for method in with_k
+        for task in _with_time_weights(flows, Task(settings.arguments(method, k, units, flows)), choices.hierarchy)
+    ]
+    return settings, tasks, noisy
+
+
+def _methods(flows: Flows, choices: Choices) -> tuple[list[Method], list[Method]]:
+    """Returns the methods that guarantee a k, and those that add noise.
+
+    Raises:
+        ParameterError: one is unknown, or cannot fold the times of the flows.
+    """
+    named = methods_of(choices.methods, same_zones=flows.same_zones)
+    with_k, with_noise = ([m for m in named if (m.promises == "epsilon") == noisy] for noisy in (False, True))
+    if choices.methods in (None, "all"):
+        if flows.times is not None:
+            with_k = [method for method in with_k if method.folds]
+        elif choices.epsilon != ():
+            with_noise = [method for method in METHODS.values() if method.promises == "epsilon"]
+    for method in (*with_k, *with_noise):
+        method.check_times(flows)
+    return with_k, with_noise
+
+
+def _noisy_tasks(methods: Sequence[Method], choices: Choices) -> Iterator[Task]:
+    """Yields one task for each method that adds noise and each ε, of the comparison or of the method's options."""
+    given = choices.epsilon
+    epsilons: set[Any] = {given} if isinstance(given, int | float) else set(given)
+    for method in methods:
+        options: Mapping[str, Any] = choices.options.get(method.name, {})
+        for epsilon in sorted(epsilons or [options.get("epsilon")], key=lambda e: e or 0):
+            if epsilon is None:
+                raise ParameterError(
+                    f"Method '{method.name}' adds noise and is compared by ε. Hint: --epsilon 0.1,1 (epsilon=...)."
+                )
+            yield Task({"method": method, **options, "epsilon": check_epsilon(epsilon)})
+
+
+def _with_time_weights(flows: Flows, task: Task, hierarchy: str | None) -> list[Task]:
+    """Returns the task; where time is folded and no weight is given, once for each of `TIME_WEIGHTS`.
+
+    They show what finer places cost in wider times. The default is the method's weight on the tree of these flows.
+    """
+    given = task.arguments
+    if flows.times is None:
+        return [task]
+    flows, _ = given["method"].on_hierarchy(flows, hierarchy)
+    if given.get("time_weight") is not None:
+        return [task]
+    guarantee = Guarantee.resolve(flows, k=given["k"], protect=given["protect"])
+    try:
+        default = usual_time_weight(*guarantee.to_fixed_point(guarantee.prepare(flows)), given["max_suppressed"])
+    except InfeasibleError:
+        return [task]
+    return [replace(task, arguments={**given, "time_weight": default * factor}) for factor in TIME_WEIGHTS]

@@ -12,9 +12,12 @@ from typing import Any, Literal
 
 from flowveil.errors import ParameterError, did_you_mean
 
-#: Over which trees a segment is anonymised and measured: its own tiles', or those of the whole data set.
+#: The trees of a segment: those of the whole data set, or of its tiles.
 Trees = Literal["common", "own"]
 TREES: tuple[Trees, ...] = ("common", "own")
+#: How measures are defined. ``authors``: as in the program of the ODkAnon papers, where it differs from the papers and
+#: from ours: G and E over trees of the published trips, C_DM by rows, mean weight before a study area is cut out.
+READINGS = ("ours", "authors")
 
 #: Protections and bases in the order in which the ODkAnon papers print them.
 _PROTECTIONS, _BASES = ("trips", "population"), ("trips", "weight")

@@ -9,8 +9,8 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from flowveil.analysis.sheets import Sheet
-from flowveil.analysis.study_sheets import HEADS, SHARES, matrix_means, method_name, rows_of
+from flowveil.analysis.study_tables import matrix_means, method_name, rows_of
+from flowveil.analysis.tables import HEADS, SHARES, Sheet
 
 if TYPE_CHECKING:
     from flowveil.analysis.study import Study
@@ -23,9 +23,10 @@ _TRIPS = {
 _REASONS = {
     "seconds": "other machine and code",
     "port": "the paper's ATG is a port with H3 resolutions for areas and a limit on suppression, as ATG-Dual has",
-    "trees": "the authors build the trees after suppression (on equal zones G 517 for our 541, E 1.854 for 1.897)",
-    "rows": "the authors count rows, not trips",
-    "threshold": "the authors' threshold is 26,742, from the mean weight before cutting Paris out (--k-population)",
+    "trees": "the authors build the trees after suppression (on equal zones G 517 for our 541, E 1.854 for 1.897): "
+    "--reading authors",
+    "rows": "the authors count rows, not trips: --reading authors",
+    "threshold": "the authors' threshold is 26,742, from the mean weight before cutting Paris out: --reading authors",
 }
 
 
@@ -42,14 +43,14 @@ class Published(NamedTuple):
 
 @cache
 def published_results() -> tuple[Published, ...]:
-    """Return all published numbers."""
+    """Returns all published numbers."""
     text = files("flowveil.analysis").joinpath("published_results.csv").read_text("utf-8")
     rows = list(csv.reader(text.splitlines()))[1:]
     return tuple(Published(p, table, data, method, name, float(value)) for p, table, data, method, name, value in rows)
 
 
 def published_sheet(study: Study) -> Sheet:
-    """Return every published number that the study has a result for: ours, theirs, the ratio and the reason."""
+    """Returns every published number that the study has a result for: ours, theirs, the ratio and the reason."""
     rows: list[tuple[Any, ...]] = []
     for entry, ours, protect in _pairs(study):
         scale = 100 if entry.measure in SHARES else 1
@@ -102,7 +103,7 @@ def _tables(study: Study) -> Iterator[tuple[str | None, str, str, str]]:
                 yield by, protect, "trips", f"{study.preset.overview} {words}"
         return
     for place, by in enumerate((None, *study.by)):
-        for protect in map("+".join, study.protections):
+        for protect in study.protections:
             for basis in ("trips", "weight"):
                 label = study.preset.label_of_comparison(place, protect, basis)
                 if label is not None:
@@ -147,9 +148,10 @@ def _reasons(study: Study, entry: Published, protect: str) -> Iterator[str]:
         return
     if entry.preset != "matet-2023" and entry.method.startswith("atg"):
         yield _REASONS["port"]
-    if entry.method == "odkanon" and entry.measure in ("mean_generalization_error", "reconstruction_loss"):
-        yield _REASONS["trees"]
-    if entry.measure == "c_dm":
-        yield _REASONS["rows"]
-    if "population" in protect and study.setting.k_population is None:
+    if study.settings.reading != "authors":
+        if entry.method == "odkanon" and entry.measure in ("mean_generalization_error", "reconstruction_loss"):
+            yield _REASONS["trees"]
+        if entry.measure == "c_dm":
+            yield _REASONS["rows"]
+    if "population" in protect and study.settings.k_population is None:
         yield _REASONS["threshold"]

@@ -1,16 +1,16 @@
-"""The experiments of the papers: segments x methods x protections x bases, or many matrices x methods. Private.
+"""The experiments of the papers: segments x methods x protections, or time steps x methods. Private.
 
-Every run is a task of a process with a time limit; one that passes it is killed and recorded as N/A, as in the papers.
-Every result is stored in its own file as soon as it exists, named after everything that decides it, so an interrupted
-study continues. Measures are exact.
+Every run has a time limit; one that exceeds it is shown as N/A, as in the papers. Every result is stored in a separate
+file as soon as it exists, named after everything that decides it, so that an interrupted study continues.
 """
 
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -18,38 +18,39 @@ from typing import Any
 import numpy as np
 
 from flowveil import __version__
-from flowveil.analysis.presets import Preset
-from flowveil.analysis.runs import DONE, attempt, exact_measures, run_all, warm_up
-from flowveil.analysis.study_data import chosen_matrices, data_of
-from flowveil.analysis.study_folder import RUNS, is_done, open_folder, store
-from flowveil.analysis.study_setting import Setting
+from flowveil.analysis import experiment
+from flowveil.analysis.experiment import (
+    DONE,
+    FAILED,
+    TIMED_OUT,
+    Choices,
+    Run,
+    Settings,
+    Source,
+    Task,
+    confirm_protections,
+    execute,
+    methods_of,
+    parse_protections,
+    run_tasks,
+)
+from flowveil.analysis.presets import Preset, find_preset
 from flowveil.analysis.study_tables import write_study
-from flowveil.errors import ParameterError
+from flowveil.errors import InfeasibleError, OutputError, ParameterError
 from flowveil.flows import Flows
 from flowveil.hierarchy import Hierarchy
+from flowveil.methods import METHODS, Method, find_method
+from flowveil.output import real_place, try_place, write_files
+from flowveil.paths import named_path
+from flowveil.private_files import refuse_inside_release
 from flowveil.progress import lines_every
 from flowveil.slices import SlicedFlows
-from flowveil.zoning.steps import over_own_tiles
 
-#: Seconds a run may take; two hours, as in the papers.
+#: Seconds that a run may take; two hours, as in the papers.
 TIME_LIMIT = 7200.0
-
-
-@dataclass(frozen=True)
-class Run:
-    """One run of the grid.
-
-    Attributes:
-        by: the attribute that segments are made by; None for the whole data set.
-        segment: its value; None for the whole data set.
-        method: name of the method.
-        protect: the protected units.
-    """
-
-    by: str | None
-    segment: str | None
-    method: str
-    protect: tuple[str, ...]
+#: In the folder of a study: its marker, and the results of its runs.
+MARKER, RUNS = "study.json", "runs"
+FORMAT = "flowveil study"
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,147 +60,208 @@ class Study:
     Attributes:
         rows: one for each run and basis: the run, ``status`` (``done``, ``timed out``, ``infeasible``, ``failed``),
             ``seconds``, and the measures, the planner's errors first.
-        by: the attributes; the time where there is a matrix for each step.
-        setting: what was run.
-        time_limit: seconds that a run could take.
-        every: the step of time, where there is a matrix for each.
+        by: the attributes of segments; the time if there is a matrix for each step.
+        settings: what was run.
+        every: the time step, if there is a matrix for each.
         data: numbers of the data set.
     """
 
     rows: tuple[dict[str, Any], ...]
     by: tuple[str, ...]
-    setting: Setting
-    time_limit: float
+    settings: Settings
     every: str | None = None
     data: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def methods(self) -> tuple[str, ...]:
-        """The methods, in order."""
-        return tuple(self.setting.methods)
+        """The names of the methods, in order."""
+        return tuple(self.settings.methods)
 
     @property
-    def protections(self) -> tuple[tuple[str, ...], ...]:
-        """The protections, in order."""
-        return self.setting.protections
+    def protections(self) -> tuple[str, ...]:
+        """The protections, in order; units joined by ``+``."""
+        return tuple("+".join(units) for units in self.settings.protections)
 
     @property
     def k(self) -> int:
         """The k."""
-        return self.setting.k
+        return self.settings.k[0]
 
     @property
     def preset(self) -> Preset | None:
         """The paper whose tables are made, if any."""
-        return self.setting.preset
+        return self.settings.preset
 
 
 def run_study(
     flows: SlicedFlows,
     directory: str | PathLike[str],
     *,
-    preset: str | None = None,
-    methods: Any = None,
-    protections: Sequence[str] | None = None,
-    k: int | None = None,
-    k_population: float | None = None,
-    max_suppressed: float | None = None,
-    limits: Mapping[str, float] | None = None,
-    options: Mapping[str, Mapping[str, Any]] | None = None,
-    trees: str | None = None,
-    time_limit: float = TIME_LIMIT,
-    hierarchy: str | None = None,
-    fewest_trips: int | None = None,
-    sample: int | None = None,
     workers: int = 1,
     progress: Callable[[float], None] | None = None,
+    **choices: Any,
 ) -> Study:
-    """Run the grid, or what is left of it, and write the tables.
+    """Run all tasks that have no stored result, and write the tables.
 
     Args:
-        flows: the flows by all attributes, or by the steps of time; what `flowveil.read_slices` returns.
-        directory: where results go: a new folder, an empty one, or an earlier study of the same data, which is
-            continued. Refused inside a release.
-        preset: the set-up of a paper, see `flowveil.analysis.presets`; what is given besides goes before it.
-        methods: names of methods, or methods of one's own; all that keep a k by default.
-        protections: each a unit, or several joined by ``+`` (``trips+population``); by default trips and, where there
-            are weights, the population.
-        k: how many every cell must hide; 10 by default.
-        k_population: threshold of the population; by default k times the mean weight of a trip.
-        max_suppressed: share that may be suppressed; 0.1 by default.
-        limits: the same by method, where it differs.
-        options: options by method. A ``v_target`` is in trips, and like k taken times the mean weight of a trip where
-            the population is protected.
-        trees: ``common``: segments are over the trees of the whole data set, so their errors can be compared; ``own``:
-            each is over the trees of its own tiles, as in the papers.
-        time_limit: seconds that one run may take.
-        hierarchy: ``h3`` or ``halves`` for all methods that work on a tree; by default what each one's page says.
-        fewest_trips: leave out steps of time with fewer trips.
-        sample: so many steps of time, drawn at random (the same ones every time).
-        workers: processes that run side by side. Times are most comparable with one.
-        progress: called with the share that is done.
+        flows: the flows by all attributes, or by time steps; what `flowveil.read_slices` returns.
+        directory: a new or empty folder, or an earlier study of the same data, which is continued. Refused inside a
+            release.
+        workers: processes in parallel. Times are most comparable with one.
+        progress: called with the share of runs that are done.
+        **choices: see `flowveil.analysis.experiment.Choices`. What is given overrides the preset.
 
     Returns:
-        The results; the folder has them as ``results.parquet``, ``results.csv``, ``tables.md``, ``tables.tex`` and
+        The results. The folder has them as ``results.parquet``, ``results.csv``, ``tables.md``, ``tables.tex`` and
         ``study.html``.
 
     Raises:
         ParameterError: a name or number is not allowed.
-        DataError: the data has no persons or weights that a protection needs.
+        DataError: the data lack the persons or weights that a protection needs.
         OutputError: the folder cannot be used, or holds a study of other data.
     """
-    what: dict[str, Any] = {"methods": methods, "protections": protections, "k": k, "options": options}
-    what["k_population"] = k_population
-    bounds: dict[str, Any] = {"max_suppressed": max_suppressed, "limits": limits, "time_limit": time_limit}
-    over: dict[str, Any] = {"trees": trees, "hierarchy": hierarchy}
-    setting = Setting.of(flows, preset=preset, **what, **bounds, **over)
+    given = {name: value for name, value in choices.items() if value is not None}
+    chosen = Choices(**{"time_limit": TIME_LIMIT, **given})
+    settings = study_settings(flows, chosen)
     if workers < 1:
         raise ParameterError(f"workers must be at least 1; found {workers}.")
-    steps = _steps(flows, setting.preset, fewest_trips, sample)
-    studied = _fingerprint(flows)
-    folder = open_folder(directory, studied)
-    runs = _results(_Shared(flows, setting), steps, folder / RUNS, studied, time_limit, workers, progress)
+    steps = _steps(flows, settings.preset, chosen)
+    fingerprint = _fingerprint(flows)
+    folder = open_folder(directory, fingerprint)
+    report = progress or lines_every("Studying")
+    runs = _results(flows, settings, steps, folder / RUNS, fingerprint, workers, report)
     study = Study(
-        rows=tuple(row for run, outcome in runs for row in _rows(run, outcome, setting)),
+        rows=tuple(row for run in runs for row in _rows(run, settings)),
         by=flows.columns,
-        setting=setting,
-        time_limit=time_limit,
+        settings=settings,
         every=None if flows.every is None else flows.every.name,
-        data=data_of(flows, setting.k, steps),
+        data=describe_data(flows, settings.k[0], steps),
     )
     write_study(study, folder)
     return study
 
 
-def segment_flows(flows: SlicedFlows, by: str | None, value: str | None) -> Flows:
-    """The flows of one segment, over the common hierarchies; of everybody where no attribute is named."""
-    if by is None:
-        return flows.whole
-    at = flows.columns.index(by)
-    return flows.together([m for m, key in enumerate(flows.keys) if key[at] == value])
+# ---- settings ----------------------------------------------------------------------------------------------------
 
 
-# ---- the grid ----------------------------------------------------------------------------------------------
-
-
-def _steps(flows: SlicedFlows, paper: Preset | None, fewest_trips: int | None, sample: int | None) -> tuple[str, ...]:
-    """The steps of time that are run; none where the study is by attributes.
+def study_settings(flows: SlicedFlows, choices: Choices) -> Settings:
+    """Returns the settings of a study: what was chosen, then the preset, then defaults.
 
     Raises:
-        ParameterError: times and attributes are mixed, or what chooses among steps is given where there are none.
+        ParameterError: a name or number is not allowed.
+        DataError: the data lack the persons or weights that a protection needs.
+    """
+    preset = find_preset(choices.preset)
+    if preset is not None and preset.is_of_matrices != (flows.every is not None):
+        raise ParameterError(
+            f"The preset '{preset.name}' compares methods over "
+            + ("many matrices. Hint: give --time and --every." if preset.is_of_matrices else "segments, not times.")
+        )
+    paper = Preset("", "", (), trees="common") if preset is None else preset
+    wanted = choices.methods if choices.methods is not None and choices.methods != "all" else paper.methods or None
+    methods = methods_of(wanted, same_zones=flows.intake.same_zones)
+    if wanted is None and flows.every is not None:
+        methods.append(METHODS["laplace"])
+    whole, k = flows.whole, choices.k
+    if k is not None and not isinstance(k, int):
+        raise ParameterError(f"A study has one k; found {k!r}.")
+    settings = Settings(
+        methods={method.name: method for method in methods},
+        protections=parse_protections(choices.protections or _default_protections(flows)),
+        k=(paper.k if k is None else k,),
+        k_population=choices.k_population,
+        max_suppressed=paper.max_suppressed if choices.max_suppressed is None else choices.max_suppressed,
+        limits={**paper.limits, **choices.limits},
+        options=_merge_options(whole, methods, paper.options, choices.options),
+        hierarchy=choices.hierarchy,
+        time_limit=choices.time_limit,
+        trees=choices.trees or paper.trees,
+        reading=choices.reading or "ours",
+        preset=preset,
+    )
+    settings.check(flows)
+    confirm_protections(whole, choices, settings.protections, settings.k[0])
+    return settings
+
+
+def _default_protections(flows: SlicedFlows) -> tuple[str, ...]:
+    """Returns trips and, with weights, the population; over many matrices trips alone, as in the paper."""
+    return ("trips",) if flows.whole.weight is None or flows.every is not None else ("trips", "population")
+
+
+def _merge_options(
+    flows: Flows,
+    methods: Sequence[Method],
+    of_preset: Mapping[str, Mapping[str, Any]],
+    given: Mapping[str, Mapping[str, Any]],
+) -> dict[str, dict[str, Any]]:
+    """Returns the options of each method: those given, then those of the preset.
+
+    Raises:
+        ParameterError: a method has no such option, or laplace lacks its bound.
+    """
+    by_name = {method.name: method for method in methods}
+    for name, options in given.items():
+        (by_name.get(name) or find_method(name)).check_options(options)
+    merged = {name: {**of_preset.get(name, {}), **given.get(name, {})} for name in by_name}
+    if "laplace" in merged:
+        # Nothing is published, so the zones may come from the data and the noise may be repeatable.
+        domain = {"region": "observed"} if flows.whole_map is None else {}
+        merged["laplace"] = {"epsilon": 1.0, "unsafe_seed_for_tests": 0, **domain, **merged["laplace"]}
+        if flows.people is None and "bound" not in given.get("laplace", {}):
+            # Without persons the unit is a trip, which needs no bound.
+            merged["laplace"].pop("bound", None)
+        if flows.people is not None and "bound" not in merged["laplace"]:
+            raise ParameterError(
+                "laplace needs a bound where persons are known: the largest number of trips of a person that count. "
+                "Hint: --option laplace.bound=4, or name methods without it."
+            )
+    return {name: options for name, options in merged.items() if options}
+
+
+# ---- runs --------------------------------------------------------------------------------------------------------
+
+
+def _steps(flows: SlicedFlows, preset: Preset | None, choices: Choices) -> tuple[str, ...]:
+    """Returns the time steps to run; empty if the study is by attributes.
+
+    Raises:
+        ParameterError: times and attributes are mixed, or steps are chosen where there are none.
     """
     if flows.every is None:
-        if fewest_trips is not None or sample is not None:
-            raise ParameterError("fewest_trips and sample choose among steps of time. Hint: give --time and --every.")
+        if choices.fewest_trips is not None or choices.sample is not None:
+            raise ParameterError("fewest_trips and sample choose among time steps. Hint: give --time and --every.")
         return ()
     if len(flows.columns) > 1:
-        raise ParameterError("A study is by attributes or by steps of time, not by both. Hint: leave --by out.")
-    usual = 0 if paper is None else paper.fewest_trips
-    return chosen_matrices(flows, fewest_trips=usual if fewest_trips is None else fewest_trips, sample=sample)
+        raise ParameterError("A study is by attributes or by time steps, not by both. Hint: leave --by out.")
+    default = 0 if preset is None else preset.fewest_trips
+    return _draw_steps(flows, default if choices.fewest_trips is None else choices.fewest_trips, choices.sample)
+
+
+def _draw_steps(flows: SlicedFlows, fewest_trips: int, sample: int | None) -> tuple[str, ...]:
+    """Returns the time steps to run, in order: all with enough trips, or a sample of them with a fixed seed.
+
+    Raises:
+        ParameterError: the sample is empty.
+        InfeasibleError: no step has enough trips.
+    """
+    if sample is not None and sample < 1:
+        raise ParameterError(f"sample must be at least 1; found {sample}.")
+    volume = [int(part.trips.sum()) for part in flows.slices]
+    large = [key[0] for key, trips in zip(flows.keys, volume, strict=True) if trips >= fewest_trips]
+    if not large:
+        raise InfeasibleError(
+            f"None of {len(volume):,} time steps has {fewest_trips:,} trips. "
+            "Hint: lower --fewest-trips, or use longer steps."
+        )
+    if sample is None or sample >= len(large):
+        return tuple(large)
+    drawn = np.random.default_rng(0).choice(len(large), size=sample, replace=False)
+    return tuple(large[i] for i in sorted(drawn.tolist()))
 
 
 def _segments(flows: SlicedFlows, steps: Sequence[str]) -> list[tuple[str | None, str | None]]:
-    """The whole, then the values of each attribute; or the steps of time."""
+    """Returns the whole data set and the values of each attribute; or the time steps."""
     if steps:
         return [(flows.columns[0], step) for step in steps]
     named: list[tuple[str | None, str | None]] = [(None, None)]
@@ -209,120 +271,252 @@ def _segments(flows: SlicedFlows, steps: Sequence[str]) -> list[tuple[str | None
 
 
 def _results(
-    shared: _Shared,
+    flows: SlicedFlows,
+    settings: Settings,
     steps: Sequence[str],
     folder: Path,
-    studied: str,
-    time_limit: float,
+    fingerprint: str,
     workers: int,
-    progress: Callable[[float], None] | None,
-) -> Iterator[tuple[Run, dict[str, Any]]]:
-    """Every run of the grid with what came of it; those that are not stored yet are run first."""
-    flows, setting = shared.flows, shared.setting
+    progress: Callable[[float], None],
+) -> Iterator[Run]:
+    """Yields all runs in order, after making those that are not stored yet."""
     grid = [
-        Run(by, value, name, protect)
+        (Task(settings.arguments(method, settings.k[0], protect, flows.whole), by, value), protect)
         for by, value in _segments(flows, steps)
-        for name in setting.methods
-        for protect in setting.protections
+        for method in settings.methods.values()
+        for protect in settings.protections
     ]
-    of_all = {"input": studied, "version": __version__}
-    paths = [folder / f"{_name(run, {**setting.named(run.method), **of_all})}.json" for run in grid]
-    left = [i for i, path in enumerate(paths) if not is_done(path, time_limit)]
-    told, before = progress or lines_every("Studying"), len(paths) - len(left)
-
-    def tell(share: float) -> None:
-        told((before + share * len(left)) / len(paths))
-
-    how: dict[str, Any] = {"prepare": _prepare, "time_limit": time_limit, "progress": tell, "n_workers": workers}
-    for number, result in run_all(_outcome, shared, [grid[i] for i in left], **how):
-        store(paths[left[number]], {**result, "limit": time_limit})
-    for run, path in zip(grid, paths, strict=True):
-        yield run, json.loads(path.read_text("utf-8"))
-
-
-def _fingerprint(flows: SlicedFlows) -> str:
-    """A hash of all that decides a result: segments, flows, trees, and where their nodes lie."""
-    found = hashlib.sha256(repr((flows.columns, flows.keys)).encode())
-    for tree in (flows.origins, flows.destinations):
-        found.update(repr((tree.kind, tree.base_level, tree.n_nodes)).encode())
-        found.update(np.ascontiguousarray(tree.parent).tobytes())
-        found.update("\n".join(map(str, tree.code.tolist())).encode())
-        _add_places(found, tree)
-    for part in flows.slices:
-        for column in (part.origin, part.destination, part.trips, *part.added().values()):
-            if column is not None:
-                found.update(np.ascontiguousarray(column).tobytes())
-        if part.people is not None:
-            found.update(part.people.cell.tobytes() + part.people.person.tobytes())
-    return found.hexdigest()
+    paths = [folder / f"{_key(task, protect, settings, fingerprint)}.json" for task, protect in grid]
+    left = [i for i, path in enumerate(paths) if not _is_stored(path, settings.time_limit)]
+    stored = len(paths) - len(left)
+    source = Source(flows, settings.trees, settings.reading)
+    for number, run in run_tasks(
+        execute,
+        source,
+        [grid[i][0] for i in left],
+        prepare=experiment.prepare,
+        time_limit=settings.time_limit,
+        progress=lambda share: progress((stored + share * len(left)) / len(paths)),
+        n_workers=workers,
+    ):
+        _store(paths[left[number]], {name: getattr(run, name) for name in _STORED} | {"limit": settings.time_limit})
+    for (task, protect), path in zip(grid, paths, strict=True):
+        outcome = json.loads(path.read_text("utf-8"))
+        run = replace(task.to_run(outcome["status"]), **{name: outcome[name] for name in _STORED})
+        yield replace(run, protect=protect)
 
 
-def _add_places(found: Any, tree: Hierarchy) -> None:
-    """Add where the nodes lie: centres decide distances and boxes, areas the grid of boxes. H3 codes say both."""
-    if tree.geography is None or tree.kind == "h3":
-        return
-    centers = tree.geography.centers(np.arange(tree.n_nodes, dtype=np.int32))
-    for places in (*centers, tree.geography.areas_km2(tree.leaf_node)):
-        found.update(np.ascontiguousarray(places, dtype=np.float64).tobytes())
+#: Fields of a run that its file holds.
+_STORED = ("status", "reason", "seconds", "by_basis", "notes")
 
 
-def _name(run: Run, setting: dict[str, Any]) -> str:
-    what = {"by": run.by, "segment": run.segment, "method": run.method, "protect": run.protect, **setting}
-    return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:32]
+def _key(task: Task, protect: Sequence[str], settings: Settings, fingerprint: str) -> str:
+    """Returns a hash of everything that decides the result of a run."""
+    method = task.arguments["method"]
+    named = {name: value for name, value in task.arguments.items() if name != "method"}
+    content = {
+        "by": task.by, "segment": task.segment, "method": method.name, "protect": protect, "arguments": named,
+        "trees": settings.trees, "reading": settings.reading, "input": fingerprint, "version": __version__,
+        "code": _code_of(method),
+    }  # fmt: skip
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:32]
 
 
-def _rows(run: Run, outcome: dict[str, Any], setting: Setting) -> Iterator[dict[str, Any]]:
+def _code_of(method: Method) -> str:
+    """Returns the source of a user's method; the version stands in for ours."""
+    if METHODS.get(method.name) == method:
+        return ""
+    try:
+        source = inspect.getsource(method.plan)
+    except (OSError, TypeError):
+        source = ""
+    return f"{method.plan.__module__}:{getattr(method.plan, '__qualname__', '')}:{source}"
+
+
+def _rows(run: Run, settings: Settings) -> Iterator[dict[str, Any]]:
+    """Yields the row of each basis."""
     for basis in ("trips", "weight"):
-        measures = outcome.get("measures", {})
-        if outcome["status"] == DONE and basis not in measures:
+        if run.status == DONE and basis not in run.by_basis:
             continue
         yield {
             "by": run.by,
             "segment": run.segment,
             "method": run.method,
-            "protect": "+".join(run.protect),
+            "protect": run.protection,
             "basis": basis,
-            "status": outcome["status"],
-            "seconds": outcome.get("seconds"),
-            "reason": outcome.get("reason"),
-            "limit": setting.share_of(run.method) if setting.methods[run.method].promises == "k" else None,
-            **outcome.get("notes", {}),
-            **measures.get(basis, {}),
+            "status": run.status,
+            "seconds": run.seconds,
+            "reason": run.reason,
+            "limit": settings.limit_of(run.method) if settings.methods[run.method].promises == "k" else None,
+            **run.notes,
+            **run.by_basis.get(basis, {}),
         }
 
 
-# ---- one run -----------------------------------------------------------------------------------------------------
+# ---- the folder --------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class _Shared:
-    """What every run of a study needs."""
+def check_folder(directory: str | PathLike[str]) -> None:
+    """Refuse a folder that cannot be written, before anything is read. Its parents may be missing.
 
-    flows: SlicedFlows
-    setting: Setting
+    Raises:
+        OutputError: it is a file, has an invalid name, cannot be created, or lies inside a release.
+    """
+    target = real_place(directory)
+    refuse_inside_release(directory)
+    if target.exists() and not target.is_dir():
+        raise OutputError(f"'{directory}' is a file; a folder is needed. Hint: name a new folder.")
+    there = next(place for place in (target, *target.parents) if place.is_dir())
+    try_place(there / MARKER)
 
 
-def _prepare(shared: _Shared, run: Run) -> None:
-    """In a process: get ready for a run."""
-    warm_up(*_asked(shared, run))
+def open_folder(directory: str | PathLike[str], fingerprint: str) -> Path:
+    """Returns the folder, created or checked: an earlier study of the same data is continued.
+
+    Raises:
+        OutputError: it cannot be written, or holds something else.
+    """
+    folder = named_path(directory, what="the study")
+    check_folder(folder)
+    marker, note = folder / MARKER, {"format": FORMAT, "input": fingerprint, "use": "not for publication"}
+    try:
+        if folder.exists() and any(folder.iterdir()):
+            if not marker.exists():
+                raise OutputError(f"'{directory}' is not empty and holds no study. Hint: name a new folder.")
+            if _read_marker(marker) != note:
+                raise OutputError(
+                    f"'{directory}' holds a study of other data: of other trips, segments or zones. Nothing was "
+                    "written. Hint: name a new folder."
+                )
+        else:
+            folder.mkdir(0o700, parents=True, exist_ok=True)
+            _store(marker, note)
+        (folder / RUNS).mkdir(exist_ok=True)
+    except OutputError:
+        raise
+    except OSError as problem:
+        raise OutputError(f"'{directory}' cannot be written: {problem.strerror}.") from problem
+    return folder
 
 
-def _outcome(shared: _Shared, run: Run) -> dict[str, Any]:
-    """In a process: one run."""
-    made = attempt(*_asked(shared, run))
-    if made.release is None:
-        return {"status": made.status, "reason": made.error}
+def _read_marker(marker: Path) -> Any:
+    try:
+        return json.loads(marker.read_text(encoding="utf-8"))
+    except ValueError:
+        return None
+
+
+def _is_stored(path: Path, time_limit: float) -> bool:
+    """Returns whether there is a result; a run that was stopped after a shorter time is repeated."""
+    try:
+        outcome = json.loads(path.read_text(encoding="utf-8"))
+        return bool(outcome["status"] not in (TIMED_OUT, FAILED) or outcome.get("limit", 0) >= time_limit)
+    except (OSError, ValueError, KeyError):
+        return False
+
+
+def _store(path: Path, outcome: dict[str, Any]) -> None:
+    write_files({path: json.dumps(outcome, sort_keys=True)}, private=True)
+
+
+def _fingerprint(flows: SlicedFlows) -> str:
+    """Returns a hash of everything that decides a result: segments, flows, trees, and places of their nodes."""
+    digest = hashlib.sha256(repr((flows.columns, flows.keys)).encode())
+    for tree in (flows.origins, flows.destinations):
+        digest.update(repr((tree.kind, tree.base_level, tree.n_nodes)).encode())
+        digest.update(np.ascontiguousarray(tree.parent).tobytes())
+        digest.update("\n".join(map(str, tree.code.tolist())).encode())
+        _add_places(digest, tree)
+    for part in flows.slices:
+        for column in (part.origin, part.destination, part.trips, *part.added().values()):
+            if column is not None:
+                digest.update(np.ascontiguousarray(column).tobytes())
+        if part.people is not None:
+            digest.update(part.people.cell.tobytes() + part.people.person.tobytes())
+    return digest.hexdigest()
+
+
+def _add_places(digest: Any, tree: Hierarchy) -> None:
+    """Add centres and areas of the nodes, which decide distances and boxes. H3 codes determine both."""
+    if tree.geography is None or tree.kind == "h3":
+        return
+    centers = tree.geography.centers(np.arange(tree.n_nodes, dtype=np.int32))
+    for places in (*centers, tree.geography.areas_km2(tree.leaf_node)):
+        digest.update(np.ascontiguousarray(places, dtype=np.float64).tobytes())
+
+
+# ---- the data set ------------------------------------------------------------------------------------------------
+
+
+def describe_data(flows: SlicedFlows, k: int, steps: Sequence[str]) -> dict[str, float]:
+    """Returns the numbers of the data set that the papers tabulate; of matrices if there is one for each time step."""
+    if flows.every is not None:
+        return _describe_matrices(flows, k, steps)
+    whole = flows.whole
+    ends = [tree.code[tree.leaf_node] for tree in (whole.origins, whole.destinations)]
+    found: dict[str, float] = {"trips": int(whole.trips.sum()), "od_pairs": len(whole)}
+    found |= {"origin_tiles": len(ends[0]), "destination_tiles": len(ends[1])}
+    found["tiles"] = len(np.union1d(*ends))
+    if whole.people is not None:
+        found["people"] = len(np.unique_values(whole.people.person))
+    if whole.weight is not None:
+        found["weight"] = float(whole.weight.sum())
+        represented = _represented_population(flows)
+        if represented is not None:
+            found["population"] = represented
+    return found
+
+
+def _represented_population(flows: SlicedFlows) -> float | None:
+    """Returns the sum of the persons' weights, as the papers define it; None unless every weight is determined.
+
+    Flows hold the weight of each cell and the trips of each person in it. A cell in which all weights but one are known
+    determines that one. A person whose weight differs between trips has none.
+    """
+    rows, weights, n_cells = [], [], 0
+    for part in flows.slices:
+        if part.people is None or part.weight is None or part.people.trips is None:
+            return None
+        rows.append(np.stack([part.people.cell + n_cells, part.people.person, part.people.trips]).astype(np.int64))
+        weights.append(part.weight)
+        n_cells += len(part)
+    (cell, person, trips), weight = np.hstack(rows), np.concatenate(weights)
+    known = np.full(int(person.max(initial=-1)) + 1, np.nan)
+    n_known = -1
+    while n_known < (n_known := int(np.count_nonzero(~np.isnan(known)))):
+        unknown = np.isnan(known[person])
+        rest = weight - np.bincount(cell, np.where(unknown, 0.0, trips * known[person]), minlength=n_cells)
+        last = unknown & (np.bincount(cell, unknown, minlength=n_cells)[cell] == 1)
+        known[person[last]] = rest[cell[last]] / trips[last]
+    of_persons = known[np.unique_values(person)]
+    if np.isnan(of_persons).any():
+        return None
+    total = np.bincount(cell, trips * known[person], minlength=n_cells)
+    return float(of_persons.sum()) if np.allclose(total, weight, rtol=1e-4) else None
+
+
+def _describe_matrices(flows: SlicedFlows, k: int, steps: Sequence[str]) -> dict[str, float]:
+    """Returns means over all matrices, including those that are not run."""
+    n_tiles = _n_tiles(flows.slices[0])
+    safe = [part.trips >= k for part in flows.slices]
+    trips = [int(part.trips.sum()) for part in flows.slices]
+    pairs = [len(part) for part in flows.slices]
+    parts = zip(flows.slices, safe, trips, strict=True)
     return {
-        "status": made.status,
-        "seconds": made.seconds,
-        "measures": exact_measures(made.release),
-        "notes": {name: float(value) for name, value in made.release.plan.notes.items() if name == "v_target"},
+        "matrices": len(flows),
+        "matrices_run": len(steps),
+        "tiles": n_tiles,
+        "mean_od_pairs": float(np.mean(pairs)),
+        "density": float(np.mean(pairs)) / n_tiles**2,
+        "mean_trips": float(np.mean(trips)),
+        "safe_od_pairs": float(np.mean([part.mean() for part in safe])),
+        "safe_trips": float(np.mean([part.trips[is_safe].sum() / n for part, is_safe, n in parts])),
     }
 
 
-def _asked(shared: _Shared, run: Run) -> tuple[Flows, dict[str, Any]]:
-    """The flows of a run, and what is asked of them."""
-    flows, setting = segment_flows(shared.flows, run.by, run.segment), shared.setting
-    if setting.trees == "own" and run.by is not None:
-        flows = over_own_tiles(flows)
-    return flows, setting.asked(shared.flows.whole, run.method, run.protect)
+def _n_tiles(flows: Flows) -> int:
+    """Returns the number of tiles of the map; without a map, of tiles with a trip end."""
+    if flows.whole_map is not None:
+        return flows.whole_map.n_tiles
+    ends = [tree.code[tree.leaf_node] for tree in (flows.origins, flows.destinations)]
+    return len(np.union1d(*ends))

@@ -33,10 +33,12 @@ COMMANDS = {
     "verify": ("verify", "Recount a release from the raw trips."),
     "analyze": ("analyze", "Compute the private measures of a release."),
     "audit": ("audit", "Attack published releases as a reader would."),
+    "derive": ("derive", "Compute a coarser table or sums from a published release."),
     "picture": ("picture", "Draw a map of a release."),
     "reconstruct": ("reconstruct", "Spread the cells of a release over other areas."),
     "freeze": ("freeze", "Write the zones of a release into a file."),
     "series": ("series", "Publish one release for each month or day, over one map."),
+    "ledger": ("ledger", "List the releases of a data set, withdraw one, make a backup."),
     "prepare": ("prepare", "Make one table of trips from the files of a known data set."),
     "tabular": ("tabular", "Publish tables of records instead of trips."),
     "serve": ("serve", "Open the workbench in a browser."),
@@ -45,7 +47,7 @@ COMMANDS = {
 #: The last line of every command's help.
 EVERYWHERE = "With every command: --json prints one JSON object, --quiet prints nothing but errors."
 #: Flags that are taken anywhere on the line.
-_ANYWHERE = ("--json", "--quiet")
+_ANYWHERE = ("--json", "--quiet", "-q")
 
 
 class Program(click.Group):
@@ -87,7 +89,7 @@ class Program(click.Group):
 @click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(__version__, prog_name="flowveil")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of prose; with every command.")
-@click.option("--quiet", is_flag=True, help="Print nothing but errors; with every command.")
+@click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors; with every command.")
 def cli(**_: Any) -> None:
     """Make origin-destination matrices publishable: every published cell hides at least k."""
 

@@ -1,4 +1,4 @@
-"""Options and limits of several methods on one line: METHOD.NAME=VALUE."""
+"""Options of commands that run several methods: METHOD.NAME=VALUE and METHOD=SHARE."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from flowveil.methods import find_method
 
 
 def bbox_of(text: str) -> list[float]:
-    """West, south, east and north from a text with commas."""
+    """Returns west, south, east and north from a text with commas."""
     try:
         return [float(part) for part in text.split(",")]
     except ValueError:
@@ -20,7 +20,7 @@ def bbox_of(text: str) -> list[float]:
 
 
 def method_options(method: str, texts: Sequence[str]) -> dict[str, Any]:
-    """The options of a method from NAME=VALUE."""
+    """Returns the options of a method from NAME=VALUE."""
     parsed = {}
     for text in texts:
         name, equals, value = text.partition("=")
@@ -31,7 +31,7 @@ def method_options(method: str, texts: Sequence[str]) -> dict[str, Any]:
 
 
 def options_by_method(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """The options of several methods from METHOD.NAME=VALUE."""
+    """Returns the options of several methods from METHOD.NAME=VALUE."""
     chosen: dict[str, dict[str, Any]] = {}
     for text in texts:
         method, dot, rest = text.partition(".")
@@ -41,6 +41,9 @@ def options_by_method(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
     return chosen
 
 
+method_option = click.option(
+    "--option", "options", multiple=True, metavar="METHOD.NAME=VALUE", help="Option of a method (repeatable)."
+)
 method_limits = click.option(
     "--max-suppressed",
     multiple=True,
@@ -50,7 +53,7 @@ method_limits = click.option(
 
 
 def limits_of(texts: Sequence[str]) -> dict[str, Any]:
-    """What may be suppressed: ``max_suppressed`` where a share of all is given, and ``limits`` by method."""
+    """Returns ``max_suppressed``, if a share for all methods is given, and ``limits`` by method."""
     found: dict[str, Any] = {"limits": {}}
     for text in texts:
         method, equals, share = text.rpartition("=")

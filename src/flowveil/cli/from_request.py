@@ -9,7 +9,7 @@ import click
 
 from flowveil.recipe import given_by_hand
 from flowveil.request import SECTIONS, Request, find_setting, settings
-from flowveil.settings import Setting, section_settings
+from flowveil.settings import Section, Setting, section_settings
 
 Command = Callable[..., Any]
 
@@ -57,8 +57,12 @@ def options(*declared: Callable[[Any], Any]) -> Callable[[Command], Command]:
 
 
 def request_option(name: str, *, required: bool = False, meaning: str | None = None) -> Callable[[Any], Any]:
+    """The click option of a setting of a request."""
+    return setting_option(find_setting(name), required=required, meaning=meaning)
+
+
+def setting_option(one: Setting, *, required: bool = False, meaning: str | None = None) -> Callable[[Any], Any]:
     """The click option of a setting."""
-    one = find_setting(name)
     kinds: dict[str, Any] = {"whole": int, "number": float}
     kind = PLACE if one.form == "path" else kinds.get(one.kind)
     if one.kind == "flag":
@@ -114,6 +118,23 @@ def with_request(*names: str, required: Sequence[str] = ()) -> Callable[[Command
         wrapped.__click_params__ = getattr(command, "__click_params__", [])  # type: ignore[attr-defined]
         declared = [request_option(name, required=name in required) for name in names]
         return options(*declared, recipe_options)(wrapped)
+
+    return add
+
+
+def with_section(section: type[Section]) -> Callable[[Command], Command]:
+    """Give a command the options of a section that is no part of a request; it gets the section as ``wishes``."""
+
+    def add(command: Command) -> Command:
+        described = section_settings(section)
+
+        def wrapped(*arguments: Any, **given: Any) -> Any:
+            wishes = section(**{one.name: _value(one, given.pop(_PREFIX + one.name)) for one in described})
+            return command(*arguments, wishes=wishes, **given)
+
+        wrapped.__name__, wrapped.__doc__ = command.__name__, command.__doc__
+        wrapped.__click_params__ = getattr(command, "__click_params__", [])  # type: ignore[attr-defined]
+        return options(*(setting_option(one) for one in described))(wrapped)
 
     return add
 

@@ -44,12 +44,12 @@ def publish_slices(output: Output, sliced: Any, request: Request, writing: Mappi
     from flowveil import __version__
     from flowveil.api import publish
     from flowveil.execution import anonymize_request
-    from flowveil.release.unfinished import Unfinished
+    from flowveil.release.checkpoint import Checkpoint
     from flowveil.series.ledger import recording_nothing
 
     out = str(request.output.out)
     with output.working("Anonymising slices") as progress, recording_nothing(**_recorded(writing)):
-        kept = Unfinished.beside(out, __version__) if request.resources.resume else None
+        kept = Checkpoint.next_to(out, __version__) if request.resources.resume else None
         family = anonymize_request(request, sliced, progress=progress, resume=kept)
     with output.working("Writing and recounting"):
         folder = publish(family, out, **writing)
@@ -65,17 +65,26 @@ def _recorded(writing: Mapping[str, Any]) -> dict[str, Any]:
 
 def _print_release(output: Output, release: Any, folder: Path, *, show_measures: bool) -> None:
     """Prints what is published on stdout; what only the operator may see on stderr, on request or in a terminal."""
-    from flowveil.release.folder import ReleaseFolder
+    from flowveil.paths import read_json
 
-    report = ReleaseFolder(folder).report
+    report = read_json(folder / "report.json")
     for line in report["published"]["sentences"]:
         if line.startswith("Weak:"):
             output.warn(line)
-    output.say(*_release_lines(report, folder))
+    output.say(*release_lines(report, folder))
+    for line in _collapse_lines(release):
+        output.warn(line)
     if show_measures or (sys.stderr.isatty() and not output.quiet):
         for line in _private_lines(release):
             click.echo(line, err=True)
     output.result(report)
+
+
+def _collapse_lines(release: Any) -> list[str]:
+    """What to say of a map that has collapsed to one zone or nearly so."""
+    from flowveil.analysis.collapse import collapse_lines
+
+    return collapse_lines(release) if release.kind in ("plain", "layered") else []
 
 
 def _private_lines(release: Any) -> Iterator[str]:
@@ -89,7 +98,8 @@ def _private_lines(release: Any) -> Iterator[str]:
         yield f"  {line}"
 
 
-def _release_lines(report: Mapping[str, Any], folder: Path) -> Iterator[str]:
+def release_lines(report: Mapping[str, Any], folder: str | Path) -> Iterator[str]:
+    """Yields what is published, for a person."""
     published = report["published"]
     what = "noisy counts" if report["kind"] == "noisy" else "cells"
     if "slices" in published:
@@ -99,4 +109,4 @@ def _release_lines(report: Mapping[str, Any], folder: Path) -> Iterator[str]:
         f"{published['destination_zones']:,} destination zones."
     )
     yield from published["sentences"]
-    yield f"Report: {folder / 'report.html'}"
+    yield f"Report: {Path(folder) / 'report.html'}"

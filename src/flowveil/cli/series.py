@@ -41,7 +41,7 @@ def series(output: Output, source: str, every: str | None, revision: bool, reque
         raise ParameterError("A series needs the column of the time. Hint: --time COLUMN.")
     # The map of a series is that of its first step, or the one that is given: its steps choose nothing themselves.
     asked = anonymize_arguments(request.with_values(zones_of=None, revision=None))
-    # Only a homogeneous map can be kept for later steps.
+    # Steps are compared zone by zone, which needs one map; layers are kept on request.
     asked["method"] = request.method.method or "twincut"
     with resources(request):
         made = publish_series(
@@ -59,6 +59,9 @@ def series(output: Output, source: str, every: str | None, revision: bool, reque
         )
     n, new = len(made.index["steps"]), len(made.published)
     output.say(f"{n:,} steps are published over one map, {new:,} of them now. Page: {made.place / 'index.html'}")
+    for loss in made.losses:
+        # A measure of raw trips, for the operator.
+        click.echo(str(loss), err=True)
     if made.unpublished:
         output.say("Steps that hold too little are not published.")
     output.result({"series": str(made.place), "published": list(made.published), **made.index})

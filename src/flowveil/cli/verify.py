@@ -14,10 +14,13 @@ from flowveil.cli.output import Output, with_output
 from flowveil.errors import ParameterError
 from flowveil.request import Request
 
+_CERTIFICATE = ("certificates", "certificate_date", "signer")
+
 
 @click.command()
 @click.argument("directory", type=PLACE, metavar="DIR")
-@click.option("--against", type=PLACE, required=True, metavar="INPUT", help="The trips the release was made from.")
+@click.option("--against", type=PLACE, metavar="INPUT", help="The trips the release was made from.")
+@click.option("--from", "source", type=PLACE, metavar="SOURCE", help="The release that a derived one was made from.")
 @click.option(
     "--strict",
     is_flag=True,
@@ -35,11 +38,18 @@ from flowveil.request import Request
 @click.option("--signer", metavar="TEXT", help="Who signs the certificate.")
 @with_request("k", "protect", "zones", "zones_of")
 @with_output
-def verify(output: Output, directory: str, against: str, strict: bool, request: Request, **given: Any) -> None:
+def verify(output: Output, directory: str, against: str | None, request: Request, **given: Any) -> None:
     """Recount the release in DIR from the raw trips and rebuild its folder; exit 3 and a reason if it falls short.
 
-    A release states what it guarantees. Require more with --k and --protect.
+    A release states what it guarantees. Require more with --k and --protect. A derived release is computed again from
+    its source with --from.
     """
+    source, strict = given.pop("source"), given.pop("strict")
+    if (against is None) == (source is None):
+        raise ParameterError("Give --against INPUT, or --from SOURCE for a derived release.")
+    if against is None:
+        _verify_derived(output, directory, source, request, strict=strict, **given)
+        return
     from flowveil.execution import resources
     from flowveil.verify.verification import PrivateFiles, verify_release, verify_series
 
@@ -72,6 +82,29 @@ def verify(output: Output, directory: str, against: str, strict: bool, request: 
         output.say(f"{directory} holds: every cell of every step was recounted from the raw trips, over one map.")
     else:
         output.say(*_what_holds(directory, found))
+
+
+def _verify_derived(
+    output: Output, directory: str, source: str, request: Request, *, strict: bool, **given: Any
+) -> None:
+    from flowveil.api import read_zones, verify_derived
+    from flowveil.execution import map_columns
+
+    if {"k", "protect"} & set(request.given) or any(given[name] for name in _CERTIFICATE):
+        raise ParameterError("--k, --protect and certificates are for releases that are verified with --against.")
+    zones: Any = request.zones.zones
+    if zones is not None and request.arguments("map"):
+        zones = read_zones(zones, **map_columns(request))
+    how = {"zones": zones, "zones_of": request.method.zones_of, "within": request.zones.within}
+    with output.working("Computing again"):
+        found = verify_derived(directory, source, strict=strict, **how)
+    content = {"findings": list(found.findings), "not_compared": list(found.not_compared)}
+    output.result({"release": directory, "holds": found.holds, **content, "compared": dict(found.compared)})
+    for line in dict.fromkeys([*found.findings, *found.not_compared]):
+        output.complain(line)
+    if not found.holds:
+        sys.exit(3)
+    output.say(f"{directory} holds: every file is what {source} produces. Verify that release against its trips.")
 
 
 def _reading(request: Request) -> dict[str, Any]:
@@ -111,12 +144,11 @@ def _write_certificates(
     from flowveil.output import write_files
     from flowveil.release.folder import ReleaseFolder
     from flowveil.verify.certificate import certificate, certificate_text
-    from flowveil.verify.files import hash_files
 
     if not paths:
         return
     content = certificate(
-        sha256=hash_files(Path(directory)),
+        sha256=found.sha256,
         report=ReleaseFolder(Path(directory)).report if found.holds else None,
         expected=expect,
         findings=found.findings,

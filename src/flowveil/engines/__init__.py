@@ -1,7 +1,6 @@
-"""Engines: trips in, flows out. The only part of flowveil that reads trips.
+"""Engines read trips into flows.
 
-An engine is a module with a function ``read`` that is an `Engine`. Engines are named here and loaded when they are
-asked for, so that ``import flowveil`` loads none of them.
+An engine is a module with a function ``read`` that is an `Engine`. Engines are loaded when they are used.
 """
 
 from __future__ import annotations
@@ -20,32 +19,30 @@ from flowveil.request import refuse_unknown
 from flowveil.slices import SlicedFlows, check_slice_columns
 from flowveil.zoning.steps import flows_during
 
-#: The module of each engine, by the name users give.
+#: The module of each engine, by name.
 ENGINES: dict[str, str] = {"duckdb": "flowveil.engines.duckdb", "spark": "flowveil.engines.spark"}
 
-#: Called now and then with the share that is read, from 0 to 1.
+#: Called with the share that is read, from 0 to 1.
 Progress = Callable[[float], None]
 
 
 class Engine(Protocol):
-    """What every engine offers: the same slices of flows from the same rows, whatever their order."""
+    """Reads rows into slices of flows; the result does not depend on the order of rows."""
 
     def __call__(self, source: Any, reading: Reading, *, progress: Progress | None = None) -> SlicedFlows:
-        """Read the source once. Where trips are not cut into slices there is one, with the key ``()``."""
+        """Reads the source once. Without slices, the result has one slice with the key ``()``."""
         ...
 
 
 def load_engine(name: str) -> Engine:
-    """The ``read`` function of an engine.
+    """Returns the ``read`` function of an engine.
 
     Raises:
-        ParameterError: there is no engine of that name.
+        ParameterError: the engine does not exist.
     """
     if name not in ENGINES:
         known = ", ".join(sorted(ENGINES))
-        raise ParameterError(
-            f"There is no engine {name!r}. The engines are: {known}.{did_you_mean(str(name), ENGINES)}"
-        )
+        raise ParameterError(f"Unknown engine {name!r}; allowed: {known}.{did_you_mean(str(name), ENGINES)}")
     read: Engine = import_module(ENGINES[name]).read
     return read
 
@@ -53,18 +50,18 @@ def load_engine(name: str) -> Engine:
 def read_flows(
     source: Any, reading: Reading, *, engine: str = "duckdb", progress: Progress | None = None
 ) -> SlicedFlows:
-    """Read trips as a `Reading` says: the one way to every engine.
+    """Reads trips with an engine.
 
     Raises:
-        ParameterError: there is no such engine, or nothing to read at the path.
-        DataError: the table cannot be used; the message has all problems found.
+        ParameterError: the engine or the source does not exist.
+        DataError: the table cannot be used; the message reports all problems.
     """
     source = with_coordinates(source)
-    # Only Spark can read what Spark holds.
+    # Only Spark can read its DataFrames.
     engine = "spark" if type(source).__module__.startswith("pyspark.") else engine
     read = load_engine(engine)(source, reading, progress=progress or lines_every("Reading"))
     if reading.during is None:
-        # Where memory is limited, slices wait on disk for their turn.
+        # With limited memory, slices wait on disk.
         return read.on_disk(temporary_folder()) if is_limited() and len(read) > 1 else read
     return SlicedFlows((), ((),), (flows_during(read, reading.during),))
 
@@ -77,79 +74,36 @@ def read_trips(
     ask_person: bool = True,
     **reading: Any,
 ) -> Flows:
-    """Read a trip table into flows between H3 tiles.
+    """Reads a trip table into flows between tiles.
 
-    The same rows give the same flows, bit by bit, whatever their order, the file format or the number of
-    threads. Nothing is guessed silently: `Flows.intake` says which columns were used and how many rows were
-    dropped and why. Files larger than memory are read in one streaming pass.
+    The same rows give the same flows, whatever their order, the file format or the number of threads. `Flows.intake`
+    records the columns that were used and the rows that were dropped. Files larger than memory are streamed.
 
-    A row is one trip; with ``trips`` it is that many trips, fractions allowed; with ``weight`` it is a sampled trip
-    that represents so many. Rows with a missing end, an end off the earth or an end at exactly 0,0 are dropped, as are
-    rows with a missing count or weight. Text in a number column, negative counts, negative weights, tiles that are not
-    H3 cells and tiles of several resolutions are errors. A row
-    whose person is missing, or a placeholder such as ``unknown``, ``?`` or ``-1``, counts as a trip but adds nobody to
-    the people of its flow; ``intake.nobody`` counts such rows.
+    A row is one trip; with ``trips`` a number of trips; with ``weight`` a sampled trip that represents several. Rows
+    without an end, with an end off the earth or at exactly 0,0, or without a count or weight, are dropped. Text among
+    numbers, negative counts or weights, unknown tiles and mixed H3 resolutions are errors. A row without a person, or
+    with a placeholder such as ``unknown`` or ``-1``, counts as a trip but adds no person; see ``intake.nobody``.
 
     Args:
-        source: a path to .csv, .tsv, .txt (also .gz), .parquet or .omx, a folder or pattern of Parquet or of text
-            files with the same columns, the address of a table in a database, or a pyarrow, pandas, polars or
-            geopandas table, trackintel trips or movingpandas trajectories. Text files are UTF-8 with a first line of
-            names. Or a Spark DataFrame, and with ``engine="spark"`` a table or path that Spark reads.
-        resolution: H3 resolution of the tiles. Given tiles that are finer are lifted to it; coarser ones keep
-            their own, and ``intake.resolution`` says so.
-        origin: latitude and longitude column of the origin, ``"lat,lon"`` or a pair, or a column of points. Usual
-            names are recognised where neither these nor tiles are given.
-        destination: the same for the destination.
-        origin_tile: column of H3 cells, as text or as 64-bit integers, instead of coordinates.
-        destination_tile: the same for the destination.
-        person: column that identifies the person; usual names are recognised. An empty text says that there is none. If
-            a column looks like persons and nothing is said, the table is refused.
-        no_person: the same as an empty ``person``.
-        ask_person: False reads the table without asking who travelled, for trips whose people are not to be protected.
-        weight: column with the expansion factor of a row: what its one trip represents, or all its trips where there is
-            a trips column. Never guessed: columns that may hold one are named in ``intake.notes``, unless an empty text
-            says that there is none. Weights are summed in millionths.
-        trips: column with the number of trips of a row; without it a row is one trip. Never guessed, like the weight.
-            With fractions, `Flows.trips` is float64, summed in millionths.
-        time: column of the time, together with ``during``.
-        during: read the trips of this month (``2024-01``) or day (``2024-01-31``) alone.
-        time_format, timezone: how times are read; see `read_slices`.
-        zones: a map of the user's own whose zones are the tiles, instead of H3 cells: what `read_zones` returns, or
-            what it takes. The ends are then codes of its zones, or, where the map has outlines, coordinates: a point on
-            a border belongs to the zone with the smallest code, rows with a point in no zone are left out and counted.
-        within: the study area: ``"west,south,east,north"`` in degrees, H3 cells separated by commas, a file with
-            polygons or a geopandas table. A tile is in it when its centre is; rows with an end outside are left out,
-            counted, and not held against ``max_dropped``.
-        outside: ``keep`` keeps trips with one end outside the area (or, on a map, in no zone or with an unknown code),
-            with that end as one tile ``outside``; ``drop``, the default, does not use them. Trips with both ends
-            outside are never used.
-        max_dropped: largest share of the rows, trips or weight that may be dropped, whichever is largest.
-        skip_unknown: leave out rows with a tile that is not an H3 cell, instead of refusing them.
-        partition_columns: columns come from the contents of files. These come from folders such as ``month=3``,
-            ``"a,b"`` or a list; they may cut trips (``by``, ``time``) and be nothing else.
-        person_case: ``fold`` takes persons that differ in upper and lower case only for one, which counts fewer people
-            and so is the safe side; ``keep`` counts them as different.
-        same_zones: give both ends one tree, over the tiles seen at either. Methods then make one set of zones for both
-            ends; those that cannot refuse.
-        matrix: of an OMX file, the matrix to read, ``"a,b"`` or a list. Several are never added up: cut by them with
-            `read_slices` and ``by="matrix"``.
-        lookup: of an OMX file, the lookup with the codes of the zones, where there are several.
-        wide: take a text file for a matrix: the first column has the origins, and there is one for each destination.
-        crs: reference system of the coordinates, such as ``EPSG:25832``; what is named as latitude is then the northing
-            or y, as longitude the easting or x. Degrees without it.
-        decimal_comma: read numbers in text with a decimal comma.
-        remote: allow an address (``s3://``, ``https://``) of Parquet on another machine, by DuckDB's extension httpfs.
-        engine: who reads, ``duckdb`` or ``spark``: the flows are the same. See `flowveil.cluster` for Spark.
-        progress: called now and then with the share that is read, from 0 to 1.
+        source: a path to .csv, .tsv, .txt (also .gz), .parquet or .omx; a folder or pattern of Parquet or text files;
+            the address of a table in a database; a pyarrow, pandas, polars or geopandas table, trackintel trips or
+            movingpandas trajectories; or a Spark DataFrame.
+        engine: ``duckdb`` or ``spark``, with the same flows; see `flowveil.cluster`.
+        progress: called with the share that is read, from 0 to 1.
+        ask_person: whether to refuse a table with a column that looks like persons, if neither ``person`` nor
+            ``no_person`` is given. False for trips whose people are not to be protected.
+        **reading: the options of section ``input`` of the reference, such as ``resolution``, ``origin``,
+            ``destination``, ``origin_tile``, ``destination_tile``, ``person``, ``no_person``, ``trips``, ``weight``,
+            ``zones``, ``within``, ``outside``, ``max_dropped``, ``timezone`` and ``crs``. Columns of ends and persons
+            are recognised by usual names; counts and weights are never guessed.
 
     Raises:
-        ParameterError: an argument is wrong, or there is nothing to read at the path.
-        DataError: the table cannot be used. The message has all problems found, counted, with row numbers as
-            examples.
+        ParameterError: an argument is wrong, or the source does not exist.
+        DataError: the table cannot be used. The message reports all problems, with row numbers as examples.
     """
     refuse_unknown(reading, call="reading", but=("by", "every", "by_many"))
-    asked = Reading.of(**named_points(source, reading), ask_person=ask_person)
-    return read_flows(source, asked, engine=engine, progress=progress).whole
+    settings = Reading.from_arguments(**named_points(source, reading), ask_person=ask_person)
+    return read_flows(source, settings, engine=engine, progress=progress).whole
 
 
 def read_slices(
@@ -160,34 +114,24 @@ def read_slices(
     ask_person: bool = True,
     **reading: Any,
 ) -> SlicedFlows:
-    """Read a trip table into the flows of each slice: of each segment, each step of time, or both.
+    """Reads a trip table into the flows of each slice: of each segment, each time step, or both.
 
-    All slices are over the same two hierarchies. Rows whose time or attribute is missing are left out and counted.
-    Times may be timestamps, dates, text in one of the usual forms, or Unix seconds, milliseconds or microseconds; the
-    whole column must have one form (see `flowveil.reading.times`).
+    All slices have the same two hierarchies. Rows without the time or an attribute are dropped. Times are timestamps,
+    dates, text in a usual form, or Unix seconds, milliseconds or microseconds, in one form for the whole column.
 
     Args:
-        source: as for `read_trips`.
-        by: columns of attributes, ``"sex,age"`` or a list; slices are their combinations.
-        time: column of the time, together with ``every``.
-        every: step of time: minutes or hours that divide a day (``15min``, ``1h``), ``day``, ``month``, ``hour``,
-            ``weekday``, or ``weekday-hour`` (168 slices, each collecting that hour of all weeks).
-        by_many: allow attributes with more than 50 values, or more than one for 100 rows. They are refused otherwise: a
-            column like an identifier makes matrices of one contributor each. `anonymize_slices` refuses more than one
-            combination of attributes for 100 rows likewise. Times are not concerned.
-        time_format: format of ``strptime`` for times in text that are not recognised, or could be read in two ways.
-        timezone: name such as ``Europe/Paris``: shows Unix times and times with a zone in its local time. Without it,
-            times with a zone are shown in that zone, and Unix times and times in UTC are refused; ``UTC`` confirms UTC.
-            Times without a zone are local. ``intake.timezone`` records the zone that was used.
-
-    All other arguments are those of `read_trips`.
+        source, engine, progress, ask_person: as for `read_trips`.
+        **reading: as for `read_trips`, and: ``by``, columns of attributes, ``"sex,age"`` or a list; ``time``, the
+            column of the time, with ``every``, the time step: minutes or hours that divide a day (``15min``, ``1h``),
+            ``day``, ``month``, ``hour``, ``weekday`` or ``weekday-hour``; ``time_format``, a strptime format;
+            ``timezone``, such as ``Europe/Paris``, needed for Unix times and times in UTC; ``by_many``, to allow
+            attributes with more than 50 values, or more than one for 100 rows, which may be identifiers.
 
     Raises:
-        ParameterError: an argument is wrong, or no slices are asked for.
+        ParameterError: an argument is wrong, or neither ``by`` nor ``every`` is given.
         DataError: the table cannot be used.
     """
     refuse_unknown(reading, call="reading", but=("during",))
-    asked = Reading.of(**named_points(source, reading), ask_person=ask_person)
-    # A reading may have no slices; who asks for slices without naming any has forgotten something.
-    check_slice_columns(asked.columns.by, time=asked.columns.time, every=asked.every)
-    return read_flows(source, asked, engine=engine, progress=progress)
+    settings = Reading.from_arguments(**named_points(source, reading), ask_person=ask_person)
+    check_slice_columns(settings.columns.by, time=settings.slice_time, every=settings.every)
+    return read_flows(source, settings, engine=engine, progress=progress)

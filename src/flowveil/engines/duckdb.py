@@ -1,12 +1,8 @@
-"""The DuckDB engine: one pass over the trips, out of core.
+"""The DuckDB engine: one streaming pass over the trips.
 
-DuckDB scans the source on its own threads and turns text into numbers; the batches it hands over are screened
-and indexed to tiles column by column while it reads on, and go back into DuckDB, which groups them. What
-outgrows the memory limit goes to a private temporary folder that is removed whatever happens. DuckDB has an
-H3 extension, but it cannot be had offline, and a user-defined function gets 2,048 rows a call where a batch
-has a hundred thousand.
-
-Messages of DuckDB quote the input, so none is let through: errors are reported in flowveil's own words.
+DuckDB scans the source and converts text to numbers. Its batches are screened and indexed to tiles while it reads on,
+and return to DuckDB, which groups them and spills to a private temporary folder. Messages of DuckDB quote the input, so
+they are replaced by flowveil's.
 """
 
 from __future__ import annotations
@@ -17,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -27,7 +23,6 @@ from numpy.typing import NDArray
 
 from flowveil.engines.staging import BATCH_ROWS, Staged
 from flowveil.errors import DataError, ParameterError, with_value
-from flowveil.headers import Header
 from flowveil.hierarchy import Floats
 from flowveil.reading import Reading, limits
 from flowveil.reading.areas import centers_of
@@ -35,57 +30,57 @@ from flowveil.reading.candidates import hints, refuse_unnamed_persons
 from flowveil.reading.columns import ColumnMap, complete
 from flowveil.reading.database import batches_of, in_own_words, open_database
 from flowveil.reading.persons import spelling_sql
-from flowveil.reading.plausibility import to_degrees
+from flowveil.reading.plausibility import guess_timezone, to_degrees
 from flowveil.reading.screening import Batch, Kept, Screening
-from flowveil.reading.slicing import attribute_sql, label_sql
-from flowveil.reading.sql import MISSING_PATTERN, number_sql
-from flowveil.reading.tables import Opening, Table, open_table
+from flowveil.reading.sql import MISSING_PATTERN, attribute_sql, label_sql, number_sql
+from flowveil.reading.tables import Table, open_table
 from flowveil.reading.tiling import NO_TILE, UNREADABLE_TILE, H3Tiling, MapTiling, Tiling, tiling_of
 from flowveil.reading.times import MICROSECONDS, TimeForm, decide
-from flowveil.reading.timezones import guess_timezone
 from flowveil.slices import SlicedFlows
 from flowveil.workers import prefetch
 from flowveil.zoning.cells import is_cell
 from flowveil.zoning.h3 import Cells64
 
-__all__ = ["BATCH_ROWS", "Query", "Staged", "opening_of", "read"]
+__all__ = ["BATCH_ROWS", "Query", "Staged", "read"]
 
 _NUMBER_TYPE = re.compile(r"^U?(TINYINT|SMALLINT|INTEGER|BIGINT|HUGEINT)$|^FLOAT$|^DOUBLE$|^DECIMAL|^\"?NULL\"?$")
 _FLOAT_TYPE = re.compile(r"^(FLOAT|DOUBLE)$")
 _TEXT_TYPE = re.compile(r"^VARCHAR|^ENUM")
+#: SQL: the day of a time, counted from 1970.
+_DAY_SQL = f"CAST({MICROSECONDS} // 86_400_000_000 - ({MICROSECONDS} % 86_400_000_000 < 0)::INT AS INTEGER)"
 _TIME_TYPE = re.compile(r"^TIMESTAMP|^DATE$")
 
 
 def read(
     source: Any, reading: Reading, *, progress: Callable[[float], None] | None = None, threads: int | None = None
 ) -> SlicedFlows:
-    """Read trips once and group them into the flows of each slice; see `flowveil.engines.Engine`.
+    """Reads trips once and groups them into the flows of each slice; see `flowveil.engines.Engine`.
 
     Args:
         source: files or a table in memory.
         reading: how to read it; columns that it does not name are recognised.
-        progress: called now and then with the share that is read, from 0 to 1.
-        threads: threads of DuckDB; all cores unless given. Has no effect on the result.
+        progress: called with the share that is read, from 0 to 1.
+        threads: threads of DuckDB; all cores by default. No effect on the result.
 
     Raises:
-        ParameterError: the source is nothing that can be read.
-        DataError: the table cannot be used; the message has all problems found.
+        ParameterError: the source is of an unknown kind.
+        DataError: the table cannot be used; the message reports all problems.
     """
     tiling = tiling_of(reading)
     with open_database(threads) as con:
         with in_own_words("The input"):
-            table = open_table(con, source, opening=opening_of(reading))
+            table = open_table(con, source, reading)
             if table.form is not None:
                 reading = table.form.read_as(reading)
         with in_own_words(table.label):
-            query = Query.understood(con, table, reading, tiling)
+            query = Query.from_table(con, table, reading, tiling)
         screening = Screening(query.reading, tiling, times=query.times)
 
         def screened(batch: pa.RecordBatch) -> tuple[Kept, pa.RecordBatch]:
             return screening.pass_batch(query.columns_of(batch)), batch
 
-        # One batch is screened while those before it are counted, in their order. The stream of batches holds its
-        # connection, so they are counted through another one.
+        # A batch is screened while earlier ones are grouped, in order. The stream blocks its connection, so rows are
+        # grouped through another one.
         pieces = (partial(screened, batch) for batch in _batches(con, query.sql, table.label))
         with (
             closing(prefetch(pieces, threads=min(2, limits.threads()), waiting=1)) as batches,
@@ -106,33 +101,18 @@ def read(
     return flows
 
 
-class _Unnamed:
-    """The columns of a table for `flowveil.reading.candidates`; each is sampled once."""
+def _sampler(table: Table) -> Callable[[str], list[Any]]:
+    """Returns a cached function: values of a column, empty if it cannot be read (unused columns may be damaged)."""
 
-    def __init__(self, con: Any, table: Table) -> None:
-        self._con, self._table = con, table
-        self.names = [name for name in table.names if name not in table.partitions]
-        self._samples: dict[str, list[Any]] = {}
+    @cache
+    def sample(name: str) -> list[Any]:
+        try:
+            with in_own_words(table.label):
+                return table.sample(list(table.names).index(name))
+        except DataError:
+            return []
 
-    def header(self) -> Header:
-        """Whether messages may repeat the names."""
-        return self._table.header(self._con)
-
-    def sample(self, name: str) -> list[Any]:
-        """Some values of a column; none if it cannot be read, because unused columns need not be sound."""
-        if name not in self._samples:
-            try:
-                with in_own_words(self._table.label):
-                    found = self._table.sample(self._con, list(self._table.names).index(name))
-            except DataError:
-                found = []
-            self._samples[name] = found
-        return self._samples[name]
-
-
-def opening_of(reading: Reading) -> Opening:
-    """What a reading says about its source."""
-    return Opening(reading.partition_columns, reading.remote, reading.matrix, reading.lookup, reading.wide)
+    return sample
 
 
 def _refuse_points(used: ColumnMap, tiling: Tiling) -> None:
@@ -144,8 +124,8 @@ def _refuse_points(used: ColumnMap, tiling: Tiling) -> None:
         )
 
 
-def recognised(con: Any, table: Table, reading: Reading, tiling: Tiling) -> ColumnMap:
-    """Which column of a table is what: those that were named, and those that are recognised.
+def recognised(table: Table, reading: Reading, tiling: Tiling) -> ColumnMap:
+    """Returns the columns of a table by role, as named or recognised.
 
     Raises:
         DataError: a column is missing, or none is recognised.
@@ -153,26 +133,29 @@ def recognised(con: Any, table: Table, reading: Reading, tiling: Tiling) -> Colu
     return complete(
         reading.columns,
         table.names,
-        holds_tiles=lambda name: holds_tiles(con, table, name, tiling),
+        holds_tiles=lambda name: _holds_tiles(table, name, tiling),
         cells=isinstance(tiling, H3Tiling),
         partitions=table.partitions,
-        header=lambda: table.header(con),
+        header=table.header,
     )
 
 
-def holds_tiles(con: Any, table: Table, name: str, tiling: Tiling) -> bool:
-    """Whether most of a column's first values are tiles."""
-    values = [v for v in table.peek(con, list(table.names).index(name)) if v is not None and v == v]
+def _holds_tiles(table: Table, name: str, tiling: Tiling) -> bool:
+    """Returns whether most of a column's first values are tiles."""
+    values = [str(v) for v in table.peek(list(table.names).index(name)) if v is not None and v == v]
     if isinstance(tiling, MapTiling):
-        numbers = tiling.tile_numbers(pa.array([str(v) for v in values], pa.string()))
-        return len(numbers) > 0 and bool(tiling.is_tile(numbers).mean() > 0.5)
-    texts = pa.table({"c0": pa.array([str(v) for v in values], pa.string())})
-    con.register("flowveil_peeked", texts)
+        numbers = tiling.tile_numbers(pa.array(values, pa.string()))
+    else:
+        numbers = _cells_in(table.con, values)
+        numbers = numbers[numbers != NO_TILE]
+    return len(numbers) > 0 and bool(tiling.is_tile(numbers).mean() > 0.5)
+
+
+def _cells_in(con: Any, texts: list[str]) -> Cells64:
+    con.register("flowveil_peeked", pa.table({"c0": pa.array(texts, pa.string())}))
     rows = con.execute(f"SELECT {_tile_sql('c0', 'VARCHAR')} FROM flowveil_peeked").fetchall()
     con.unregister("flowveil_peeked")
-    cells = np.array([row[0] for row in rows], dtype=np.uint64)
-    known = cells[cells != NO_TILE]
-    return len(known) > 0 and bool(is_cell(known).mean() > 0.5)
+    return np.array([row[0] for row in rows], dtype=np.uint64)
 
 
 # ---- from the source to batches ----------------------------------------------------------------------------
@@ -180,10 +163,10 @@ def holds_tiles(con: Any, table: Table, name: str, tiling: Tiling) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Query:
-    """One SELECT over the source: numbers as doubles, tiles as 64-bit numbers, persons as text.
+    """A SELECT over the source: numbers as doubles, tiles as 64-bit numbers, persons as text.
 
-    The column ``trouble`` has two bits for each number column that holds text: 1 for text that is not a number,
-    2 for a number with a decimal comma.
+    The column ``trouble`` has two bits for each number column of text: 1 for text that is not a number, 2 for a number
+    with a decimal comma.
     """
 
     sql: str
@@ -194,26 +177,27 @@ class Query:
     notes: tuple[str, ...] = ()
 
     @classmethod
-    def understood(cls, con: Any, table: Table, reading: Reading, tiling: Tiling) -> Query:
-        """The query over a table, once it is known which of its columns is what."""
-        columns = recognised(con, table, reading, tiling)
+    def from_table(cls, con: Any, table: Table, reading: Reading, tiling: Tiling) -> Query:
+        """Returns the query over a table, after recognising its columns."""
+        columns = recognised(table, reading, tiling)
         _refuse_points(columns, tiling)
-        unnamed = _Unnamed(con, table)
+        names = [name for name in table.names if name not in table.partitions]
+        sample = _sampler(table)
         if reading.ask_person:
-            refuse_unnamed_persons(columns, unnamed.names, sample=unnamed.sample, header=unnamed.header)
-        notes = tuple(hints(columns, unnamed.names, sample=unnamed.sample, header=unnamed.header))
+            refuse_unnamed_persons(columns, names, sample=sample, header=table.header)
+        notes = tuple(hints(columns, names, sample=sample, header=table.header))
         return replace(cls._over(con, table, replace(reading, columns=columns), tiling), notes=notes)
 
     @property
     def used(self) -> ColumnMap:
-        """Which column serves as what."""
+        """The columns by role."""
         return self.reading.columns
 
     @classmethod
     def _over(cls, con: Any, table: Table, reading: Reading, tiling: Tiling) -> Query:
         used = reading.columns
         names = list(dict.fromkeys(used.names()))
-        relation = table.attach(con, [list(table.names).index(name) for name in names])
+        relation = table.attach([list(table.names).index(name) for name in names])
         described = con.execute(f"DESCRIBE SELECT * FROM {relation}").fetchall()
         types = {name: str(row[1]) for name, row in zip(names, described, strict=True)}
         numbers = [*(() if used.has_tiles else used.ends), *used.added.values(), *([used.trips] if used.trips else [])]
@@ -231,11 +215,12 @@ class Query:
         if used.person:
             select.append(f"{spelling_sql(at[used.person], types[used.person])} AS person")
         for i, name in enumerate(used.by):
-            select.append(f"{attribute_sql(at[name], types[name], missing=MISSING_PATTERN)} AS slice{i}")
+            select.append(f"{attribute_sql(at[name], types[name])} AS slice{i}")
         times: TimeForm | None = None
-        if used.time and reading.every is not None:
-            relation = table.kept(con, relation)
-            select.append(f"{label_sql(MICROSECONDS, reading.every)} AS slice{len(used.by)}")
+        if used.time:
+            relation = table.rereadable(relation)
+            if reading.every is not None:
+                select.append(f"{label_sql(MICROSECONDS, reading.every)} AS slice{len(used.by)}")
             times = decide(
                 con,
                 relation,
@@ -245,10 +230,10 @@ class Query:
                 timezone=reading.timezone,
                 column_zone=table.timezone_of(list(table.names).index(used.time)),
             )
-            _refuse_unknown_hours(times, used.time, lambda: _places(con, table, used, tiling))
+            _refuse_unknown_hours(times, used.time, lambda: _places(table, used, tiling))
             reading = replace(reading, timezone=times.timezone)
             relation = times.over(relation)
-            select += [f"{times.state} AS time_state", f"{times.shape} AS time_shape"]
+            select += [f"{times.state} AS time_state", f"{times.shape} AS time_shape", f"{_DAY_SQL} AS day"]
         texts = tuple(dict.fromkeys(name for name in numbers if _TEXT_TYPE.match(types[name])))
         if texts:
             bits = [f"({_trouble_sql(at[name], comma=comma)} << {2 * i})" for i, name in enumerate(texts)]
@@ -258,7 +243,7 @@ class Query:
         )
 
     def columns_of(self, batch: pa.RecordBatch) -> Batch:
-        """A batch of this query, ready to be screened."""
+        """Returns the columns of a batch of this query, for screening."""
         columns = [batch.column(f"end{i}") for i in range(len(self.used.ends))]
         tiles = [self.tiling.tile_numbers(c) for c in columns] if self.used.has_tiles else None
         texts: dict[str, NDArray[np.bool_]] = {}
@@ -285,7 +270,7 @@ class Query:
         )
 
     def _unknown_codes(self, columns: list[Any], tiles: list[Cells64]) -> dict[str, int]:
-        """Codes of ends that are not on the map, and how many ends have each; H3 cells are not listed."""
+        """Returns the number of ends of each code that is not on the map; empty for H3."""
         found: Counter[str] = Counter()
         if isinstance(self.tiling, MapTiling):
             for column, numbers in zip(columns, tiles, strict=True):
@@ -301,13 +286,14 @@ class Query:
         return missing
 
     def _times_of(self, batch: pa.RecordBatch) -> dict[str, Any]:
-        """The rows whose time is missing, and those whose time is none."""
+        """Returns the rows with a missing time and those with an unreadable one."""
         if not self.used.time:
             return {}
         state = _numpy(batch, "time_state")
         strange = state == 2
         shapes = batch.column("time_shape").take(pa.array(np.flatnonzero(strange))).to_pylist()
-        return {"no_time": state == 1, "times": strange, "time_shapes": shapes}
+        found = {"times": strange, "time_shapes": shapes, "day": batch.column("day")}
+        return found if self.reading.every is None else {"no_time": state == 1, **found}
 
 
 def _refuse_unknown_hours(times: TimeForm, column: str, places: Callable[[], tuple[Floats, Floats]]) -> None:
@@ -329,18 +315,15 @@ def _refuse_unknown_hours(times: TimeForm, column: str, places: Callable[[], tup
     )
 
 
-def _places(con: Any, table: Table, used: ColumnMap, tiling: Tiling) -> tuple[Floats, Floats]:
-    """Latitudes and longitudes of some ends, for hints; empty if they have none."""
+def _places(table: Table, used: ColumnMap, tiling: Tiling) -> tuple[Floats, Floats]:
+    """Returns latitudes and longitudes of some ends, for hints; empty if unknown."""
     none = np.zeros(0)
     if isinstance(tiling, MapTiling):
         tree = tiling.zone_map.hierarchy
         return (none, none) if tree.geography is None else tree.geography.centers(tree.leaf_node)
-    columns = [table.peek(con, list(table.names).index(name)) for name in used.ends[:2]]
+    columns = [table.peek(list(table.names).index(name)) for name in used.ends[:2]]
     if used.has_tiles:
-        con.register("flowveil_peeked", pa.table({"c0": pa.array([str(v) for v in columns[0] if v is not None])}))
-        rows = con.execute(f"SELECT {_tile_sql('c0', 'VARCHAR')} FROM flowveil_peeked").fetchall()
-        con.unregister("flowveil_peeked")
-        cells = np.array([row[0] for row in rows], dtype=np.uint64)
+        cells = _cells_in(table.con, [str(v) for v in columns[0] if v is not None])
         return centers_of(cells[is_cell(cells)])
     lat, lon = (np.array([_number_or_nan(value) for value in column]) for column in columns)
     return lat, lon
@@ -374,12 +357,11 @@ def _check_types(used: ColumnMap, types: dict[str, str], numbers: list[str], til
             "or Unix seconds"
         )
     if problems:
-        listed = "; ".join(problems)
-        raise DataError(f"Columns have the wrong type: {listed}.")
+        raise DataError(f"Columns have the wrong type: {'; '.join(problems)}.")
 
 
 def _plain(kind: str) -> str:
-    """The first word of a type: the rest may list values."""
+    """Returns the first word of a type: the rest may list values."""
     return re.split(r"\W", kind, maxsplit=1)[0]
 
 
@@ -389,7 +371,7 @@ def _number_sql(column: str, kind: str, *, comma: bool = False) -> str:
 
 
 def _text_sql(column: str, *, comma: bool) -> str:
-    """A column as text; a decimal comma becomes a point, and a number with both is none."""
+    """Returns SQL: a column as text; a decimal comma becomes a point, and a number with both becomes invalid."""
     text = f"CAST({column} AS VARCHAR)"
     return f"CASE WHEN contains({text}, '.') THEN {text} || '?' ELSE replace({text}, ',', '.') END" if comma else text
 
@@ -404,7 +386,7 @@ def _trouble_sql(column: str, *, comma: bool) -> str:
 
 
 def _tile_sql(column: str, kind: str) -> str:
-    """A tile as a 64-bit number. In text, cells have 18 decimal or 15 hexadecimal digits: no doubt which."""
+    """Returns SQL: a tile as a 64-bit number. In text, cells have 18 decimal or 15 hexadecimal digits."""
     if not _TEXT_TYPE.match(kind):
         return (
             f"coalesce(TRY_CAST({column} AS UBIGINT), "
@@ -419,7 +401,7 @@ def _tile_sql(column: str, kind: str) -> str:
 
 
 def _code_sql(column: str, kind: str) -> str:
-    """A zone's code as it stands, numbers as numbers: the map knows how they are written."""
+    """Returns SQL: a zone's code, unchanged; NULL if missing."""
     if not _TEXT_TYPE.match(kind):
         return column
     text = f"CAST({column} AS VARCHAR)"
@@ -427,7 +409,7 @@ def _code_sql(column: str, kind: str) -> str:
 
 
 def _batches(con: Any, sql: str, label: str) -> Iterator[pa.RecordBatch]:
-    """The rows of a query in their order, streamed."""
+    """Yields the rows of a query in their order."""
     with in_own_words(label):
         batches = iter(batches_of(con.sql(sql), BATCH_ROWS))
     while True:

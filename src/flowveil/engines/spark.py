@@ -1,15 +1,12 @@
-"""The Spark engine: what is proportional to trips stays on the cluster, and the driver gets flows, persons if they fit.
+"""The Spark engine: trips stay on the cluster, the driver gets flows, and persons as numbers if they fit.
 
-Each task reads its part of the rows in Arrow batches and does with them what the DuckDB engine does, by the same code:
-the same SQL in a DuckDB of its own turns text into numbers, times and persons, the same screening sorts rows out, the
-same function indexes points. So the two engines cannot differ in what a value means, and the release is the same byte
-by byte. Rows are then grouped by slice, pair of tiles and person, in tasks again (`flowveil.engines.spark_parcels`).
-Only whole numbers are summed, so partitions leave no trace. Names of persons stay on the cluster: there they become
-numbers, in the order of the names.
+Each task processes its rows with the code of the DuckDB engine: the same SQL in a local DuckDB, the same screening, the
+same indexing of points. So both engines give the same release, byte by byte. Rows are grouped by slice, pair of tiles
+and person in tasks (`flowveil.engines.spark_batches`). Only integers are summed, so partitions have no effect. Names of
+persons stay on the cluster, where they become numbers in the order of the names.
 
-What a task counted about its rows (how many were left out and why, what is wrong with the table) travels as one more
-parcel through the same grouping, and not through an accumulator: Spark repeats tasks that fail, and what a repeated
-task counted must not count twice.
+The counters of a task (rows dropped, errors of the table) travel as one more batch through the same grouping, not in an
+accumulator: Spark repeats failed tasks, and their counters must not be added twice.
 """
 
 from __future__ import annotations
@@ -25,25 +22,26 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from flowveil.engines.duckdb import BATCH_ROWS, Query, Staged, opening_of
-from flowveil.engines.spark_blocks import Numbering, with_distant_people
-from flowveil.engines.spark_parcels import (
+from flowveil.engines.duckdb import BATCH_ROWS, Query, Staged
+from flowveil.engines.spark_batches import (
     ACCOUNT,
     COLUMNS,
     NAMES,
     ROWS,
     Grouping,
+    Numbering,
     gathered,
     hash_of_a_word,
-    opened,
-    parcel,
+    pack,
+    unpack,
+    with_remote_people,
 )
 from flowveil.engines.spark_session import chosen, on_the_cluster, session
 from flowveil.engines.spark_tables import ROWS as SOURCE
 from flowveil.engines.spark_tables import FirstLines, SparkTable, is_dataframe, open_spark_table
 from flowveil.engines.staging import FRACTION
 from flowveil.errors import DataError, FlowveilError, option
-from flowveil.flows import Intake
+from flowveil.flows import ReadSummary
 from flowveil.reading import Reading
 from flowveil.reading.database import fetch_table, in_own_words, open_database
 from flowveil.reading.limits import FLOW_READ, about, room_for
@@ -52,12 +50,12 @@ from flowveil.reading.screening import Kept, Screening
 from flowveil.reading.tiling import tiling_of
 from flowveil.slices import SlicedFlows
 
-#: Libraries that decide what a value means; a worker with other versions could read other flows.
+#: Libraries that interpret values; a worker with other versions could read other flows.
 _SAME = ("flowveil", "duckdb", "h3", "pyarrow")
 
 
 def read(source: Any, reading: Reading, *, progress: Callable[[float], None] | None = None) -> SlicedFlows:
-    """Read trips on a Spark cluster and group them into the flows of each slice; see `flowveil.engines.Engine`.
+    """Reads trips on a Spark cluster and groups them into the flows of each slice; see `flowveil.engines.Engine`.
 
     Args:
         source: a Spark DataFrame, the name of a table, or files that Spark reads.
@@ -65,32 +63,32 @@ def read(source: Any, reading: Reading, *, progress: Callable[[float], None] | N
         progress: called with the share that is read, from 0 to 1.
 
     Raises:
-        ParameterError: the source is nothing that Spark can read, no cluster answers, or flows do not fit the driver.
+        ParameterError: Spark cannot read the source, no cluster answers, or flows do not fit the driver.
         DataError: the table cannot be used.
-        MissingExtraError: there is no pyspark, or no Java.
+        MissingExtraError: pyspark or Java is missing.
     """
     tiling = tiling_of(reading)
     spark = source.sparkSession if is_dataframe(source) else session()
     with open_database(None) as con, on_the_cluster("the input"):
-        table = open_spark_table(spark, source, opening_of(reading))
+        table = open_spark_table(con, spark, source, reading)
         with on_the_cluster(table.label), in_own_words(table.label):
-            query = Query.understood(_Asking(con, table), table, reading, tiling)
+            query = Query.from_table(_ClusterQueries(con, table), table, reading, tiling)
             first_lines = FirstLines(table) if table.in_text else None
             task = _Task(query, first_lines, table.label, _versions(), _parts(spark, table))
-            with _grouped(table, task) as parcels:
-                intake = _intake(task, parcels)
+            with _grouped(table, task) as batches:
+                intake = _intake(task, batches)
                 if progress is not None:
                     progress(0.5)
-                flows = _flows(con, parcels, task, intake)
+                flows = _flows(con, batches, task, intake)
     if progress is not None:
         progress(1.0)
     return flows
 
 
 def _parts(spark: Any, table: SparkTable) -> int:
-    """Into how many parts rows are grouped: as many as they are read in, but not more than Spark would make itself.
+    """Returns the number of tasks that group rows: that of the partitions, but not more than Spark's default.
 
-    Every part is a task that starts a database, so many small ones cost more than what is in them.
+    Every task starts a database, so many small tasks are slow.
     """
     from pyspark.errors import PySparkException
 
@@ -98,7 +96,7 @@ def _parts(spark: Any, table: SparkTable) -> int:
     try:
         here: int = max(table.selected.rdd.getNumPartitions(), spark.sparkContext.defaultParallelism)
     except PySparkException:
-        # A session at the other end of Spark Connect does not tell.
+        # Not known for Spark Connect.
         return most
     return max(1, min(most, here))
 
@@ -112,7 +110,7 @@ def _versions() -> dict[str, str]:
 
 @dataclass(frozen=True, eq=False)
 class _Task:
-    """What a task does with its part of the rows; it travels to the workers."""
+    """Screens and groups a part of the rows; sent to the workers."""
 
     query: Query
     first_lines: FirstLines | None
@@ -122,24 +120,24 @@ class _Task:
 
     @property
     def grouping(self) -> Grouping:
-        """How the rows are grouped."""
+        """The grouping of the rows."""
         used = self.query.used
-        slices = tuple(f"slice{i}" for i in range(len(used.slice_names())))
+        slices = tuple(f"slice{i}" for i in range(len(self.query.reading.slice_names)))
         amounts = ("trips", FRACTION) if used.trips else ("trips",)
         return Grouping(slices, bool(used.person), (*amounts, *used.added), self.parts, self.label)
 
     @property
     def sql(self) -> str:
-        """The query, with persons in place of their spellings, and beside them the words that stand for nobody."""
+        """The query, with persons instead of their spellings, and a column of placeholders."""
         if not self.query.used.person:
             return self.query.sql
         who = person_sql("person")
         return f"SELECT * REPLACE ({who} AS person), {placeholder_sql(who)} AS placeholder FROM ({self.query.sql})"
 
     def screened(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The rows that can be used with the tiles of their ends; last, one row with what was counted on the way.
+        """Yields the used rows with the tiles of their ends; last, one row with the counters.
 
-        What is wrong with the table as a whole goes the same way: an error that a task raises would be tried again.
+        Errors are returned in that row too: a task that raises would be repeated.
         """
         screening = Screening(self.query.reading, self.query.tiling, times=self.query.times)
         nobody, refusal = Nobody(), None
@@ -154,7 +152,7 @@ class _Task:
         except FlowveilError as error:
             refusal = error
         counted = {"tally": screening.tally(), "nobody": nobody.as_recorded(), "refusal": refusal}
-        yield parcel(ACCOUNT, 0, 1, pickle.dumps(counted))
+        yield pack(ACCOUNT, 0, 1, pickle.dumps(counted))
 
     def _kept(self, kept: Kept, rows: pa.RecordBatch, nobody: Nobody) -> pa.Table:
         at = pa.array(kept.rows)
@@ -181,7 +179,7 @@ class _Task:
 def _answers(
     batches: Iterable[pa.RecordBatch], sql: str, first_lines: FirstLines | None, label: str
 ) -> Iterator[pa.RecordBatch]:
-    """What a query answers on each batch, batches as large as those of DuckDB."""
+    """Yields the result of a query on each batch; batches are as large as those of DuckDB."""
     with open_database(1) as con, in_own_words(label):
         for rows in gathered((pa.Table.from_batches([batch]) for batch in batches), BATCH_ROWS):
             con.register(SOURCE, rows if first_lines is None else first_lines.without(rows, label))
@@ -193,11 +191,11 @@ def _answers(
 
 
 @dataclass(frozen=True, eq=False)
-class _Asking:
-    """A database for `Query`: what is asked of the rows of the table is answered by the cluster, the rest here.
+class _ClusterQueries:
+    """A database for `Query`: runs queries over the rows of the table on the cluster, others on the driver.
 
-    The questions (see `flowveil.reading.times`) are how many rows there are of each kind, which add up over the parts
-    of a table, and how large numbers are at most.
+    Such queries (see `flowveil.reading.times`) count rows by kind, which is added over the parts of a table, or find
+    maxima.
     """
 
     con: Any
@@ -207,7 +205,7 @@ class _Asking:
         return getattr(self.con, name)
 
     def execute(self, sql: str) -> Any:
-        """The answer to a query; one over the rows of the table takes part after part."""
+        """Runs a query."""
         if f"FROM {SOURCE}" not in sql or sql.startswith("DESCRIBE"):
             return self.con.execute(sql)
         first_lines = FirstLines(self.table) if self.table.in_text else None
@@ -226,14 +224,14 @@ def _rows_of(batch: pa.RecordBatch) -> list[tuple[Any, ...]]:
 
 
 def _merged(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """Answers of parts as one: counts of each kind added up, the largest first; or the largest of each number."""
+    """Merges the answers of parts: sums of counts by kind, the largest first; or maxima."""
     if any(isinstance(key, str) for key, *_ in rows):
         counts: Counter[Any] = Counter()
         for key, n in rows:
             counts[key] += n
         return sorted(counts.items(), key=lambda found: (-found[1], found[0] is None, found[0] or ""))
     if len({len(row) for row in rows}) > 1:
-        raise ValueError("answers of one query have one form")
+        raise ValueError("answers of one query must have one form")
     present = [[n for n in column if n is not None] for column in zip(*rows, strict=True)]
     return [tuple(max(column, default=None) for column in present)] if rows else []
 
@@ -243,32 +241,32 @@ class _Answer:
     rows: list[tuple[Any, ...]]
 
     def fetchall(self) -> list[tuple[Any, ...]]:
-        """All rows."""
+        """Returns all rows."""
         return self.rows
 
 
 @contextmanager
 def _grouped(table: SparkTable, task: _Task) -> Iterator[Any]:
-    """The rows grouped by slice, tiles and person, with what the tasks counted, as parcels kept on the cluster."""
+    """Groups rows by slice, tiles and person; yields batches, with the counters of tasks, kept on the cluster."""
     screened = table.selected.mapInArrow(task.screened, COLUMNS)
-    parcels = screened.repartition(task.parts, "bucket").mapInArrow(task.grouping.grouped, COLUMNS).persist()
+    batches = screened.repartition(task.parts, "bucket").mapInArrow(task.grouping.grouped, COLUMNS).persist()
     try:
-        yield parcels
+        yield batches
     finally:
-        parcels.unpersist()
+        batches.unpersist()
 
 
-def _of_kind(parcels: Any, kind: int) -> Any:
-    return parcels.where(f"kind = {kind}")
+def _of_kind(batches: Any, kind: int) -> Any:
+    return batches.where(f"kind = {kind}")
 
 
-def _intake(task: _Task, parcels: Any) -> Intake:
-    """What reading came to.
+def _intake(task: _Task, batches: Any) -> ReadSummary:
+    """Returns the summary of reading.
 
     Raises:
-        DataError: with everything that was found in all parts of the table.
+        DataError: the table cannot be used; the message reports all problems of all parts.
     """
-    accounts = [pickle.loads(row[0]) for row in _of_kind(parcels, ACCOUNT).select("part").collect()]
+    accounts = [pickle.loads(row[0]) for row in _of_kind(batches, ACCOUNT).select("part").collect()]
     screening = Screening(task.query.reading, task.query.tiling, times=task.query.times)
     nobody: Counter[str] = Counter()
     refusals = sorted((account["refusal"] for account in accounts if account["refusal"]), key=str)
@@ -280,22 +278,20 @@ def _intake(task: _Task, parcels: Any) -> Intake:
     return screening.finish(label=task.label, nobody=dict(sorted(nobody.items())), notes=task.query.notes)
 
 
-def _flows(con: Any, parcels: Any, task: _Task, intake: Intake) -> SlicedFlows:
-    """Flows on the driver, with their persons as numbers where they fit, else with persons that stay on the cluster.
-
-    Flows come in any case: the safe pairs, which a driver cannot decide without, are more.
+def _flows(con: Any, batches: Any, task: _Task, intake: ReadSummary) -> SlicedFlows:
+    """Returns flows on the driver, with persons as numbers if they fit, else with persons that stay on the cluster.
 
     Raises:
-        ParameterError: the memory of the driver does not suffice for them.
+        ParameterError: the memory of the driver does not suffice.
     """
     query, with_persons = task.query, bool(task.query.used.person)
-    _check_whole(parcels)
-    rows = _of_kind(parcels, ROWS)
+    _check_whole(batches)
+    rows = _of_kind(batches, ROWS)
     n_rows = _count(rows)
     if n_rows <= chosen().driver_flows:
         intake = replace(intake, notes=(*intake.notes, _ALL_FIT))
         return _staged(
-            con, _with_ranks(rows, parcels) if with_persons else _contents(rows), query.reading, task, intake
+            con, _with_ranks(rows, batches) if with_persons else _contents(rows), query.reading, task, intake
         )
     intake = replace(intake, notes=(*intake.notes, _PERSONS_STAY if with_persons else _NO_PERSONS))
     nameless = replace(query.reading, columns=replace(query.used, person=None))
@@ -314,29 +310,26 @@ def _flows(con: Any, parcels: Any, task: _Task, intake: Intake) -> SlicedFlows:
     without = _staged(con, tables, nameless, task, intake)
     if not with_persons:
         return without
-    return with_distant_people(without, rows, Numbering.of(without, *ends), n_rows=n_rows, label=task.label)
+    numbering = Numbering.from_flows(without, *ends)
+    return with_remote_people(without, rows, numbering, n_rows=n_rows, label=task.label)
 
 
-def _check_whole(parcels: Any) -> None:
-    """Make sure that each bucket was grouped by one task: by two, its persons would be counted twice.
-
-    Raises:
-        DataError: they were not.
-    """
+def _check_whole(batches: Any) -> None:
+    """Raises DataError if a bucket was grouped by two tasks: its persons would be counted twice."""
     from pyspark.sql import functions as F  # noqa: N812  # as everybody writes it
 
-    found = parcels.where(f"kind <> {ACCOUNT}").select("bucket", F.spark_partition_id()).distinct().collect()
+    found = batches.where(f"kind <> {ACCOUNT}").select("bucket", F.spark_partition_id()).distinct().collect()
     if len({bucket for bucket, _ in found}) < len(found):
         raise DataError("The cluster did not bring the rows of each person together. Nothing was written.")
 
 
-def _count(parcels: Any) -> int:
-    return int(parcels.agg({"rows": "sum"}).collect()[0][0] or 0)
+def _count(batches: Any) -> int:
+    return int(batches.agg({"rows": "sum"}).collect()[0][0] or 0)
 
 
-def _contents(parcels: Any) -> Iterator[pa.Table]:
-    """What is in parcels, on the driver."""
-    return map(opened, parcels.select("part").toArrow().column("part"))
+def _contents(batches: Any) -> Iterator[pa.Table]:
+    """Yields the contents of batches, on the driver."""
+    return map(unpack, batches.select("part").toArrow().column("part"))
 
 
 def _distinct(tables: list[pa.Table], end: str) -> Any:
@@ -345,11 +338,11 @@ def _distinct(tables: list[pa.Table], end: str) -> Any:
 
 @contextmanager
 def _flows_only(rows: Any, task: _Task) -> Iterator[Any]:
-    """Parcels of flows without persons, kept on the cluster for the block."""
+    """Yields batches of flows without persons, kept on the cluster for the block."""
     grouping = replace(task.grouping, person=False)
 
     def divided(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return grouping.divided(opened(part) for batch in batches for part in batch.column("part"))
+        return grouping.divided(unpack(part) for batch in batches for part in batch.column("part"))
 
     parts = rows.mapInArrow(divided, COLUMNS).repartition(task.parts, "bucket")
     flows = parts.mapInArrow(grouping.grouped, COLUMNS).persist()
@@ -359,20 +352,20 @@ def _flows_only(rows: Any, task: _Task) -> Iterator[Any]:
         flows.unpersist()
 
 
-#: Which way was taken and why, for whoever reads; never how many rows.
-_ALL_FIT = "Spark: all flows, with numbers for persons, are on the driver, because it takes so many (--driver-flows)."
+#: Notes on where persons are counted; they never contain the number of rows.
+_ALL_FIT = "Spark: all flows, with numbers for persons, fit the driver (--driver-flows)."
 _PERSONS_STAY = (
-    "Spark: persons stay on the cluster and are counted there, because flows times their persons are more than the "
-    "driver takes (--driver-flows); flows are on the driver."
+    "Spark: persons stay on the cluster and are counted there, because flows times their persons exceed the limit of "
+    "the driver (--driver-flows); flows are on the driver."
 )
 _NO_PERSONS = (
-    "Spark: flows are on the driver, although they are more than it takes at once (--driver-flows): no person is known "
-    "who could be counted on the cluster instead."
+    "Spark: flows are on the driver, although they exceed its limit (--driver-flows): without persons, nothing can be "
+    "counted on the cluster instead."
 )
 
 
-def _staged(con: Any, tables: Iterable[pa.Table], reading: Reading, task: _Task, intake: Intake) -> SlicedFlows:
-    """The flows of collected rows, persons as numbers where there are some."""
+def _staged(con: Any, tables: Iterable[pa.Table], reading: Reading, task: _Task, intake: ReadSummary) -> SlicedFlows:
+    """Returns the flows of collected rows; persons are numbers."""
     grouping = replace(task.grouping, person=bool(reading.columns.person))
     with Staged(con, reading, task.query.tiling, grouped=True) as staged:
         for table in tables:
@@ -381,25 +374,25 @@ def _staged(con: Any, tables: Iterable[pa.Table], reading: Reading, task: _Task,
         return staged.sliced(intake)
 
 
-def _with_ranks(rows: Any, parcels: Any) -> Iterator[pa.Table]:
-    """The rows with persons as numbers 0, 1, ... in the order of all their names.
+def _with_ranks(rows: Any, batches: Any) -> Iterator[pa.Table]:
+    """Yields the rows with persons as numbers 0, 1, ... in the order of their names.
 
-    Spark sorts the names, and what it hands over is where each of them stood: a bucket and a number there.
+    Spark sorts the names; the driver gets only the bucket and number of each.
     """
     from pyspark.sql import functions as F  # noqa: N812  # as everybody writes it
 
-    names = _of_kind(parcels, NAMES).mapInArrow(_unpacked, "bucket int, number int, name string").orderBy("name")
-    # A number that grows from partition to partition, and within each.
+    names = _of_kind(batches, NAMES).mapInArrow(_unpacked, "bucket int, number int, name string").orderBy("name")
+    # Increases from partition to partition, and within each.
     placed = names.withColumn("place", F.monotonically_increasing_id()).drop("name").toArrow()
     bucket, number, place = (placed.column(name).to_numpy() for name in ("bucket", "number", "place"))
     order = np.argsort(place, kind="stable")
     start = np.concatenate(([0], np.cumsum(np.bincount(bucket, minlength=int(bucket.max(initial=-1)) + 1))))
-    # One more, for buckets in which nobody is known.
+    # One more, for buckets without persons.
     rank = np.full(len(order) + 1, -1, np.int32)
     rank[start[bucket[order]] + number[order]] = np.arange(len(order), dtype=np.int32)
     for batch in rows.select("bucket", "part").toArrow().to_batches():
         for of, part in zip(batch.column("bucket").to_pylist(), batch.column("part"), strict=True):
-            table = opened(part)
+            table = unpack(part)
             person = table.column("person")
             numbers = rank[start[min(of, len(start) - 1)] + person.fill_null(0).to_numpy()]
             known = pa.array(numbers, mask=person.is_null().to_numpy())
@@ -407,10 +400,10 @@ def _with_ranks(rows: Any, parcels: Any) -> Iterator[pa.Table]:
 
 
 def _unpacked(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The names in parcels as rows."""
+    """Yields the names in batches as rows."""
     for batch in batches:
         for bucket, part in zip(batch.column("bucket").to_pylist(), batch.column("part"), strict=True):
-            names = opened(part).combine_chunks()
+            names = unpack(part).combine_chunks()
             of = pa.array(np.full(len(names), bucket, np.int32))
             columns = {"bucket": of, "number": names.column("number"), "name": names.column("name")}
             yield from pa.table(columns).to_batches()

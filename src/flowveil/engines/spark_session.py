@@ -1,9 +1,7 @@
-"""A Spark session: the user's own, or one of ours; what may be said of its errors; and what the driver may hold.
+"""Spark sessions, their error messages, and the limit of the driver.
 
-Which cluster works and how much its driver holds are settings of the machine and not of a release: no report records
-them, and the release is the same.
-
-Messages of Spark quote the input, so none is let through, as with DuckDB.
+The cluster and the limit are settings of the machine: the release does not depend on them, and no report records them.
+Messages of Spark quote the input, so they are replaced by flowveil's.
 """
 
 from __future__ import annotations
@@ -20,19 +18,19 @@ from typing import Any
 
 from flowveil.errors import DataError, FlowveilError, MissingExtraError, ParameterError
 
-#: Rows that a driver with a few gigabytes of memory takes: about 100 bytes each while they are sorted.
+#: Rows for a driver with a few gigabytes of memory, at about 100 bytes each.
 DRIVER_FLOWS = 20_000_000
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """Which cluster reads, and what its driver may hold.
+    """The cluster that reads, and the limit of its driver.
 
     Attributes:
-        master: the address of the cluster (``spark://...``, ``yarn``, ``local[4]``); None for the session that is open,
-            or what spark-submit and Spark's own settings say.
-        driver_flows: rows up to which the driver takes all: flows, and where there are persons, flows times their
-            persons. Where they are more, persons stay on the cluster.
+        master: the address of the cluster (``spark://...``, ``yarn``, ``local[4]``); None for the open session, or the
+            settings of Spark.
+        driver_flows: upper bound for the rows on the driver: flows, or pairs of flow and person. Beyond it, persons
+            stay on the cluster.
     """
 
     master: str | None = None
@@ -44,15 +42,15 @@ _given: ContextVar[Cluster | None] = ContextVar("flowveil_cluster", default=None
 
 @contextmanager
 def cluster(*, master: str | None = None, driver_flows: int | None = None) -> Iterator[None]:
-    """Say which Spark cluster reads inside the block: ``with flowveil.cluster(master="local[4]"): ...``.
+    """Chooses the Spark cluster for the block: ``with flowveil.cluster(master="local[4]"): ...``.
 
     Args:
-        master: address of the cluster; without it the session that is open, or what Spark's settings say.
-        driver_flows: rows of flows and of persons in flows up to which the driver takes all; where they are more,
-            persons stay on the cluster and are counted there.
+        master: address of the cluster; by default the open session, or the settings of Spark.
+        driver_flows: upper bound for the rows on the driver: flows, or pairs of flow and person. Beyond it, persons
+            stay on the cluster and are counted there.
 
     Raises:
-        ParameterError: the master is empty, or the rows are no whole number above 0.
+        ParameterError: the master is empty, or the rows are not a whole number above 0.
     """
     if master is not None and not master.strip():
         raise ParameterError("The address of the Spark cluster (--spark-master) is empty.")
@@ -68,16 +66,16 @@ def cluster(*, master: str | None = None, driver_flows: int | None = None) -> It
 
 
 def chosen() -> Cluster:
-    """What was said in the innermost block."""
+    """Returns the cluster of the innermost block."""
     return _given.get() or Cluster()
 
 
 def session() -> Any:
-    """The Spark session that is open, or a new one.
+    """Returns the open Spark session, or a new one.
 
     Raises:
-        MissingExtraError: there is no pyspark, or no Java.
-        ParameterError: another session is open than the one asked for, or the cluster cannot be reached.
+        MissingExtraError: pyspark or Java is missing.
+        ParameterError: a session with another master is open, or the cluster cannot be reached.
     """
     try:
         from pyspark.sql import SparkSession
@@ -93,7 +91,7 @@ def session() -> Any:
         return opened
     if not os.environ.get("JAVA_HOME") and shutil.which("java") is None:
         raise MissingExtraError(
-            "The Spark engine needs Java 17, and there is no Java. Hint: install a JRE, set JAVA_HOME."
+            "The Spark engine needs Java 17, which was not found. Hint: install a JRE, set JAVA_HOME."
         )
     settings: dict[str, Any] = {
         "spark.app.name": "flowveil",
@@ -116,26 +114,26 @@ def session() -> Any:
 
 @contextmanager
 def _same_python() -> Iterator[None]:
-    """Workers take the Python of the driver, where nobody says which: Spark would take whatever ``python3`` is."""
-    said = os.environ.get("PYSPARK_PYTHON")
+    """Makes workers use the Python of the driver, unless the environment names another."""
+    before = os.environ.get("PYSPARK_PYTHON")
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     try:
         yield
     finally:
-        if said is None:
+        if before is None:
             del os.environ["PYSPARK_PYTHON"]
 
 
 @contextmanager
 def _quietly() -> Iterator[None]:
-    """Without what pyspark says of versions of pandas, which is not used."""
+    """Ignores warnings of pyspark about versions of pandas, which is not used."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=FutureWarning, module="pyspark")
         yield
 
 
 def _spark_errors() -> tuple[type[Exception], ...]:
-    """What Spark raises, and the bridge to its Java."""
+    """Returns the exceptions of Spark and of its bridge to Java."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -144,10 +142,10 @@ def _spark_errors() -> tuple[type[Exception], ...]:
 
 @contextmanager
 def on_the_cluster(label: str) -> Iterator[None]:
-    """Turn what Spark raises into a DataError that quotes nothing from the input.
+    """Replaces errors of Spark by a DataError that quotes nothing from the input.
 
     Raises:
-        MissingExtraError: Spark itself lacks a library; it wants pandas wherever it hands rows to Python.
+        MissingExtraError: Spark lacks pandas, which it needs to pass rows to Python.
     """
     from pyspark.errors import AnalysisException, PySparkImportError
 
@@ -163,7 +161,7 @@ def on_the_cluster(label: str) -> Iterator[None]:
         except AnalysisException:
             raise DataError(
                 f"{label} cannot be read by Spark as a table. Hint: all files must have columns of the same types, "
-                "and every column a name of its own, upper and lower case aside."
+                "and names that differ in more than upper and lower case."
             ) from None
         except _spark_errors() as error:
             if "maxResultSize" in str(error) or "OutOfMemoryError" in str(error):
@@ -172,7 +170,7 @@ def on_the_cluster(label: str) -> Iterator[None]:
                     "Hint: give the driver more (spark.driver.memory, spark.driver.maxResultSize); or coarser tiles."
                 ) from None
             raise DataError(
-                f"The cluster could not finish reading {label}: a task failed each time it was tried, or the cluster "
-                "is gone. Nothing was written. Hint: Spark's own log of the failed task says more; flowveil, duckdb "
+                f"The cluster could not finish reading {label}: a task failed repeatedly, or the connection was lost. "
+                "Nothing was written. Hint: see Spark's log of the failed task; flowveil, duckdb "
                 "and h3 must be installed for the Python of every worker in the versions of the driver."
             ) from None

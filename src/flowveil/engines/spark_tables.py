@@ -1,8 +1,7 @@
-"""Trip tables that Spark holds: a DataFrame, a table of its catalogue, or files on any file system it reads.
+"""Trip tables of Spark: a DataFrame, a table of the catalogue, or files on any file system that Spark reads.
 
-The rules are those of `flowveil.reading.tables`: columns come from the contents of files and not from the names of
-folders, text files have a first line of names and all their columns are text, and files whose names begin with a dot or
-an underscore are bookkeeping.
+The rules are those of `flowveil.reading.tables`: columns come from the contents of files, not from folders; text files
+have a first line of names, and all their columns are text; names that begin with a dot or underscore are ignored.
 """
 
 from __future__ import annotations
@@ -21,18 +20,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from flowveil.errors import DataError, ParameterError
-from flowveil.headers import Header
-from flowveil.reading.matrices import Form
-from flowveil.reading.partitions import partition_sql
-from flowveil.reading.tables import Opening
+from flowveil.reading import Reading
+from flowveil.reading.sql import partition_sql
+from flowveil.reading.tables import PEEKED_ROWS, Table, delimiter_of, kind_of
 
-#: What the rows of a part of the table are called where they are read: see `SparkTable.attach`.
+#: Name of the table of rows in a task; see `SparkTable.attach`.
 ROWS = "flowveil_source"
-#: Columns beside those of the table: the path of a row's file, and a line of text that has too few or too many columns.
+#: Additional columns: the path of a row's file, and whether a line of text is malformed.
 PATH, BROKEN = "flowveil_path", "flowveil_broken"
 
-_CSV_ENDINGS = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz")
-_PARQUET_ENDINGS = (".parquet", ".pq", ".parq")
 _TEXT = {
     "header": False,
     "quote": '"',
@@ -41,8 +37,6 @@ _TEXT = {
     "multiLine": True,
     "recursiveFileLookup": True,
 }
-_DELIMITERS = ",;\t|"
-_PEEKED_ROWS = 1000
 _ACCEPTED = (
     "Allowed with Spark: a Spark DataFrame, the name of a table, or a path to .csv, .tsv, .txt (also with .gz) or "
     ".parquet, a folder or a pattern of them."
@@ -50,158 +44,129 @@ _ACCEPTED = (
 
 
 def is_dataframe(source: Any) -> bool:
-    """Whether this is a Spark DataFrame; asks its class and loads nothing."""
+    """Returns whether this is a Spark DataFrame, without importing pyspark."""
     return type(source).__module__.startswith("pyspark.sql.") and hasattr(source, "mapInArrow")
 
 
-@dataclass(frozen=True, eq=False)
-class SparkTable:
-    """A trip table on a cluster; see `flowveil.reading.tables.Table`.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SparkTable(Table):
+    """A trip table on a cluster. Times are instants, so no column has a time zone.
 
     Attributes:
-        label: how messages call it.
-        names: its columns; the same name may be there twice.
-        frame: the DataFrame with columns c0, c1, ... in that order, and those of this module.
-        files: the files of the rows, where a partition column is asked for.
-        partitions: those of the names that come from the path of a file.
-        in_text: whether the names are the first line of a text file.
+        frame: the DataFrame with columns c0, c1, ... and those of this module.
+        files: the files of the rows, for partition columns.
         attached: the columns that are needed.
     """
 
-    label: str
-    names: Sequence[str]
     frame: Any
     files: Sequence[PurePosixPath] = ()
-    partitions: Sequence[str] = ()
-    in_text: bool = False
-    form: Form | None = None
-    n_rows: int | None = None
     attached: list[str] = field(default_factory=list)
 
     @cached_property
     def _beginning(self) -> pa.Table:
         columns = [f"c{i}" for i in range(len(self.names) - len(self.partitions))]
-        rows = self.frame.select(*columns).limit(_PEEKED_ROWS).toArrow()
+        rows = self.frame.select(*columns).limit(PEEKED_ROWS).toArrow()
         if self.in_text and len(rows):
             heads = [pc.equal(rows.column(c), name) for c, name in zip(columns, self.names, strict=False)]
             rows = rows.filter(pc.invert(pc.fill_null(reduce(pc.and_, heads), False)))
         return rows
 
-    def peek(self, con: Any, position: int) -> list[Any]:  # noqa: ARG002  the interface of `Table`
-        """Some values of one column: a table on a cluster has no first ones."""
+    def peek(self, position: int) -> list[Any]:
+        """Returns some values of a column: the rows have no order."""
         if position >= self._beginning.num_columns:
             return []
         return self._beginning.column(position).to_pylist()  # type: ignore[no-any-return]
 
-    def sample(self, con: Any, position: int) -> list[Any]:
-        """Some values of one column."""
-        return self.peek(con, position)
+    def attach(self, positions: Sequence[int]) -> str:
+        """Selects columns, and registers an empty table of their types on the driver.
 
-    def timezone_of(self, position: int) -> str | None:  # noqa: ARG002  the interface of `Table`
-        """None: times of Spark are instants, shown in the zone of the session."""
-        return None
-
-    def header(self, con: Any) -> Header:
-        """The names of the columns; those that recur among some rows are data."""
-        below = [self.peek(con, i) for i in range(len(self.names))]
-        return Header(self.names, below=below, in_text=self.in_text)
-
-    def attach(self, con: Any, positions: Sequence[int]) -> str:
-        """Remember the columns that are needed, and show the database on the driver an empty table of their types.
-
-        What is returned reads `ROWS`, so that the same SQL reads the rows wherever a table of that name is.
+        The returned FROM clause reads `ROWS`, so that the same SQL runs in every task that has a table of that name.
         """
         of_files = len(self.names) - len(self.partitions)
         kept = [f"c{p}" for p in positions if p < of_files]
         kept += [name for name in (PATH, BROKEN) if name in self.frame.columns]
         self.attached[:] = kept
-        con.register(ROWS, self.selected.limit(0).toArrow())
-        # The path is a URI, in which signs are written %20; the names of folders are written so once more.
+        self.con.register(ROWS, self.selected.limit(0).toArrow())
+        # The path is a URI: names of folders are encoded twice.
         path = f"url_decode({PATH})"
-        columns = [
-            f"c{p}" if p < of_files else partition_sql(self.files, self.names[p], path)  # type: ignore[arg-type]
-            for p in positions
-        ]
+        columns = [f"c{p}" if p < of_files else partition_sql(self.files, self.names[p], path) for p in positions]
         return f"(SELECT {', '.join(f'{sql} AS c{i}' for i, sql in enumerate(columns))} FROM {ROWS})"
-
-    def kept(self, con: Any, relation: str) -> str:  # noqa: ARG002  the interface of `Table`
-        """A DataFrame can be read again."""
-        return relation
 
     @property
     def selected(self) -> Any:
-        """The DataFrame with the columns that were attached."""
+        """The DataFrame with the attached columns."""
         return self.frame.select(*self.attached)
 
 
-def open_spark_table(session: Any, source: Any, opening: Opening) -> SparkTable:
-    """Find out what the source is and which columns it has.
+def open_spark_table(con: Any, session: Any, source: Any, reading: Reading) -> SparkTable:
+    """Opens a source and finds its columns.
 
     Raises:
-        ParameterError: it is nothing that Spark can read, or a path to nothing.
+        ParameterError: Spark cannot read it, or the path leads to no file.
         DataError: text files have different columns.
     """
-    if opening.matrices or opening.lookup or opening.wide:
+    if reading.matrix or reading.lookup or reading.wide:
         raise ParameterError("matrix, lookup and wide are for files that hold matrices, which Spark does not read.")
     if is_dataframe(source):
-        _refuse_partitions(opening)
-        return _of_frame("the table", source)
+        _refuse_partitions(reading)
+        return _from_frame(con, "the table", source)
     if not isinstance(source, str | PathLike):
         raise ParameterError(f"A {type(source).__name__} is not read by Spark. {_ACCEPTED}")
     path = fspath(source)
-    named = "/" not in path and _kind(path) is None and not isinstance(source, PathLike)
+    named = "/" not in path and kind_of(path) is None and not isinstance(source, PathLike)
     if named and re.fullmatch(r"[\w.`-]+", path) and session.catalog.tableExists(path):
-        _refuse_partitions(opening)
-        return _of_frame(f"'{path}'", session.table(path))
+        _refuse_partitions(reading)
+        return _from_frame(con, f"'{path}'", session.table(path))
     files = _files(session, path)
     label = f"'{PurePosixPath(path).name}'"
-    kind = _kind(files[0].name)
-    if kind == "csv":
-        return _open_text(session, label, files, opening.partition_columns)
+    if kind_of(files[0].name) == "csv":
+        return _open_text(con, session, label, files, reading.partition_columns)
     frame = session.read.options(recursiveFileLookup=True, mergeSchema=len(files) > 1)
-    return _of_frame(label, frame.parquet(*map(_escaped, files)), files, opening.partition_columns)
+    return _from_frame(con, label, frame.parquet(*map(_escaped, files)), files, reading.partition_columns)
 
 
-def _refuse_partitions(opening: Opening) -> None:
-    if opening.partition_columns:
-        raise ParameterError("Partition columns come from the folders of files; a table has columns of its own.")
+def _refuse_partitions(reading: Reading) -> None:
+    if reading.partition_columns:
+        raise ParameterError("Partition columns come from the folders of files; a table has none.")
 
 
-def _of_frame(
-    label: str, frame: Any, files: Sequence[PurePosixPath] = (), partitions: tuple[str, ...] = ()
+def _from_frame(
+    con: Any, label: str, frame: Any, files: Sequence[PurePosixPath] = (), partitions: tuple[str, ...] = ()
 ) -> SparkTable:
     names = list(frame.columns)
     numbered = [f"c{i}" for i in range(len(names))]
     if partitions:
         frame, numbered = frame.select("*", frame["_metadata.file_path"]), [*numbered, PATH]
-    # By position, because Spark takes names that differ in upper and lower case for one.
-    return SparkTable(label, [*names, *partitions], frame.toDF(*numbered), files, partitions)
+    # By position: Spark ignores case in names.
+    return SparkTable(
+        con=con,
+        label=label,
+        names=[*names, *partitions],
+        partitions=partitions,
+        frame=frame.toDF(*numbered),
+        files=files,
+    )
 
 
 # ---- files -------------------------------------------------------------------------------------------------------
 
 
-def _kind(name: str) -> str | None:
-    name = name.casefold()
-    return "csv" if name.endswith(_CSV_ENDINGS) else "parquet" if name.endswith(_PARQUET_ENDINGS) else None
-
-
 def _files(session: Any, path: str) -> list[PurePosixPath]:
-    """The files that a path stands for: Parquet where there is some, else text."""
+    """Returns the files of a path: Parquet if there is some, else text."""
     found = _listed(session, _escaped(path))
     if found is None and any(sign in path for sign in "*?[{"):
         found = _listed(session, path)
     if not found:
         raise ParameterError(f"Spark finds no file and no table '{path}'. {_ACCEPTED}")
     for kind in ("parquet", "csv"):
-        files = [file for file in found if _kind(file.name) == kind]
+        files = [file for file in found if kind_of(file.name) == kind]
         if files:
             return sorted(files)
     raise ParameterError(f"'{path}' holds no Parquet file and no text file. {_ACCEPTED}")
 
 
 def _listed(session: Any, path: str) -> list[PurePosixPath] | None:
-    """All files at or below a path or pattern, by Spark itself, so on any file system; None where there is nothing."""
+    """Returns all files at or below a path or pattern, on any file system that Spark reads; None without files."""
     from pyspark.errors import AnalysisException
 
     try:
@@ -212,25 +177,26 @@ def _listed(session: Any, path: str) -> list[PurePosixPath] | None:
 
 
 def _path_of(uri: str) -> PurePosixPath:
-    """The path in an address. That of a file system keeps its scheme: there may be several."""
+    """Returns the path in an address; remote file systems keep their scheme."""
     parts = urlparse(uri)
     path = unquote(uri.split("?")[0] if parts.scheme not in ("", "file") else parts.path)
     return PurePosixPath(path)
 
 
 def _escaped(path: PurePosixPath | str) -> str:
-    """A path in which the signs of patterns stand for themselves."""
-    # PurePosixPath makes one slash of two; addresses have two after their scheme.
+    """Returns a pattern that matches the path alone."""
+    # PurePosixPath removes the second slash after a scheme.
     text = re.sub(r"^([a-zA-Z][a-zA-Z0-9+.-]*):/(?!/)", r"\1://", str(path))
     return "".join("\\" + sign if sign in "{}[]*?\\" else sign for sign in text)
 
 
-def _open_text(session: Any, label: str, files: Sequence[PurePosixPath], partitions: tuple[str, ...]) -> SparkTable:
-    """Text files: every column is text. What cannot be a row of such a file is marked in `BROKEN`.
+def _open_text(
+    con: Any, session: Any, label: str, files: Sequence[PurePosixPath], partitions: tuple[str, ...]
+) -> SparkTable:
+    """Opens text files: every column is text, and malformed rows are marked in `BROKEN`.
 
-    Where a quote is not closed, Spark takes the rest of the file for one value. So a value with a line
-    break is refused, and files are read by tasks that see them whole. The first line of every file is a row here: the
-    tasks know by `PATH` where a file begins, and compare it with the names (see `FirstLines`).
+    After an unclosed quote Spark reads the rest of the file as one value. So a value with a line break is refused, and
+    a file is read by one task. The first line of every file is a row here; `FirstLines` removes it.
     """
     names, delimiter = _first_line(session, label, files[0])
     columns = [f"c{i}" for i in range(len(names))]
@@ -240,36 +206,43 @@ def _open_text(session: Any, label: str, files: Sequence[PurePosixPath], partiti
     }  # fmt: skip
     schema = ", ".join(f"{name} string" for name in (*columns, BROKEN))
     frame = session.read.schema(schema).options(**how).csv([_escaped(file) for file in files])
-    # A sign that Spark puts where bytes are no UTF-8.
+    # Spark replaces bytes that are not UTF-8 by U+FFFD.
     strange = f"{BROKEN} IS NOT NULL OR concat_ws('', {', '.join(columns)}) RLIKE '[\\r\\n\ufffd]'"
     frame = frame.selectExpr(*columns, f"_metadata.file_path AS {PATH}", f"{strange} AS {BROKEN}")
-    return SparkTable(label, [*names, *partitions], frame, files, partitions, in_text=True)
+    return SparkTable(
+        con=con,
+        label=label,
+        names=[*names, *partitions],
+        partitions=partitions,
+        in_text=True,
+        frame=frame,
+        files=files,
+    )
 
 
 def _first_line(session: Any, label: str, file: PurePosixPath) -> tuple[list[str], str]:
-    """The names of the columns, and what separates them."""
-    path = _escaped(file)
-    # By Python and not by Spark, which cannot find out columns of a file with the signs of patterns in its name.
-    start = session.read.text(path).limit(1).collect()
+    """Returns the names of the columns, and the delimiter."""
+    # Parsed by Python: Spark cannot read the header of a file with characters of patterns in its name.
+    start = session.read.text(_escaped(file)).limit(1).collect()
     line = str(start[0][0]).lstrip("\ufeff") if start else ""
     if not line.strip():
         raise DataError(f"{label} is empty. A first line with the names of the columns is needed.")
-    delimiter = "\t" if ".tsv" in file.name.casefold() else max(_DELIMITERS, key=line.count)
+    delimiter = delimiter_of(file.name, line)
     return next(csv.reader([line], delimiter=delimiter)), delimiter
 
 
 class FirstLines:
-    """The first lines of the text files that one task reads, one after the other: left out, and compared."""
+    """Removes the first lines of the text files of a task, after comparing them with the names."""
 
     def __init__(self, table: SparkTable) -> None:
         self._expected = {name: table.names[int(name[1:])] for name in table.attached if name not in (PATH, BROKEN)}
         self._path: str | None = None
 
     def without(self, rows: pa.Table, label: str) -> pa.Table:
-        """The rows that are none.
+        """Returns the rows that are not first lines.
 
         Raises:
-            DataError: a file has other columns, or something in it cannot be a row.
+            DataError: a file has other columns, or a malformed row.
         """
         if not len(rows):
             return rows

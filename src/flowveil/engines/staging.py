@@ -1,9 +1,8 @@
-"""From screened rows to flows, inside DuckDB: out of core, and with persons as numbers.
+"""Groups screened rows into flows, in DuckDB, which spills to disk.
 
-Rows come in batches and are grouped as they come. What is left then is one row for each flow and person. The names of
-persons stand once each in a table of DuckDB, which keeps on disk what outgrows its memory, and go no further: whom a
-spelling stands for is found out once for each spelling, not for each trip. Numpy gets what the methods need, and not
-more: a row for each flow, and three numbers for each flow and person.
+Rows are grouped while they arrive, into one row for each flow and person. Names of persons are stored once each in a
+table of DuckDB and stay there; each spelling is normalised once, not once per trip. Numpy gets a row for each flow, and
+three numbers for each pair of flow and person.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from numpy.typing import NDArray
 
 from flowveil.engines.streaming_query import StreamingQuery
 from flowveil.errors import DataError, option
-from flowveil.flows import MILLION, Flows, Intake, People
+from flowveil.flows import MILLION, Flows, People, ReadSummary
 from flowveil.reading import Reading
 from flowveil.reading.database import batches_of, fetch_table
 from flowveil.reading.limits import FLOW_READ, PERSON_READ, about, in_bytes, is_limited, room_for
@@ -29,31 +28,29 @@ from flowveil.reading.persons import Nobody, known_persons, person_sql, placehol
 from flowveil.reading.screening import Kept
 from flowveil.reading.tiling import Tiling
 from flowveil.slices import MOST_SLICES, SlicedFlows, refuse_many_values
-from flowveil.time_steps import TIME
+from flowveil.times import TIME
 from flowveil.zoning.h3 import Cells64
 
-#: Rows in a batch: enough that the cost of a batch does not show, few enough that all its columns stay small.
+#: Rows in a batch: enough to make its overhead small, few enough for its columns to be small.
 BATCH_ROWS = 1 << 17
 #: The column of fractions of trips, in millionths.
 FRACTION = "fraction"
-#: Rows that are counted in one piece; where there are more, those that are there are counted while others come.
+#: Up to this number, rows are grouped at once; otherwise while others arrive.
 _IN_ONE_PIECE = 1 << 18
 
 
 class Staged:
-    """Rows on their way to flows: slices, ends, person, trips and what else adds up, in tables of DuckDB.
+    """Rows in tables of DuckDB, with slices, ends, person, trips and other sums.
 
-    Whatever distinguishes trips is a key here. ``grouped`` has a row for each flow and spelling of a person,
-    ``spelled`` the number of each spelling in it, ``names`` the name that each number stands for. Rows are grouped by
-    spelling, so that persons are looked up for what that leaves, several times fewer.
+    The table ``grouped`` has a row for each flow and spelling of a person, ``spelled`` the number of the person of each
+    spelling, ``names`` the name of each number.
 
     Args:
-        con: where the tables are.
+        con: the database.
         reading: how trips are read.
-        tiling: what the tiles are.
-        grouped: rows were grouped before, so that one may be several trips although the input does not count them, and
-            persons are numbers in the order of their names, none for nobody. Otherwise persons come as `spelling_sql`
-            selects them.
+        tiling: the tiles.
+        grouped: whether rows were grouped before: then a row may be several trips, and persons are numbers in the order
+            of their names, null if unknown. Otherwise persons are spellings from `spelling_sql`.
     """
 
     def __init__(self, con: Any, reading: Reading, tiling: Tiling, *, grouped: bool = False) -> None:
@@ -65,16 +62,16 @@ class Staged:
         self._tiling = tiling
         self._has_person = bool(used.person)
         self._added = tuple(used.added)
-        self._slice_names = (*used.by, *((TIME,) if used.time else ()))
+        self._slice_names = (*used.by, *((TIME,) if reading.slice_time else ()))
         self._slices = tuple(f"slice{i}" for i in range(len(self._slice_names)))
         self._keys = (*self._slices, "origin", "destination")
         self._waiting: list[pa.Table] = []
         self._arriving: StreamingQuery | None = None
         self._open = ExitStack()
-        #: What rows have to be added up; rows that are one trip each need no number of trips.
+        #: The summed columns; rows of one trip each need no number of trips.
         counted = ("trips", FRACTION) if used.trips else ("trips",) if grouped else ()
         self._amounts = (*counted, *self._added)
-        #: Whether every spelling is a person of its own.
+        #: Whether every spelling is a different person.
         self._as_persons = True
         con.execute("CREATE TABLE names (name VARCHAR, number INTEGER)")
         con.execute("CREATE TABLE spelled (spelling VARCHAR, number INTEGER, placeholder VARCHAR)")
@@ -83,11 +80,11 @@ class Staged:
         return self
 
     def __exit__(self, *error: Any) -> None:
-        """Nothing is counted any more, whether or not all rows have come."""
+        """Stops grouping, whether or not all rows have arrived."""
         self._open.close()
 
     def add(self, kept: Kept, batch: pa.RecordBatch) -> None:
-        """Take the kept rows of a batch, which has the persons and the slices."""
+        """Adds the used rows of a batch, which has the persons and the slices."""
 
         def of_kept(name: str) -> Any:
             column = batch.column(name)
@@ -101,9 +98,9 @@ class Staged:
         self.take(pa.table(columns | {name: counted[name] for name in self._amounts}))
 
     def take(self, rows: pa.Table) -> None:
-        """Take rows whose columns are those of this table."""
+        """Adds rows with the columns of this table."""
         self._waiting.append(rows)
-        # A source may come in tiny batches, and a statement costs the same for one row as for a thousand.
+        # Collected, because sources may have tiny batches.
         if sum(t.num_rows for t in self._waiting) >= (_IN_ONE_PIECE if self._arriving is None else BATCH_ROWS // 2):
             self._hand_over()
 
@@ -116,15 +113,15 @@ class Staged:
         self._arriving.add(rows)
 
     def _counting(self, rows: str) -> str:
-        """The statement that groups rows."""
+        """Returns the statement that groups rows."""
         keys = ", ".join((*self._keys, *(("person",) if self._has_person else ())))
-        # Sums of 64 bits have 128. Rows that are one trip each are never too many for 64.
+        # Sums have 128 bits; counts of rows fit 64.
         trips = "sum(trips) AS trips, count(*) AS rows" if "trips" in self._amounts else "count(*) AS trips"
         added = "".join(f", sum({name}) AS {name}" for name in self._amounts if name != "trips")
         return f"CREATE TABLE grouped AS SELECT {keys}, {trips}{added} FROM {rows} GROUP BY {keys}"
 
     def finish(self) -> None:
-        """All rows have come: group them, give persons numbers, count who is nobody."""
+        """Groups the remaining rows, numbers persons, and counts rows without a person."""
         if self._arriving is not None:
             if self._waiting:
                 self._hand_over()
@@ -140,13 +137,13 @@ class Staged:
             self._as_persons = self._learn_names("rows" if "trips" in self._amounts else "trips")
 
     def _learn_names(self, rows: str) -> bool:
-        """Give every spelling the number of the person it stands for, in the order of names; none where it is nobody.
+        """Assigns every spelling the number of its person, in the order of names; null for placeholders.
 
         Args:
-            rows: the column of ``grouped`` that says how many rows each of its rows was.
+            rows: the column of ``grouped`` with the number of input rows.
 
         Returns:
-            Whether every spelling is a person of its own: then what is grouped by spelling is grouped by person.
+            Whether every spelling is a different person, so that rows are already grouped by person.
         """
         self._read_spellings("(SELECT DISTINCT person AS spelling FROM grouped WHERE person IS NOT NULL)")
         self._con.execute(
@@ -167,7 +164,7 @@ class Staged:
         return self._count("spelled") == self._count("names")
 
     def _read_spellings(self, found: str) -> None:
-        """``fresh`` (spelling, name, placeholder): the name that each of these spellings stands for."""
+        """Fills the table ``fresh`` (spelling, name, placeholder) with the name of each spelling."""
         person, into = person_sql("spelling"), self._con.cursor()
         into.execute("CREATE TABLE fresh (spelling VARCHAR, name VARCHAR, placeholder VARCHAR)")
         relation = self._con.sql(f"SELECT spelling, {person} AS name, {placeholder_sql(person)} AS word FROM {found}")
@@ -181,10 +178,10 @@ class Staged:
     def _count(self, table: str) -> int:
         return int(self._con.execute(f"SELECT count(*) FROM {table}").fetchall()[0][0])
 
-    def sliced(self, intake: Intake) -> SlicedFlows:
-        """Group all rows; all slices number their tiles in the same two trees.
+    def sliced(self, intake: ReadSummary) -> SlicedFlows:
+        """Returns the flows of all slices, over the same two trees.
 
-        Only whole numbers are summed, so the order of the rows leaves no trace.
+        Only integers are summed, so the order of the rows has no effect.
         """
         grouped = self._grouped()
         if not self._reading.by_many:
@@ -230,16 +227,16 @@ class Staged:
 
     @cached_property
     def _has_fractions(self) -> bool:
-        """Whether a row stands for a fraction of a trip."""
+        """Whether a row has a fraction of a trip."""
         found = f"SELECT coalesce(max({FRACTION}) > 0, false) FROM grouped"
         return FRACTION in self._amounts and bool(self._con.execute(found).fetchall()[0][0])
 
     def _attributes(self) -> Iterator[tuple[str, str]]:
-        """The slice columns but for the time: their names, and what they are called here."""
+        """Returns the slice columns except the time: their names, and their names in the tables."""
         return ((name, s) for name, s in zip(self._slice_names, self._slices, strict=True) if name != TIME)
 
     def _grouped(self) -> pa.Table:
-        """The flows in order, numbered in the table ``flows``."""
+        """Returns the flows in order; numbers them in the table ``flows``."""
         self._make_room()
         added = "".join(f", CAST(sum({name}) AS DOUBLE) AS {name}" for name in self._added)
         if self._has_fractions:
@@ -252,7 +249,7 @@ class Staged:
         return fetch_table(self._con, "SELECT * EXCLUDE (cell) FROM flows ORDER BY cell")
 
     def _make_room(self) -> None:
-        """Leave numpy what it is going to need, where the memory is limited; DuckDB spills to keep to what is left."""
+        """Reserves memory for numpy if it is limited; DuckDB gets the rest and spills."""
         if not is_limited():
             return
         keys = ", ".join(self._keys)
@@ -268,7 +265,7 @@ class Staged:
             self._con.execute(f"SET memory_limit = '{in_bytes(left)}'")
 
     def _numbered_slices(self, grouped: pa.Table) -> tuple[tuple[tuple[str, ...], ...], NDArray[np.int64]]:
-        """The distinct slices in their order, and where each begins in the grouped rows (the end included)."""
+        """Returns the distinct slices in order, and where each begins in the grouped rows, with the end."""
         first = np.zeros(len(grouped), dtype=np.bool_)
         first[:1] = True
         for name in self._slices:
@@ -278,14 +275,14 @@ class Staged:
         if len(at) > MOST_SLICES:
             raise DataError(
                 f"There are {len(at):,} slices by {', '.join(self._slice_names)}; allowed are {MOST_SLICES:,}. "
-                "Hint: a column with so many values is rather an identifier; use classes, or a longer --every."
+                "Hint: such a column is probably an identifier; use classes, or a longer --every."
             )
         columns = [grouped.column(name).take(pa.array(at)).to_pylist() for name in self._slices]
         keys = tuple(zip(*columns, strict=True)) if columns else ((),)
         return keys, np.append(at, len(grouped))
 
     def _people(self) -> People:
-        """Distinct people of each flow and their trips, numbered in the order of their names, which stay."""
+        """Returns the distinct people of each flow and their trips, numbered in the order of their names."""
         keys = " AND ".join(f"grouped.{key} = flows.{key}" for key in self._keys)
         trips, once = ("grouped.trips", "") if self._as_persons else ("sum(grouped.trips)", "GROUP BY cell, number")
         found = "grouped JOIN (FROM spelled WHERE number IS NOT NULL) ON spelling = person"
@@ -304,7 +301,7 @@ class Staged:
 
 
 def _distinct(cells: Cells64) -> Cells64:
-    """The distinct cells in order."""
+    """Returns the distinct cells in order."""
     ordered = np.sort(cells)
     first = np.ones(len(ordered), dtype=np.bool_)
     np.not_equal(ordered[1:], ordered[:-1], out=first[1:])

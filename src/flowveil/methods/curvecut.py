@@ -4,7 +4,7 @@ Flows are points in four dimensions, sorted along a Hilbert curve. Dynamic progr
 partition of that order into safe runs and suppressed flows: a run is a box and costs its volume times the sum of its
 four sides; a suppressed flow costs a price per unit. The price is searched until the suppression limit is met. The rest
 of the limit is spent where a lower price would spend it. Then neighbouring boxes exchange flows: in rounds of bounded
-work, boxes are sorted along another curve and consecutive boxes are repartitioned (`flowveil.methods.curve_exchange`).
+work, boxes are sorted along another curve and consecutive boxes are repartitioned (`flowveil.methods.curve_loops`).
 
 Guarantees: every published box is safe; at most ``max_suppressed`` of the volume is suppressed; the first partition is
 optimal at its price (``tests/reference/curvecut.py`` tries all), and an exchange is made only if it costs less at the
@@ -25,12 +25,12 @@ from flowveil.errors import InfeasibleError, MissingExtraError, ParameterError
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Floats, Ints
-from flowveil.methods.hilbert import hilbert_keys
 from flowveil.release.boxes import DIMENSIONS, Frame, Hulls
 from flowveil.release.plan import Plan
 
 Places = NDArray[np.int64]
 Mask = NDArray[np.bool_]
+Keys = NDArray[np.uint64]
 
 #: Rounds of exchange at effort 1, and the total number of flows that they may visit.
 ROUNDS = 32
@@ -43,6 +43,9 @@ MOST_FLOWS = 2000
 #: Above this number of flows, the price is first searched on a sample of the curve, in blocks of BLOCK flows.
 SAMPLED_ABOVE = 200_000
 BLOCK = 4096
+
+#: Bits of a position on the curve.
+KEY_BITS = 64
 
 #: The search for the price ends when this share of the limit is spent.
 NEARLY = 0.99
@@ -229,14 +232,14 @@ class Curve:
     @classmethod
     def from_order(cls, points: Points, order: Places, window: int) -> Curve:
         """Finds the shortest safe runs."""
-        cuts = _compiled("curve_cuts")
+        cuts = _compiled_loops()
         ends = cuts.first_safe_ends(order, *points.safety)
         point = points.point[order]
         return cls(points, order, window, ends, cuts.run_boxes(point, ends), point, points.volume[order])
 
     def at(self, price: float) -> Cut:
         """Returns the optimal partition at a price."""
-        first, published, cost, left = _compiled("curve_cuts").best_cuts(
+        first, published, cost, left = _compiled_loops().best_cuts(
             self.point, self.volume, self.ends, self.boxes, self.points.step, price, self.window
         )
         return Cut(price, Pieces(self.order, first, published), cost, left)
@@ -373,7 +376,7 @@ def exchanged(
     boxes_before: Places = np.cumsum(taking_part) - taking_part
     stretches = np.append(np.flatnonzero(np.diff(boxes_before // TOGETHER, prepend=-1)), len(taking_part))
     first = np.append(pieces.first, len(pieces.order))
-    order, begins, shown, gain, more = _compiled("curve_exchange").repartition(
+    order, begins, shown, gain, more = _compiled_loops().repartition(
         (pieces.order, first, pieces.published),
         stretches,
         (points.point, points.volume, points.step, points.safety),
@@ -396,11 +399,69 @@ def other_curve(point: Places, number: int) -> NDArray[np.uint64]:
     return hilbert_keys(turned * sign[:, None], shift=share)
 
 
-def _compiled(module: str) -> Any:
-    """Imports a module of compiled loops."""
+def _compiled_loops() -> Any:
+    """Imports the compiled loops."""
     try:
-        return import_module(f"flowveil.methods.{module}")
+        return import_module("flowveil.methods.curve_loops")
     except ModuleNotFoundError as problem:
         raise MissingExtraError(
             f"CurveCut needs {problem.name}, which is not installed. Hint: pip install 'flowveil[boxes]'."
         ) from problem
+
+
+# ---- the Hilbert curve -------------------------------------------------------------------------------------------
+
+
+def hilbert_keys(point: NDArray[np.integer[Any]], *, shift: NDArray[np.float64] | None = None) -> Keys:
+    """Returns the position of each point on a Hilbert curve: near points have near positions.
+
+    Skilling's transposition (Programming the Hilbert curve, 2004), vectorised: from the highest bit on, each dimension
+    is reflected or exchanged with the first, and the Gray code of the result is interleaved across the dimensions.
+    Consecutive points on the curve differ by one step in one dimension.
+
+    Args:
+        point: integers, one row per dimension and one column per point. If the range needs more bits than a key has,
+            neighbouring numbers share a key.
+        shift: distance of the start of the curve below the lowest point in each dimension, as a share of the longest
+            range; 0 by default.
+    """
+    dimensions, n = point.shape
+    if n == 0:
+        return np.zeros(0, dtype=np.uint64)
+    shifted = point.astype(np.int64) - point.min(axis=1, keepdims=True)
+    if shift is not None:
+        shifted += np.floor(shift * (int(shifted.max()) + 1)).astype(np.int64)[:, None]
+    needed = max(1, int(shifted.max()).bit_length())
+    bits = min(needed, KEY_BITS // dimensions)
+    axes = list((shifted >> (needed - bits)).astype(np.uint32))
+    for bit in range(bits - 1, 0, -1):
+        _turn(axes, np.uint32((1 << bit) - 1), bit)
+    for axis, before in zip(axes[1:], axes, strict=False):
+        axis ^= before
+    flip = np.zeros(n, dtype=np.uint32)
+    for bit in range(bits - 1, 0, -1):
+        flip ^= (axes[-1] >> np.uint32(bit) & np.uint32(1)) * np.uint32((1 << bit) - 1)
+    for axis in axes:
+        axis ^= flip
+    return _interleaved(axes, bits)
+
+
+def _turn(axes: list[NDArray[np.uint32]], low: np.uint32, bit: int) -> None:
+    """Undoes one rotation of the curve: reflects the first dimension if the bit is set, else exchanges with it."""
+    first = axes[0]
+    for axis in axes:
+        is_set = (axis >> np.uint32(bit) & np.uint32(1)).astype(np.bool_)
+        exchange = np.where(is_set, np.uint32(0), (first ^ axis) & low)
+        first ^= np.where(is_set, low, exchange)
+        if axis is not first:
+            axis ^= exchange
+
+
+def _interleaved(axes: list[NDArray[np.uint32]], bits: int) -> Keys:
+    """Returns the interleaved bits of all dimensions, from the highest."""
+    key = np.zeros(len(axes[0]), dtype=np.uint64)
+    for bit in range(bits - 1, -1, -1):
+        for axis in axes:
+            key <<= np.uint64(1)
+            key |= (axis >> np.uint32(bit) & np.uint32(1)).astype(np.uint64)
+    return key

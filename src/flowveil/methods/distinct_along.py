@@ -6,8 +6,7 @@ know whether they reach the threshold. So members are sorted once, and deduplica
 
 from __future__ import annotations
 
-from copy import copy
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,11 +22,10 @@ class Repeats:
 
     The distinct members of a pair are the sum over its flows minus the repeats. A repeated member has two rows with
     origins in one node. So rows are sorted by member and origin once; the depth of the common ancestor of consecutive
-    rows tells at which origin depths they must be compared.
+    rows determines at which origin depths they must be compared.
 
-    A flow that reaches the threshold alone makes all its pairs safe. So do the flows from one origin node to one
-    destination leaf together, at this depth and all above. Their rows are dropped: without deduplication their sum
-    still reaches the threshold.
+    A flow that reaches the threshold alone makes all its pairs safe. Its rows are dropped: without deduplication its
+    sum still reaches the threshold.
 
     Args:
         flow, member: rows of flows and members.
@@ -53,12 +51,9 @@ class Repeats:
         # int32 if possible: these are summed at every depth.
         narrow = np.int32 if len(flow) < 2**31 else np.int64
         self.each: NDArray[Any] = np.bincount(flow, minlength=n).astype(narrow)
-        self._sated = self.each >= enough
-        self._noted: list[Positions] = []
-        self._dropped = 0
         used = np.zeros(n, dtype=np.bool_)
         used[order] = True
-        kept = (used & ~self._sated)[flow]
+        kept = (used & (self.each < enough))[flow]
         flow, member = flow[kept], member[kept]
         by_origin = np.argsort(leaf_o, kind="stable")
         place = np.empty(n, dtype=np.int64)
@@ -81,39 +76,6 @@ class Repeats:
         at = np.flatnonzero(again[several])
         met[at] = meet.depth(leaf[at - 1], leaf[at])
         self.rows = flow, met
-
-    def note_sated(self, flows: Positions) -> None:
-        """Records flows that may be dropped. Thread-safe."""
-        self._noted.append(flows)
-
-    def leave_out(self) -> Self:
-        """Drops the recorded flows if that is worth it. Does not change any result.
-
-        Returns:
-            A snapshot of the rows for the next depth. Flows dropped later reach the threshold above that depth only.
-        """
-        self._drop_noted()
-        return copy(self)
-
-    def _drop_noted(self) -> None:
-        while self._noted:
-            flows = self._noted.pop()
-            flows = flows[~self._sated[flows]]
-            self._sated[flows] = True
-            self._dropped += int(self.each[flows].sum())
-        flow, met = self.rows
-        if self._dropped * 8 < len(flow) or not len(flow):
-            return
-        self._dropped = 0
-        kept = np.flatnonzero(~self._sated[flow])
-        # The depth of two rows is the minimum over the dropped rows between them.
-        begins = np.zeros(len(kept), dtype=np.int64)
-        np.add(kept[:-1], 1, out=begins[1:])
-        met = np.minimum.reduceat(met[: kept[-1] + 1], begins) if len(kept) else met[:0]
-        again = met >= 0
-        again[:-1] |= again[1:].copy()
-        several = np.flatnonzero(again)
-        self.rows = flow[kept[several]], met[several]
 
 
 class DistinctAlong:
@@ -164,18 +126,6 @@ class DistinctAlong:
         self._counted: NDArray[Any] = members - np.bincount(self._at, minlength=n).astype(members.dtype)
         self._done = self._summed = 0
         self._least = prefix(self._counted)
-
-    def leave_out_sated(self, order: Positions, places: Positions) -> None:
-        """Records the flows of an origin node and a destination leaf that reach the threshold together.
-
-        Args:
-            order: the sorted flows.
-            places: start of each such group.
-        """
-        members: NDArray[Any] = self._repeats.each[order]
-        members -= np.bincount(self._at[self._known_by[-2] :], minlength=len(order)).astype(members.dtype)
-        sated = np.add.reduceat(members, places) >= self._repeats.enough
-        self._repeats.note_sated(order[np.flatnonzero(np.repeat(sated, np.diff(places, append=len(order))))])
 
     def within(self, start: Positions, stop: Positions, depth: int) -> NDArray[Any]:
         """Returns members of these runs at this destination depth, which must not decrease between calls.

@@ -1,29 +1,33 @@
-"""Checks of ε, and OpenDP mechanisms, shared by everything that adds noise.
+"""Checks of ε, and the noise that ε and δ require, shared by everything that adds noise.
 
 ε bounds the factor exp(ε) by which one person may change the probability of a release. At 10 that factor is 22,026, at
 20 it is 485 million, and noise of scale 1/20 changes one count in 240 million. A larger ε is refused.
+
+Zero-concentrated differential privacy (ρ) adds up over steps, unlike ε and δ of Gaussian noise. A mechanism with ρ
+satisfies, for every α above 1,
+
+    δ = exp((α - 1)(α ρ - ε)) / (α - 1) * (1 - 1 / α)**α
+
+(Canonne, Kamath and Steinke 2020, proposition 12 and corollary 13). Any single α is a proof. α and the largest ρ are
+searched in floating point; the result is then proved with many digits, rounded in favour of privacy.
 """
 
 from __future__ import annotations
 
 import math
 import warnings
+from decimal import ROUND_CEILING, Decimal, localcontext
 from fractions import Fraction
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from flowveil.errors import GuaranteeError, MissingExtraError, ParameterError
-
-Counts = NDArray[np.int64]
+from flowveil.errors import ParameterError
 
 #: Largest ε that is accepted.
 LARGEST_EPSILON = 20.0
 #: ε above this gives a warning.
 WEAK_EPSILON = 10.0
-#: Counts in one call of OpenDP.
-_BATCH_SIZE = 1 << 16
+#: Digits of proofs about ρ, and an upper bound of their rounding errors.
+_DIGITS, _SPOILT = 50, Decimal(10) ** -30
 
 
 class WeakPromiseWarning(UserWarning):
@@ -87,60 +91,48 @@ def gaussian_deviation(squared_sensitivity: int, epsilon: float, delta: float) -
     return deviation * (1 + 1e-12)
 
 
-def opendp_gaussian(counts: Counts, *, squared_sensitivity: int, epsilon: float, delta: float) -> Counts:
-    """Releases integers under (ε, δ) by OpenDP's discrete Gaussian mechanism of `gaussian_deviation`.
-
-    Raises:
-        MissingExtraError: OpenDP is not installed.
-        GuaranteeError: OpenDP's accounting exceeds the budget.
-    """
-    dp = _opendp()
-    deviation = gaussian_deviation(squared_sensitivity, epsilon, delta)
-    space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l2_distance(T="f64")
-    measure: Any = dp.m.make_gaussian(*space, scale=deviation)
-    # Rounded up: the sensitivity must not be below the true one.
-    change = math.nextafter(math.sqrt(squared_sensitivity), math.inf)
-    spent = dp.c.make_zCDP_to_approxDP(measure).map(change).epsilon(delta)
-    if spent > epsilon:
-        raise GuaranteeError(f"OpenDP promises ε = {spent!r} at δ = {delta!r} where {epsilon!r} was asked for.")
-    return _in_parts(measure, counts)
-
-
-def opendp_laplace(counts: Counts, *, sensitivity: int, epsilon: float) -> Counts:
-    """Releases integers under ε by OpenDP's discrete Laplace mechanism of scale `noise_scale`.
+def largest_rho(epsilon: float, delta: float) -> Fraction:
+    """Returns a ρ that provably keeps ε and δ, less than a millionth below the largest that this proof allows.
 
     Args:
-        counts: the integers to release.
-        sensitivity: the L1 distance by which one person (or record) can change all of them.
-        epsilon: the budget. OpenDP confirms that it is kept, rounding included.
-
-    Raises:
-        MissingExtraError: OpenDP is not installed.
-        GuaranteeError: OpenDP's accounting exceeds the budget.
+        epsilon: ε, above 0.
+        delta: δ, above 0 and below 1.
     """
-    dp = _opendp()
-    space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l1_distance(T="i64")
-    measure: Any = dp.m.make_laplace(*space, scale=noise_scale(sensitivity, epsilon))
-    if measure.map(sensitivity) > epsilon:
-        raise GuaranteeError(f"OpenDP promises ε = {measure.map(sensitivity)!r} where {epsilon!r} was asked for.")
-    return _in_parts(measure, counts)
+    low, high = 0.0, epsilon
+    for _ in range(80):
+        middle = (low + high) / 2
+        enough = _log_delta(_best_alpha(middle, epsilon), middle, epsilon) <= math.log(delta)
+        low, high = (middle, high) if enough else (low, middle)
+    alpha = Fraction(_best_alpha(low, epsilon))
+    rho = Fraction(low)
+    while True:
+        rho *= 1 - Fraction(1, 10**7)
+        if keeps(rho, epsilon, delta, alpha):
+            return rho
 
 
-def _opendp() -> Any:
-    try:
-        import opendp.prelude as dp
-    except ImportError:
-        raise MissingExtraError(
-            "Noise is drawn with OpenDP, which is not installed. Hint: pip install 'flowveil[dp]'."
-        ) from None
-    dp.enable_features("contrib")
-    return dp
+def keeps(rho: Fraction, epsilon: float, delta: float, alpha: Fraction) -> bool:
+    """Returns whether ρ keeps ε and δ by the bound for this α, with every rounding against it."""
+    with localcontext(prec=_DIGITS):
+        a, r, e = _decimal(alpha), _decimal(rho), Decimal(epsilon)
+        log_delta = (a - 1) * (a * r - e) - (a - 1).ln() + a * (1 - 1 / a).ln()
+        return log_delta + _SPOILT <= Decimal(delta).ln()
 
 
-def _in_parts(measure: Any, counts: Counts) -> Counts:
-    """Applies a mechanism to counts in batches; the noise of different counts is independent."""
-    parts = [
-        np.array(measure(counts[i : i + _BATCH_SIZE].tolist()), dtype=np.int64)
-        for i in range(0, len(counts), _BATCH_SIZE)
-    ]
-    return np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)
+def _decimal(value: Fraction) -> Decimal:
+    with localcontext(prec=_DIGITS, rounding=ROUND_CEILING):
+        return Decimal(value.numerator) / Decimal(value.denominator)
+
+
+def _log_delta(alpha: float, rho: float, epsilon: float) -> float:
+    return (alpha - 1) * (alpha * rho - epsilon) - math.log(alpha - 1) + alpha * math.log1p(-1 / alpha)
+
+
+def _best_alpha(rho: float, epsilon: float) -> float:
+    """Returns the α with the smallest bound, by ternary search: the bound is unimodal."""
+    low, high = math.log(1e-6), math.log(max(10.0, 4 * epsilon / rho if rho > 0 else 1e9))
+    for _ in range(120):
+        a, b = low + (high - low) / 3, high - (high - low) / 3
+        smaller = _log_delta(1 + math.exp(a), rho, epsilon) < _log_delta(1 + math.exp(b), rho, epsilon)
+        low, high = (low, b) if smaller else (a, high)
+    return 1 + math.exp((low + high) / 2)

@@ -1,7 +1,7 @@
 """The merging loop of GLOVE, compiled.
 
-Each merge depends on all earlier ones, so there is no vector form. Candidate pairs are in a heap; pairs with merged
-boxes are skipped. Needs numba (the extra ``boxes``).
+Each merge depends on all earlier ones, so the loop cannot be vectorised. Candidate pairs are in a heap; pairs with
+merged boxes are skipped. Needs numba (the extra ``boxes``).
 """
 
 from __future__ import annotations

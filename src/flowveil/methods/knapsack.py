@@ -2,8 +2,9 @@
 
 A price on suppressed units finds only the cuts on the lower convex hull of cost and suppression; the optimum within a
 budget is usually slightly above the hull. A cut that beats the best known one can lose only a bounded amount at the
-price. So few nodes have a choice: those that can be reached and flipped within that loss. All combinations of these
-nodes are enumerated bottom-up. Combinations that lose too much, or are dominated in cost and suppression, are dropped.
+price. Therefore few nodes have a choice: those that can be reached and flipped within that loss. All combinations of
+these nodes are enumerated bottom-up. Combinations that lose too much, or are dominated in cost and suppression, are
+dropped.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowveil.hierarchy import Floats
-from flowveil.methods.twin_trees import Costs, Half, Positions
+from flowveil.methods.twin_trees import Costs, Half, Positions, TwinAxis
 
 #: Combinations kept at a node. Beyond, only the best of each suppression bucket is kept and the optimum may be missed.
 MOST_COMBINATIONS = 512
@@ -33,23 +34,23 @@ class Choices:
     loss: Floats
 
 
-def near_ties(costs: Costs, half: Half, most: float) -> Choices:
-    """Returns the nodes that can be reached and flipped at a loss of at most ``most``."""
-    reach = _loss_to_reach(costs, half)
-    saving = half.price * costs.volume - costs.cost
-    otherwise = reach + np.abs(saving - half.divided)
+def near_ties(costs: Costs, price: float, most: float) -> Choices:
+    """Returns the nodes that can be reached and flipped at a loss of at most ``most`` at this price."""
+    saving = costs.saving(price)
+    _, best, divided = costs.axis.best(saving)
+    otherwise = _loss_to_reach(costs.axis, best - divided) + np.abs(saving - divided)
     nodes = np.flatnonzero(otherwise <= most)
     return Choices(nodes, otherwise[nodes])
 
 
-def flipped(costs: Costs, half: Half, nodes: Positions) -> Positions:
+def flipped(costs: Costs, price: float, nodes: Positions) -> Positions:
     """Returns the best cut at the price in which these nodes are reached and flipped.
 
     A node below another one that is now undivided is not reached.
     """
     axis = costs.axis
-    saving = half.price * costs.volume - costs.cost
-    split = half.divided > saving
+    saving = costs.saving(price)
+    split = axis.best(saving)[2] > saving
     split[nodes] = ~split[nodes]
     above = axis.parent[nodes]
     other = np.zeros(len(axis), dtype=np.bool_)
@@ -61,11 +62,10 @@ def flipped(costs: Costs, half: Half, nodes: Positions) -> Positions:
     return axis.reached(split)
 
 
-def _loss_to_reach(costs: Costs, half: Half) -> Floats:
-    """Returns the loss of dividing all ancestors of each node, compared with the best cut."""
-    reach = np.zeros(len(costs.axis))
-    loss = half.best - half.divided
-    for nodes, above, _, _ in costs.axis.layers:
+def _loss_to_reach(axis: TwinAxis, loss: Floats) -> Floats:
+    """Returns the loss of dividing all ancestors of each node, from the loss of dividing each."""
+    reach = np.zeros(len(axis))
+    for nodes, above, _, _ in axis.layers:
         reach[nodes] = reach[above] + loss[above]
     return reach
 
@@ -74,7 +74,7 @@ def _loss_to_reach(costs: Costs, half: Half) -> Floats:
 class _Set:
     """Combinations below a node: loss and suppression relative to the best cut, and their origin.
 
-    ``parts`` are the combined sets with the position in each. ``whole`` tells which combinations leave ``node``
+    ``parts`` are the combined sets with the position in each. ``whole`` marks the combinations that leave ``node``
     undivided.
     """
 
@@ -115,11 +115,13 @@ def best_within(costs: Costs, half: Half, budget: float, known: float, *, most_c
     gap = objective.price_within(known, half.price, budget) - (half.cost + half.price * half.suppressed)
     if not gap > 0:
         return Within(None)
-    choices = near_ties(costs, half, gap)
+    choices = near_ties(costs, half.price, gap)
     nodes = choices.nodes
     if most_choices is not None and len(nodes) > most_choices:
         nodes = np.sort(nodes[np.argsort(choices.loss, kind="stable")[:most_choices]])
-    combined, work = _combine(costs, half, nodes, gap)
+    saving = costs.saving(half.price)
+    _, saved, divided = costs.axis.best(saving)
+    combined, work = _combine(costs, half.price, nodes, gap, (saving, saved, divided))
     suppressed = half.suppressed + combined.suppressed
     cost = half.cost + combined.loss - half.price * combined.suppressed
     if objective.mean:
@@ -131,22 +133,31 @@ def best_within(costs: Costs, half: Half, budget: float, known: float, *, most_c
     best = int(np.argmin(score))
     if not score[best] < known:
         return Within(None, work)
-    split = half.divided > half.price * costs.volume - costs.cost
+    split = divided > saving
     _decide(combined, best, split)
     cut = costs.axis.reached(split)
     return Within((cut, *costs.totals(cut)), work)
 
 
-def _combine(costs: Costs, half: Half, nodes: Positions, gap: float) -> tuple[_Set, tuple[int, int]]:
-    """Returns all combinations of decisions at these nodes that lose at most the gap, and the work."""
+def _combine(
+    costs: Costs, price: float, nodes: Positions, gap: float, savings: tuple[Floats, Floats, Floats]
+) -> tuple[_Set, tuple[int, int]]:
+    """Returns all combinations of decisions at these nodes that lose at most the gap, and the work.
+
+    Args:
+        costs: the tree with the costs of its nodes.
+        price: price of a suppressed unit.
+        nodes: the nodes with a choice.
+        gap: largest loss.
+        savings: saving of each node as a zone, largest saving in its subtree, and the same if the node is divided.
+    """
     axis = costs.axis
-    saving = half.price * costs.volume - costs.cost
-    published = costs.volume.copy()
-    divided = np.zeros(len(axis))
+    saving, best, divided = savings
+    published, below = costs.volume.copy(), np.zeros(len(axis))
     for layer, _, siblings, above in reversed(axis.layers):
-        divided[above] = np.add.reduceat(published[layer], siblings)
-        published[above] = np.where(half.divided[above] > saving[above], divided[above], published[above])
-    reach = _loss_to_reach(costs, half)
+        below[above] = np.add.reduceat(published[layer], siblings)
+        published[above] = np.where(divided[above] > saving[above], below[above], published[above])
+    reach = _loss_to_reach(axis, best - divided)
     chosen = np.zeros(len(axis), dtype=np.bool_)
     chosen[nodes] = True
     relevant = chosen.copy()
@@ -155,26 +166,30 @@ def _combine(costs: Costs, half: Half, nodes: Positions, gap: float) -> tuple[_S
     # In reverse node order, children come before their parents.
     backwards = np.flatnonzero(relevant)[::-1]
     above_it = axis.parent[backwards]
-    whole_loss, apart_loss = half.best[backwards] - saving[backwards], half.best[backwards] - half.divided[backwards]
-    whole_gone = published[backwards] - costs.volume[backwards]
-    apart_gone = published[backwards] - divided[backwards]
-    rooms = gap - reach[backwards], gap - reach[np.maximum(above_it, 0)]
-    columns = chosen[backwards], *rooms, whole_loss, whole_gone, apart_loss, apart_gone
-    below: dict[int, _Set] = {}
+    columns = (
+        chosen[backwards],
+        gap - reach[backwards],
+        gap - reach[np.maximum(above_it, 0)],
+        (best - saving)[backwards],
+        (published - costs.volume)[backwards],
+        (best - divided)[backwards],
+        (published - below)[backwards],
+    )
+    sets_below: dict[int, _Set] = {}
     sets = looked_at = 0
     for node, parent, choice, room, room_above, *decided in zip(
         backwards.tolist(), above_it.tolist(), *(column.tolist() for column in columns), strict=True
     ):
-        found = below.pop(node, _NOTHING)
+        found = sets_below.pop(node, _NOTHING)
         if choice:
             sets, looked_at = sets + 1, looked_at + len(found.loss) + 1
-            found = _choose(found, node, (decided[0], decided[1]), (decided[2], decided[3]), half.price, room)
+            found = _choose(found, node, (decided[0], decided[1]), (decided[2], decided[3]), price, room)
         if parent < 0:
             return found, (sets, looked_at)
-        if parent in below:
-            sets, looked_at = sets + 1, looked_at + len(below[parent].loss) * len(found.loss)
-            found = _both(below[parent], found, half.price, room_above)
-        below[parent] = found
+        if parent in sets_below:
+            sets, looked_at = sets + 1, looked_at + len(sets_below[parent].loss) * len(found.loss)
+            found = _both(sets_below[parent], found, price, room_above)
+        sets_below[parent] = found
     return _NOTHING, (sets, looked_at)
 
 

@@ -14,20 +14,17 @@ person alone in a pair passes with probability at most δ (Korolova et al. 2009)
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import replace
 
 import numpy as np
 
 from flowveil.errors import ParameterError
-from flowveil.flows import Cells, Flows, group_pairs
+from flowveil.flows import Cells, Flows
 from flowveil.hierarchy import Ints
-from flowveil.methods.contributions import counted_trips, uncounted_trips
 from flowveil.methods.discrete_laplace import Bits, Counts, DiscreteLaplace, random_bits
-from flowveil.methods.noise_guarantee import NoiseGuarantee
+from flowveil.methods.noise_guarantee import CountedTrips, NoiseGuarantee
 from flowveil.methods.pair_domain import pair_domain
-from flowveil.release.noisy import NoisyCounts, PrivacyLoss
-from flowveil.release.plan import Plan, Suppression
+from flowveil.release.noisy import NoisyCounts
 
 #: Largest expected number of published pairs; more would not fit into memory.
 MOST_PAIRS = 60_000_000
@@ -76,42 +73,23 @@ def laplace(
     n_zones = len(domain.origins.zones), len(domain.destinations.zones)
     if privacy.delta == 0:
         _refuse_too_many(n_zones[0] * n_zones[1], distribution)
-    origin, destination = domain.origins.zone[flows.origin], domain.destinations.zone[flows.destination]
-    inside = (origin >= 0) & (destination >= 0)
-    trips = counted_trips(flows, inside, bound=None if privacy.unit == "trip" else privacy.bound)
-    counted = np.where(trips > 0, origin, np.int32(-1))
-    group = group_pairs(counted, destination, *n_zones)
-    table = Cells(group.origin, group.destination, group.sum(trips))
-    bits = random_bits(unsafe_seed_for_tests)
-    noise = _Noise(distribution, bits)
-    threshold = None if privacy.delta == 0 else distribution.threshold(privacy.bound, privacy.delta)
-    cells = noise.on_all_pairs(table, *n_zones) if threshold is None else noise.from_threshold(table, threshold)
-    return NoisyCounts(
-        plan=Plan(
-            origin_zone=origin,
-            destination_zone=destination,
-            kept=inside,
-            origin_zones=domain.origins.zones,
-            destination_zones=domain.destinations.zones,
-            homogeneous=True,
-            suppression=Suppression("noise"),
-        ),
-        cells=cells,
-        guarantee=PrivacyLoss(
-            unit=privacy.unit,
-            epsilon=privacy.epsilon,
-            delta=privacy.delta,
-            bound=privacy.bound,
-            mechanism=MECHANISM if threshold is None else MECHANISM_FROM_THRESHOLD,
-            scale=float(scale),
-            deviation=distribution.standard_deviation,
-            threshold=threshold,
-            domain=domain.described,
-        ),
-        left_out=uncounted_trips(flows, inside, trips, unit=privacy.unit),
-        zones_are_public=domain.public,
-        repeatable=unsafe_seed_for_tests is not None,
-    )
+    counted = CountedTrips.from_flows(flows, privacy, domain)
+    table, bits = counted.table(), random_bits(unsafe_seed_for_tests)
+    noisy = table.trips + distribution.draw(len(table), bits)
+    threshold = None
+    if privacy.delta == 0:
+        cells = _on_all_pairs(replace(table, trips=noisy), n_zones, distribution, bits)
+    else:
+        threshold = distribution.threshold(privacy.bound, privacy.delta)
+        kept = noisy >= threshold
+        cells = Cells(table.origin[kept], table.destination[kept], noisy[kept])
+    loss = {
+        "mechanism": MECHANISM if threshold is None else MECHANISM_FROM_THRESHOLD,
+        "scale": float(scale),
+        "deviation": distribution.standard_deviation,
+        "threshold": threshold,
+    }
+    return counted.released(cells, loss, unsafe_seed_for_tests)
 
 
 def _refuse_too_many(n_pairs: int, distribution: DiscreteLaplace) -> None:
@@ -124,47 +102,30 @@ def _refuse_too_many(n_pairs: int, distribution: DiscreteLaplace) -> None:
         )
 
 
-# ---- noise -------------------------------------------------------------------------------------------------------
+def _on_all_pairs(table: Cells, n_zones: tuple[int, int], distribution: DiscreteLaplace, bits: Bits) -> Cells:
+    """Returns all pairs with a positive noisy count, with trips or without, in order.
 
-
-@dataclass(frozen=True, eq=False)
-class _Noise:
-    """The noise of one release."""
-
-    distribution: DiscreteLaplace
-    bits: Bits
-
-    def from_threshold(self, table: Cells, threshold: int) -> Cells:
-        """Returns the pairs with trips whose noisy count reaches the threshold."""
-        noisy = self._add(table.trips)
-        kept = noisy >= threshold
-        return Cells(table.origin[kept], table.destination[kept], noisy[kept])
-
-    def on_all_pairs(self, table: Cells, n_origins: int, n_destinations: int) -> Cells:
-        """Returns all pairs with a positive noisy count, with trips or without."""
-        parts = list(self._by_rows(table, n_origins, n_destinations))
-        origin, destination, trips = (np.concatenate(column) for column in zip(*parts, strict=True))
-        return Cells(origin, destination, trips)
-
-    def _by_rows(self, table: Cells, n_origins: int, n_destinations: int) -> Iterator[tuple[Ints, Ints, Counts]]:
-        """Yields origins, destinations and noisy counts in order, in batches of origins."""
-        key = table.origin.astype(np.int64) * n_destinations + table.destination
-        noisy = self._add(table.trips)
-        step = max(1, _BATCH_PAIRS // n_destinations)
-        for first in range(0, n_origins, step):
-            low, high = first * n_destinations, min(first + step, n_origins) * n_destinations
-            place, value = self.distribution.positives(high - low, self.bits)
-            place += low
-            own = slice(*np.searchsorted(key, (low, high)))
-            # Pairs with trips have separate noise; draws at their positions are discarded.
-            at = np.minimum(np.searchsorted(key[own], place), max(0, own.stop - own.start - 1))
-            empty = key[own][at] != place if own.stop > own.start else np.ones(len(place), np.bool_)
-            shown = noisy[own] >= 1
-            keys = np.concatenate((place[empty], key[own][shown]))
-            order = np.argsort(keys, kind="stable")
-            origin, destination = np.divmod(keys[order], n_destinations)
-            trips = np.concatenate((value[empty], noisy[own][shown]))[order]
-            yield origin.astype(np.int32), destination.astype(np.int32), trips
-
-    def _add(self, counts: Counts) -> Counts:
-        return counts + self.distribution.draw(len(counts), self.bits)
+    Args:
+        table: the noisy counts of the pairs with trips.
+        n_zones: number of zones at each end.
+        distribution, bits: the noise of the other pairs. It is drawn in batches of origins.
+    """
+    n_origins, n_destinations = n_zones
+    key = table.origin.astype(np.int64) * n_destinations + table.destination
+    columns: list[tuple[Ints, Ints, Counts]] = []
+    step = max(1, _BATCH_PAIRS // n_destinations)
+    for first in range(0, n_origins, step):
+        low, high = first * n_destinations, min(first + step, n_origins) * n_destinations
+        place, value = distribution.positives(high - low, bits)
+        place += low
+        own = slice(*np.searchsorted(key, (low, high)))
+        # Pairs with trips have separate noise; draws at their positions are discarded.
+        empty = ~np.isin(place, key[own], assume_unique=True)
+        shown = table.trips[own] >= 1
+        keys = np.concatenate((place[empty], key[own][shown]))
+        order = np.argsort(keys, kind="stable")
+        origin, destination = np.divmod(keys[order], n_destinations)
+        trips = np.concatenate((value[empty], table.trips[own][shown]))[order]
+        columns.append((origin.astype(np.int32), destination.astype(np.int32), trips))
+    origin, destination, trips = (np.concatenate(column) for column in zip(*columns, strict=True))
+    return Cells(origin, destination, trips)

@@ -12,9 +12,14 @@ A cell is not published, and its flows go on to the next layer, where its count 
 parts: where its trips are k - 1 times the number of its parts (its flows, or its tiles or child zones at one end). No
 part reaches k there, so each would have exactly k - 1.
 
+Rules that are not monotone (dominance, stricter places) are a `CellRule`: a cell that breaks it is not published in its
+layer either. Without such a rule a flow that is left by the first layer has fewer than k trips. So where trips are
+protected, a later cell with more than k - 1 trips for each of its flows would reveal that the rule refused a part of
+it; it is not published.
+
 Guaranteed: at most ``max_suppressed`` of the volume appears nowhere. The last layers of the ladder publish nearly all.
-Where less than k is left and that is more than the limit, layers are taken back, and one last layer is PairCut within
-the limit. The same input gives the same cells on every machine.
+Where the rest is more than the limit, layers are taken back, and one last layer is PairCut within the limit.
+The same input gives the same cells on every machine.
 """
 
 from __future__ import annotations
@@ -30,9 +35,9 @@ from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Hierarchy, Ints
 from flowveil.methods.pair_divisions import Division, PairTable
-from flowveil.methods.paircut import plan_of_nodes, settled, time_weight_of
+from flowveil.methods.paircut import plan_from_nodes, settle_price, time_weight_of
 from flowveil.methods.pruning import dual_multiplier
-from flowveil.release.plan import Plan
+from flowveil.release.plan import CellRule, Plan
 
 Positions = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -45,12 +50,19 @@ RATIO = 4.0
 USUAL_SHARE = 0.1
 #: Below this k a part has one trip or none, and the rule on determined counts would refuse every cell.
 LEAST_K_OF_RULE = 3
-#: Divisions of a layer that are tried around cells that the rule refuses; what the last one still has is left out.
-TRIALS = 4
+#: Divisions of a layer around refused cells, without a cell rule and with one. Refused cells of the last are left out.
+MAX_DIVISIONS, MAX_DIVISIONS_WITH_RULE = 4, 40
+#: A price at which every division that publishes more saves more.
+HIGHEST_PRICE = 1e15
 
 
 def layercut(
-    flows: Flows, guarantee: Guarantee, *, max_suppressed: float = 0.01, time_weight: float | None = None
+    flows: Flows,
+    guarantee: Guarantee,
+    *,
+    max_suppressed: float = 0.01,
+    time_weight: float | None = None,
+    cell_rule: CellRule | None = None,
 ) -> Plan:
     """Plan cells in layers that together publish nearly all flows.
 
@@ -59,22 +71,23 @@ def layercut(
         guarantee: what every cell must satisfy.
         max_suppressed: share of the volume that may be in no layer; never exceeded, and usually far from reached.
         time_weight: where time is folded, how many tiles an hour is worth, as for PairCut.
+        cell_rule: refuses cells although they satisfy the guarantee; not an option of users.
 
     Raises:
-        InfeasibleError: even one cell of everything is below the guarantee.
+        InfeasibleError: no cells within the limit satisfy the guarantee and the rule.
     """
     weight = time_weight_of(flows, guarantee, USUAL_SHARE, "error", time_weight)
     volume = flows.volume(guarantee.basis)
     budget = max_suppressed * float(np.sum(volume))
-    layers = _Layers.empty(flows, guarantee, weight)
+    layers = _Layers.empty(flows, guarantee, weight, cell_rule)
     for price in _prices(layers.trees, flows, weight):
         layers = layers.add(price)
-    if float(np.sum(volume[layers.number == 0])) > budget:
+    if layers.left > budget:
         layers = _within(layers, budget)
     notes: dict[str, float] = {"layers": int(layers.number.max(initial=0))}
     if flows.times is not None:
         notes["time_weight"] = weight
-    return plan_of_nodes(flows, layers.nodes, layers.number > 0, notes, layer=layers.number)
+    return plan_from_nodes(flows, layers.nodes, layers.number > 0, notes, layer=layers.number)
 
 
 def _prices(trees: Sequence[Hierarchy], flows: Flows, time_weight: float) -> Iterator[float]:
@@ -106,7 +119,7 @@ class _Layers:
     """Layers so far.
 
     Attributes:
-        flows, guarantee, time_weight: the problem.
+        flows, guarantee, time_weight, cell_rule: the problem.
         number: the layer of each flow, from 1; 0 where it is in none.
         nodes: for each end (origin, destination, time) the node of each flow's cell; its leaf where it is in none.
     """
@@ -114,13 +127,14 @@ class _Layers:
     flows: Flows
     guarantee: Guarantee
     time_weight: float
+    cell_rule: CellRule | None
     number: NDArray[np.int8]
     nodes: tuple[Ints, ...]
 
     @classmethod
-    def empty(cls, flows: Flows, guarantee: Guarantee, time_weight: float) -> _Layers:
+    def empty(cls, flows: Flows, guarantee: Guarantee, time_weight: float, cell_rule: CellRule | None) -> _Layers:
         number = np.zeros(len(flows), dtype=np.int8)
-        layers = cls(flows, guarantee, time_weight, number, ())
+        layers = cls(flows, guarantee, time_weight, cell_rule, number, ())
         leaves = tuple(tree.leaf_node[tile] for tree, tile in zip(layers.trees, layers.tiles, strict=True))
         return replace(layers, nodes=leaves)
 
@@ -134,6 +148,11 @@ class _Layers:
         ends = (self.flows.origin, self.flows.destination)
         return ends if self.flows.time is None else (*ends, self.flows.time)
 
+    @property
+    def left(self) -> float:
+        """Volume that is in no layer."""
+        return float(np.sum(self.flows.volume(self.guarantee.basis)[self.number == 0]))
+
     def first(self, count: int) -> _Layers:
         """The first so many layers."""
         gone = self.number > count
@@ -145,68 +164,82 @@ class _Layers:
 
     def add(self, price: float) -> _Layers:
         """One more layer with the best division at a price; the same layers where it has no cell."""
-        rows, part = self._left()
-        table = self._table(part)
-        return self if table is None else self._with(rows, table, lambda allowed: allowed.divide(price))
+        rows, table = self._left_pairs()
+        return self if table is None else self._add(rows, table, lambda pairs: pairs.divide(price), lenient=False)
 
     def add_within(self, budget: float) -> _Layers | None:
         """One more layer that leaves at most a volume; None where that cannot be.
 
         The rule on determined counts does not hold where this is the only layer: the limit is then PairCut's.
         """
-        rows, part = self._left()
-        table = self._table(part)
-        price = None if table is None else dual_multiplier(table, budget)
-        if table is None or price is None:
+        rows, table = self._left_pairs()
+        if table is None:
             return None
-        division = settled(table, price)[1]
-        found = self._with(rows, table, lambda _: division, trials=int(self.number.any()))
-        left = self.flows.volume(self.guarantee.basis)[found.number == 0]
-        return found if float(np.sum(left)) <= budget else None
+        found = self._add(rows, table, lambda pairs: _divide_within(pairs, budget), lenient=not self.number.any())
+        return found if found.left <= budget else None
 
-    def _table(self, part: Flows) -> PairTable | None:
-        return PairTable.of(part, self.guarantee, "error", time_weight=self.time_weight) if len(part) else None
+    def _left_pairs(self) -> tuple[Positions, PairTable | None]:
+        """The flows in no layer, and their safe pairs; None where there is no such pair."""
+        rows, part = np.arange(len(self.flows)), self.flows
+        if self.number.any():
+            rows, part = flows_in(self.flows, self.number == 0)
+        if not len(part):
+            return rows, None
+        return rows, PairTable.of(part, self.guarantee, "error", time_weight=self.time_weight)
 
-    def _left(self) -> tuple[Positions, Flows]:
-        """The flows in no layer: where they are, and the flows themselves."""
-        if not self.number.any():
-            return np.arange(len(self.flows)), self.flows
-        return flows_in(self.flows, self.number == 0)
-
-    def _with(
-        self, rows: Positions, table: PairTable, divide: Callable[[PairTable], Division], *, trials: int = TRIALS
+    def _add(
+        self, rows: Positions, table: PairTable, divide: Callable[[PairTable], Division | None], *, lenient: bool
     ) -> _Layers:
-        """One more layer: a division of the flows at these rows, without cells that the rule refuses.
+        """One more layer: a division of flows without refused cells; the same layers where it has no cell.
 
         Args:
             rows: the flows.
             table: their safe pairs.
-            divide: the division of a table.
-            trials: how many divisions may be tried around refused cells; with none the rule does not hold.
+            divide: the division of a table; None where there is none.
+            lenient: cells may determine counts of their parts.
         """
-        for trial in range(max(trials, 1)):
+        last = (MAX_DIVISIONS if self.cell_rule is None else MAX_DIVISIONS_WITH_RULE) - 1
+        for number in range(last + 1):
             division = divide(table)
-            if len(division.published) == 0:
+            if division is None or len(division.published) == 0:
                 return self
             cell = table.flows_of(division.published, len(rows))
             pair = division.published[np.maximum(cell, 0)]
             nodes = [node[pair] for node in table.node]
-            inside = cell >= 0
-            refused = self._determined(rows, cell, nodes) if trials else ~inside
-            inside &= ~refused
-            if not trials or not refused.any() or trial == trials - 1:
+            refused = self._refused(rows, cell, nodes, lenient=lenient)
+            if not refused.any() or number == last:
                 break
             # Not worth publishing at any price: the next division goes around them.
             cost = table.cost.copy()
             cost[np.unique(pair[refused])] = np.inf
             table = replace(table, cost=cost, evaluated={})
+        inside = (cell >= 0) & ~refused
         if not inside.any():
             return self
-        number, own = self.number.copy(), [node.copy() for node in self.nodes]
-        number[rows[inside]] = self.number.max() + 1
-        for all_nodes, node in zip(own, nodes, strict=True):
-            all_nodes[rows[inside]] = node[inside]
-        return replace(self, number=number, nodes=tuple(own))
+        layer, all_nodes = self.number.copy(), [node.copy() for node in self.nodes]
+        layer[rows[inside]] = self.number.max() + 1
+        for into, node in zip(all_nodes, nodes, strict=True):
+            into[rows[inside]] = node[inside]
+        return replace(self, number=layer, nodes=tuple(all_nodes))
+
+    def _refused(self, rows: Positions, cell: Positions, nodes: Sequence[Ints], *, lenient: bool) -> Mask:
+        """The flows whose cells may not be published, although they satisfy the guarantee."""
+        refused: Mask = np.zeros(len(cell), dtype=np.bool_) if lenient else self._determined(rows, cell, nodes)
+        if self.cell_rule is None:
+            return refused
+        refused |= (cell >= 0) & np.append(self.cell_rule(rows, cell, nodes), False)[cell]
+        if not lenient and set(self.guarantee.thresholds) == {"trips"}:
+            refused |= self._unexplained(rows, cell)
+        return refused
+
+    def _unexplained(self, rows: Positions, cell: Positions) -> Mask:
+        """The flows of cells with more than k - 1 trips for each of several flows."""
+        kept = np.flatnonzero(cell >= 0)
+        unexplained = np.zeros(len(cell), dtype=np.bool_)
+        n_flows = np.bincount(cell[kept])
+        trips = np.bincount(cell[kept], self.flows.trips[rows[kept]])
+        unexplained[kept] = ((n_flows > 1) & (trips > (self.guarantee.k - 1) * n_flows))[cell[kept]]
+        return unexplained
 
     def _determined(self, rows: Positions, cell: Positions, nodes: Sequence[Ints]) -> Mask:
         """The flows of cells whose trips are k - 1 times the number of their parts."""
@@ -226,6 +259,15 @@ class _Layers:
                 refused |= wanted == _distinct(within, members, len(trips))
         determined[kept] = refused[within]
         return determined
+
+
+def _divide_within(table: PairTable, budget: float) -> Division | None:
+    """The best division that suppresses at most a volume; None where there is none."""
+    # Where refused pairs cost infinitely much, it may be that no price is high enough.
+    if np.isinf(table.cost).any() and table.divide(HIGHEST_PRICE).suppressed > budget:
+        return None
+    price = dual_multiplier(table, budget)
+    return None if price is None else settle_price(table, price)[1]
 
 
 def flows_in(flows: Flows, mask: Mask) -> tuple[Positions, Flows]:

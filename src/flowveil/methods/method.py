@@ -12,6 +12,9 @@ from flowveil.errors import ParameterError, did_you_mean
 from flowveil.flows import Flows
 from flowveil.zoning.refinement import Read, Refinement, check_hierarchy, refined
 
+#: Parameter of methods that take a `flowveil.release.plan.CellRule`.
+_CELL_RULE = "cell_rule"
+
 
 @dataclass(frozen=True)
 class Method:
@@ -65,7 +68,13 @@ class Method:
     def options(self) -> dict[str, inspect.Parameter]:
         """The options of the method, by name."""
         parameters = inspect.signature(self.plan).parameters
-        return {n: p for n, p in parameters.items() if p.kind is p.KEYWORD_ONLY and n != "max_suppressed"}
+        internal = ("max_suppressed", _CELL_RULE)
+        return {n: p for n, p in parameters.items() if p.kind is p.KEYWORD_ONLY and n not in internal}
+
+    @property
+    def takes_cell_rule(self) -> bool:
+        """Whether the method plans around cells that a rule refuses; with others, rules are applied after planning."""
+        return _CELL_RULE in inspect.signature(self.plan).parameters
 
     def check_options(self, options: Mapping[str, Any]) -> None:
         """Raises ParameterError for an option that the method does not have."""

@@ -21,13 +21,13 @@ import numpy as np
 from flowveil.errors import DataError, ParameterError
 from flowveil.flows import Flows
 from flowveil.hierarchy import Ints
-from flowveil.methods.contributions import Counts, bounded_trips
 from flowveil.methods.epsilon import check_epsilon
 from flowveil.methods.method import Method
+from flowveil.methods.noise_guarantee import Counts, bounded_trips
 from flowveil.methods.pair_domain import pair_domain
 from flowveil.release.noisy import NoisyCounts, PrivacyLoss
 from flowveil.slices import MOST_SLICES, Key, SlicedFlows
-from flowveil.time_steps import TIME, Every
+from flowveil.times import TIME, Every
 
 #: Options of all noisy methods that choose the public domain.
 _OF_DOMAIN = ("level", "region")

@@ -1,4 +1,7 @@
-"""The guarantee of a noisy method: ε, δ, unit and bound, validated in one place."""
+"""What all noisy methods share: the checked guarantee, the bounded trips of each person, and the result.
+
+The sensitivity of all noise rests on `counted_trips`: at most ``bound`` trips of each person are counted.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,18 @@ from fractions import Fraction
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
-from flowveil.errors import ParameterError
-from flowveil.flows import Flows
+from flowveil.errors import DataError, ParameterError
+from flowveil.flows import Cells, Flows, group_pairs
+from flowveil.hierarchy import Ints
 from flowveil.methods.epsilon import check_epsilon, noise_scale
+from flowveil.methods.pair_domain import PairDomain
+from flowveil.release.noisy import NoisyCounts, PrivacyLoss
+from flowveil.release.plan import Plan, Suppression
+from flowveil.release.zones import Zones
+
+Counts = NDArray[np.int64]
 
 #: Largest δ: the probability with which a person's trips may be published unprotected.
 LARGEST_DELTA = 0.01
@@ -95,3 +106,157 @@ def _unit_and_bound(method: str, flows: Flows, bound: int | None) -> tuple[Liter
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+
+
+@dataclass(frozen=True, eq=False)
+class CountedTrips:
+    """The trips that a noisy method counts, before any noise.
+
+    Attributes:
+        flows: the flows.
+        privacy: the guarantee.
+        domain: the zones of both ends.
+        origin, destination: the zones of each flow; -1 outside the domain.
+        inside: which flows are in the domain.
+        trips: counted trips of each flow.
+    """
+
+    flows: Flows
+    privacy: NoiseGuarantee
+    domain: PairDomain
+    origin: Ints
+    destination: Ints
+    inside: NDArray[np.bool_]
+    trips: Counts
+
+    @classmethod
+    def from_flows(cls, flows: Flows, privacy: NoiseGuarantee, domain: PairDomain) -> CountedTrips:
+        """Counts the trips of the flows inside the domain, at most the bound of each person."""
+        origin, destination = domain.origins.zone[flows.origin], domain.destinations.zone[flows.destination]
+        inside = (origin >= 0) & (destination >= 0)
+        trips = counted_trips(flows, inside, bound=None if privacy.unit == "trip" else privacy.bound)
+        return cls(flows, privacy, domain, origin, destination, inside, trips)
+
+    def table(self) -> Cells:
+        """Returns the counted trips of the pairs of zones that have any."""
+        n_zones = len(self.domain.origins.zones), len(self.domain.destinations.zones)
+        group = group_pairs(np.where(self.trips > 0, self.origin, np.int32(-1)), self.destination, *n_zones)
+        return Cells(group.origin, group.destination, group.sum(self.trips))
+
+    def released(
+        self,
+        cells: Cells,
+        loss: dict[str, Any],
+        seed: int | None,
+        *,
+        other_zones: tuple[Zones, Ints, Ints] | None = None,
+    ) -> NoisyCounts:
+        """Returns the result of a method.
+
+        Args:
+            cells: the noisy counts to publish.
+            loss: fields of `PrivacyLoss` other than unit, ε, δ and bound.
+            seed: the seed for tests; None for secure noise.
+            other_zones: zones that differ from those of the domain, and those of each flow at both ends.
+        """
+        privacy, domain = self.privacy, self.domain
+        origins, destinations = domain.origins.zones, domain.destinations.zones
+        origin, destination = self.origin, self.destination
+        if other_zones is not None:
+            origins, origin, destination = other_zones
+            destinations = origins
+        return NoisyCounts(
+            plan=Plan(
+                origin_zone=origin,
+                destination_zone=destination,
+                kept=self.inside,
+                origin_zones=origins,
+                destination_zones=destinations,
+                homogeneous=other_zones is None,
+                suppression=Suppression("noise"),
+            ),
+            cells=cells,
+            guarantee=PrivacyLoss(
+                unit=privacy.unit,
+                epsilon=privacy.epsilon,
+                delta=privacy.delta,
+                bound=privacy.bound,
+                **{"threshold": None, "domain": domain.described, **loss},
+            ),
+            left_out=uncounted_trips(self.flows, self.inside, self.trips, unit=privacy.unit),
+            zones_are_public=domain.public,
+            repeatable=seed is not None,
+        )
+
+
+def counted_trips(flows: Flows, inside: NDArray[np.bool_], *, bound: int | None) -> Counts:
+    """Returns the counted trips of each flow, before any noise.
+
+    Removing one person changes the sums over any grouping of flows by at most ``bound`` in total (L1).
+
+    Args:
+        flows: the flows.
+        inside: which flows are in the domain.
+        bound: most trips of a person; None if persons are not known, and every trip counts.
+    """
+    if flows.trips.dtype != np.int64:
+        raise DataError(
+            "Noise is added to whole trips, and the input has fractions: modelled or expanded trips, of which no one "
+            "can say what a single person contributes. Hint: use a method that protects by k."
+        )
+    if bound is None:
+        return np.where(inside, flows.trips, 0)
+    people = flows.people
+    if people is None or people.trips is None:
+        raise DataError(
+            "The flows do not contain the trips of each person, so they cannot be bounded. "
+            "Hint: read them with read_trips, or build them with Flows.from_pairs."
+        )
+    rows = inside[people.cell]
+    trips = bounded_trips(people.person[rows], people.trips[rows], bound)
+    return np.bincount(people.cell[rows], weights=trips, minlength=len(flows)).astype(np.int64)
+
+
+def bounded_trips(person: Ints, trips: Counts, bound: int) -> Counts:
+    """Returns at most ``bound`` trips of each person, spread over the person's rows in proportion to the trips.
+
+    Of a person with n trips above the bound, every (n / bound)-th trip in row order is counted. The choice depends on
+    that person's trips alone, so one person changes the counts by at most the bound.
+
+    Args:
+        person: the person of each row; the order of a person's rows must not depend on others.
+        trips: trips of each row.
+        bound: most trips of a person.
+    """
+    if len(person) == 0:
+        return np.zeros(0, dtype=np.int64)
+    order = np.argsort(person, kind="stable")
+    each = trips[order]
+    first = np.append(True, person[order][1:] != person[order][:-1])
+    start = np.flatnonzero(first)
+    number = np.cumsum(first) - 1
+    total = np.add.reduceat(each, start)
+    if total.max() > np.iinfo(np.int32).max:
+        raise DataError("A person has more than 2,147,483,647 trips. Hint: is this column really a person?")
+    reached = np.cumsum(each) - (np.cumsum(each) - each)[start][number]
+    n = total[number]
+    most = np.int64(min(bound, np.iinfo(np.int32).max))
+    spread = (reached * most + n // 2) // n - ((reached - each) * most + n // 2) // n
+    out = np.empty(len(trips), dtype=np.int64)
+    out[order] = np.where(n > most, spread, each)
+    return out
+
+
+def uncounted_trips(
+    flows: Flows, inside: NDArray[np.bool_], trips: Counts, *, unit: Literal["person", "trip"]
+) -> dict[str, int]:
+    """Returns the trips that are not counted, by reason. Exact, so for the data holder only."""
+    outside = int(flows.trips[~inside].sum())
+    known = int(flows.trips[inside].sum())
+    if unit == "person" and flows.people is not None and flows.people.trips is not None:
+        known = int(flows.people.trips[inside[flows.people.cell]].sum())
+    return {
+        "outside the region": outside,
+        "of unknown persons": int(flows.trips[inside].sum()) - known,
+        "beyond the bound": known - int(trips.sum()),
+    }

@@ -13,14 +13,14 @@ Guarantees the same zones as the step-by-step loop in ``tests/reference/odkanon.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flowveil.errors import ParameterError
-from flowveil.flows import DENSE_ENTRIES_PER_ROW, Cells, Flows, Merged, People, concat_cells, group_pairs
+from flowveil.flows import Cells, Flows, Merged, concat_cells, group_pairs
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Hierarchy, Ints
 from flowveil.release.plan import Plan, Suppression
@@ -124,23 +124,11 @@ def _lifted_tiles(tree: Hierarchy, levels: int) -> Ints:
 
 def _smallest(flows: Flows, rows: NDArray[np.int64], count: int, basis: str) -> NDArray[np.bool_]:
     """Returns which of these flows are the ``count`` smallest by volume; ties by origin code, then destination code."""
-    volume = flows.volume(basis)[rows]
-    if count == 0:
-        return np.zeros(len(rows), dtype=np.bool_)
-    edge = np.partition(volume, count - 1)[count - 1]
-    chosen: NDArray[np.bool_] = volume < edge
-    tied = np.flatnonzero(volume == edge)
-    rank_o = flows.origins.code_rank[flows.origins.leaf_node][flows.origin[rows[tied]]]
-    rank_d = flows.destinations.code_rank[flows.destinations.leaf_node][flows.destination[rows[tied]]]
-    # Flows are sorted by tile; if tiles are in code order (H3), so are the ties.
-    if not (_sorted(rank_o) and _sorted(flows.destinations.code_rank[flows.destinations.leaf_node])):
-        tied = tied[np.lexsort((rank_d, rank_o))]
-    chosen[tied[: count - np.count_nonzero(chosen)]] = True
+    rank_o = flows.origins.code_rank[flows.origins.leaf_node][flows.origin[rows]]
+    rank_d = flows.destinations.code_rank[flows.destinations.leaf_node][flows.destination[rows]]
+    chosen = np.zeros(len(rows), dtype=np.bool_)
+    chosen[np.lexsort((rank_d, rank_o, flows.volume(basis)[rows]))[:count]] = True
     return chosen
-
-
-def _sorted(values: Ints) -> bool:
-    return bool(np.all(values[1:] >= values[:-1]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,13 +208,6 @@ class Schedule:
             self.destinations.cut(i if self.one_axis else step - i),
         )
 
-    def table_size(self) -> NDArray[np.int64]:
-        """Returns the entries of the dense OD table at each step."""
-        i = self.origin_merges
-        j = i if self.one_axis else np.arange(len(i)) - i
-        entries: NDArray[np.int64] = self.origins.zones_left[i] * self.destinations.zones_left[j]
-        return entries
-
 
 def _interleave(left_o: NDArray[np.int64], left_d: NDArray[np.int64]) -> Ints:
     """Returns for every t how many of the first t steps merge origins.
@@ -278,42 +259,24 @@ class Cuts:
 def _first_good_step(schedule: Schedule, cells: Cells, guarantee: Guarantee, allowed: float | None) -> int:
     """Returns the first step at which cells below the threshold hold at most the allowed volume (None: no such cells).
 
-    Bisection: coarser steps never have more such cells or volume. The first probe is the finest step whose table can be
-    counted densely. Later probes are merged from the table of the last failed one. Returns the last step if none is
-    good.
+    Bisection: coarser steps never have more such cells or volume, and are merged from the last failed one. Returns the
+    last step if none is good.
     """
-    low, high = -1, schedule.n_steps
     tile_o, tile_d = cells.origin, cells.destination
-    cheap = np.flatnonzero(schedule.table_size() <= DENSE_ENTRIES_PER_ROW * max(len(cells), 1))
-    probe = int(cheap[0]) if len(cheap) and cheap[0] < high else (low + high) // 2
-    # Remote people are counted on the cluster, all at once.
-    is_local = type(cells.people) is People
-    safe = guarantee.safe(cells) if is_local else np.zeros(len(cells), dtype=np.bool_)
+    low, high = -1, schedule.n_steps
     while high - low > 1:
+        probe = (low + high) // 2
         cuts = schedule.cuts(probe)
-        # A cell that contains a safe one is safe, so people of safe cells need no deduplication.
-        merge = cuts.merge(_without_people(cells, safe) if is_local else cells, tile_o, tile_d)
-        merged = merge.cells
-        holds_one = np.zeros(len(merged), dtype=np.bool_)
-        holds_one[merge.row[safe]] = True
-        short = ~(guarantee.safe(merged) | holds_one)
-        volume = float(np.sum(merged.volume(guarantee.basis)[short]))
-        if not short.any() or (allowed is not None and volume <= allowed):
+        merged = cuts.merge(cells, tile_o, tile_d).cells
+        unsafe = ~guarantee.safe(merged)
+        volume = float(np.sum(merged.volume(guarantee.basis)[unsafe]))
+        if not unsafe.any() or (allowed is not None and volume <= allowed):
             high = probe
         else:
-            low, cells, safe = probe, merged, ~short
+            low, cells = probe, merged
             tile_o = schedule.origins.hierarchy.leaf_start[cuts.origin][merged.origin]
             tile_d = schedule.destinations.hierarchy.leaf_start[cuts.destination][merged.destination]
-        probe = (low + high) // 2
     return high
-
-
-def _without_people(cells: Cells, which: NDArray[np.bool_]) -> Cells:
-    """Returns the cells, without people in those of a mask."""
-    assert cells.people is not None
-    left = ~which[cells.people.cell]
-    people = People(cells.people.cell[left], cells.people.person[left])
-    return replace(cells.renamed(cells.origin, cells.destination), people=people)
 
 
 # ---- common zones of slices ---------------------------------------------------------------------------------------

@@ -4,28 +4,23 @@ Going up one level coarsens all zones of an axis, so a release is a point (origi
 lattice. OIGH takes the lowest point, by the sum of both levels, at which cells below the threshold hold at most the
 allowed volume, and suppresses those cells.
 
-Going up never moves volume into cells below the threshold. So a bad point rules out all points below it, and a good
-point makes all points above it good. The search evaluates about as many points as there are levels, each merged from
-the coarsest table that is already available below it.
+Going up never moves volume into cells below the threshold. So the lowest good destination level never rises with the
+origin level, and one descent along that staircase evaluates at most as many points as there are levels.
 
 Guarantees the same levels and zones as the exhaustive search in ``tests/reference/oigh.py``.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from flowveil.flows import DENSE_ENTRIES_PER_ROW, Cells, Flows, Merged
+from flowveil.flows import Cells, Flows, Merged
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Hierarchy, Ints
 from flowveil.release.plan import Plan
-
-#: Ranges of more origin levels than this get a separate table that their points are merged from.
-WORTH_A_TABLE = 3
 
 
 def oigh(flows: Flows, guarantee: Guarantee, *, max_suppressed: float = 0.1) -> Plan:
@@ -40,20 +35,9 @@ def oigh(flows: Flows, guarantee: Guarantee, *, max_suppressed: float = 0.1) -> 
         max_suppressed: largest share of the volume in cells below the threshold, which are suppressed. 0 as in the
             ODkAnon papers; 0.1 as in Matet et al.
     """
-    lattice = Lattice(
-        origins=AxisLevels.from_tree(flows.origins),
-        destinations=AxisLevels.from_tree(flows.destinations),
-        guarantee=guarantee,
-        allowed=max_suppressed * float(np.sum(flows.volume(guarantee.basis))),
-    )
-    chosen = Search(lattice, lattice.ground(flows)).run()
-    cut_o = lattice.origins.cut(chosen.up_o)
-    cut_d = lattice.destinations.cut(chosen.up_d)
-    kept = np.ones(len(flows), dtype=np.bool_)
-    if not chosen.all_safe:
-        kept = lattice.kept_flows(flows, cut_o, cut_d)
-    notes = {"origin_levels_up": chosen.up_o, "destination_levels_up": chosen.up_d}
-    return Plan.from_cuts(flows, cut_o, cut_d, kept, notes=notes)
+    lattice = Lattice.from_flows(flows, guarantee, max_suppressed)
+    chosen = lattice.lowest_good(lattice.tiles(flows))
+    return lattice.plan(flows, chosen.up_o, chosen.up_d)
 
 
 def one_level(flows: Flows, guarantee: Guarantee, *, max_suppressed: float = 0.1) -> Plan:
@@ -64,21 +48,17 @@ def one_level(flows: Flows, guarantee: Guarantee, *, max_suppressed: float = 0.1
         guarantee: thresholds that every cell must reach.
         max_suppressed: largest share of the volume in cells below the threshold, which are suppressed.
     """
-    levels = AxisLevels.from_tree(flows.origins)
-    allowed = max_suppressed * float(np.sum(flows.volume(guarantee.basis)))
-    lattice = Lattice(origins=levels, destinations=levels, guarantee=guarantee, allowed=allowed)
-    below = lattice.ground(flows)
-    low, high = (-1, 0) if below.verdict.good else (0, levels.top)
+    lattice = Lattice.from_flows(flows, guarantee, max_suppressed)
+    below = lattice.tiles(flows)
+    low, high = (-1, 0) if below.good else (0, lattice.origins.top)
     while high - low > 1:
         middle = (low + high) // 2
-        table = lattice.count(middle, middle, below)
-        if table.verdict.good:
+        point = lattice.merge_to(middle, middle, below)
+        if point.good:
             high = middle
         else:
-            low, below = middle, table
-    cut = levels.cut(high)
-    notes = {"origin_levels_up": high, "destination_levels_up": high}
-    return Plan.from_cuts(flows, cut, cut, lattice.kept_flows(flows, cut, cut), notes=notes)
+            low, below = middle, point
+    return lattice.plan(flows, high, high)
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,47 +99,29 @@ class AxisLevels:
         """Number of levels above the tiles."""
         return int(self.rank[0])
 
-    @cached_property
-    def zones_left(self) -> NDArray[np.int64]:
-        """Number of zones at each level."""
-        gone = np.bincount(self.rank, weights=np.maximum(self.hierarchy.n_children - 1, 0))
-        return self.hierarchy.n_tiles - np.cumsum(gone).astype(np.int64)
-
     def cut(self, up: int) -> Ints:
         """Returns the zones at this level."""
         return self.hierarchy.cut_from_merged(self.rank <= up)
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """Evaluation of one point of the lattice.
+@dataclass(frozen=True, eq=False)
+class Point:
+    """One point of the lattice with its cells, and a tile of each end for further merging.
 
     Attributes:
         up_o, up_d: levels up on the two axes.
+        cells, tile_o, tile_d: the cells, and a tile in each of their two zones.
         good: cells below the threshold hold at most the allowed volume.
-        all_safe: all cells are safe.
         average: published volume over published cells.
     """
 
     up_o: int
     up_d: int
-    good: bool
-    all_safe: bool
-    average: float
-
-
-@dataclass(frozen=True, eq=False)
-class Table:
-    """A point of the lattice with its cells, and a tile of each end for further merging."""
-
-    verdict: Verdict
     cells: Cells
     tile_o: Ints
     tile_d: Ints
-
-    def lies_below(self, up_o: int, up_d: int) -> bool:
-        """Returns whether a point can be merged from this one."""
-        return self.verdict.up_o <= up_o and self.verdict.up_d <= up_d
+    good: bool
+    average: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,158 +133,84 @@ class Lattice:
     guarantee: Guarantee
     allowed: float
 
-    def ground(self, flows: Flows) -> Table:
-        """Returns the point of the tiles; its cells are the flows."""
-        return Table(self._verdict(0, 0, flows), flows, flows.origin, flows.destination)
+    @classmethod
+    def from_flows(cls, flows: Flows, guarantee: Guarantee, max_suppressed: float) -> Lattice:
+        """Returns the lattice of the trees of these flows."""
+        origins, destinations = (AxisLevels.from_tree(tree) for tree in (flows.origins, flows.destinations))
+        allowed = max_suppressed * float(np.sum(flows.volume(guarantee.basis)))
+        return cls(origins, destinations, guarantee, allowed)
 
-    def count(self, up_o: int, up_d: int, below: Table) -> Table:
-        """Returns the point at these levels, merged from a table below it."""
+    def tiles(self, flows: Flows) -> Point:
+        """Returns the point of the tiles; its cells are the flows."""
+        return self._point(0, 0, flows, flows.origin, flows.destination)
+
+    def lowest_good(self, tiles: Point) -> Point:
+        """Returns the best of the lowest good points, or the top of the lattice if no point is good."""
+        bad, start = self._around_diagonal(tiles)
+        if not start.good:
+            return start
+        height, found = start.up_o + start.up_d, [start]
+        # All points below a bad one are bad: up to its origin level, only higher destination levels are tried.
+        ranges = [(0, self.origins.top + 1, 0)]
+        if bad is not None:
+            ranges = [(0, bad.up_o + 1, bad.up_d + 1), (bad.up_o + 1, self.origins.top + 1, 0)]
+        up_d = self.destinations.top
+        for first, stop, least in ranges:
+            below = self.merge_to(first, least, tiles) if first + least <= height else tiles
+            for up_o in range(first, stop):
+                up_d = min(up_d, height - up_o)
+                while up_d >= least and (point := self.merge_to(up_o, up_d, below)).good:
+                    if up_o + up_d < height:
+                        height, found = up_o + up_d, []
+                    found.append(point)
+                    up_d -= 1
+                up_d += 1
+        return min(found, key=lambda point: (point.average, point.up_o))
+
+    def _around_diagonal(self, tiles: Point) -> tuple[Point | None, Point]:
+        """Returns the last bad and the first good point on the diagonal from the tiles to the top.
+
+        None if no point is bad; the top as second if no point is good.
+        """
+        height = self.origins.top + self.destinations.top
+        low, high, bad, good = -1, height, None, None
+        while high - low > 1 or good is None:
+            middle = (low + high) // 2 if high - low > 1 else high
+            up_o = middle * self.origins.top // max(height, 1)
+            point = self.merge_to(up_o, middle - up_o, bad or tiles)
+            if point.good or middle == height:
+                high, good = middle, point
+            else:
+                low, bad = middle, point
+        return bad, good
+
+    def merge_to(self, up_o: int, up_d: int, below: Point) -> Point:
+        """Returns the point at these levels, merged from a point below it."""
+        if (up_o, up_d) == (below.up_o, below.up_d):
+            return below
         cut_o, cut_d = self.origins.cut(up_o), self.destinations.cut(up_d)
         cells = self._merge(below.cells, below.tile_o, below.tile_d, cut_o, cut_d).cells
-        return Table(
-            verdict=self._verdict(up_o, up_d, cells),
-            cells=cells,
-            tile_o=self.origins.hierarchy.leaf_start[cut_o][cells.origin],
-            tile_d=self.destinations.hierarchy.leaf_start[cut_d][cells.destination],
-        )
+        tile_o = self.origins.hierarchy.leaf_start[cut_o][cells.origin]
+        tile_d = self.destinations.hierarchy.leaf_start[cut_d][cells.destination]
+        return self._point(up_o, up_d, cells, tile_o, tile_d)
 
-    def kept_flows(self, flows: Flows, cut_o: Ints, cut_d: Ints) -> NDArray[np.bool_]:
-        """Returns the flows whose cell is safe in these cuts."""
+    def plan(self, flows: Flows, up_o: int, up_d: int) -> Plan:
+        """Returns the plan of the safe cells at these levels."""
+        cut_o, cut_d = self.origins.cut(up_o), self.destinations.cut(up_d)
         merged = self._merge(flows, flows.origin, flows.destination, cut_o, cut_d)
-        return self.guarantee.safe(merged.cells)[merged.row]
+        kept: NDArray[np.bool_] = self.guarantee.safe(merged.cells)[merged.row]
+        notes = {"origin_levels_up": up_o, "destination_levels_up": up_d}
+        return Plan.from_cuts(flows, cut_o, cut_d, kept, notes=notes)
 
     def _merge(self, cells: Cells, tile_o: Ints, tile_d: Ints, cut_o: Ints, cut_d: Ints) -> Merged:
         zone_o = self.origins.hierarchy.zone_of_tile(cut_o)[tile_o]
         zone_d = self.destinations.hierarchy.zone_of_tile(cut_d)[tile_d]
         return cells.merge(zone_o, zone_d, len(cut_o), len(cut_d))
 
-    def _verdict(self, up_o: int, up_d: int, cells: Cells) -> Verdict:
+    def _point(self, up_o: int, up_d: int, cells: Cells, tile_o: Ints, tile_d: Ints) -> Point:
         safe = self.guarantee.safe(cells)
         volume = cells.volume(self.guarantee.basis)
         n_safe = int(np.count_nonzero(safe))
-        return Verdict(
-            up_o=up_o,
-            up_d=up_d,
-            good=float(np.sum(volume[~safe])) <= self.allowed,
-            all_safe=n_safe == len(cells),
-            average=float(np.sum(volume[safe])) / n_safe if n_safe else np.inf,
-        )
-
-
-@dataclass(eq=False)
-class Search:
-    """Searches the lowest good points of a lattice.
-
-    Attributes:
-        lattice: the lattice.
-        ground: its lowest point.
-        height: height of the lowest good point so far; higher points are skipped.
-        found: the good points of that height.
-        good, bad: the points evaluated so far; they decide all points above or below them.
-    """
-
-    lattice: Lattice
-    ground: Table
-    height: int = field(init=False)
-    found: dict[tuple[int, int], Verdict] = field(init=False, default_factory=dict)
-    good: list[tuple[int, int]] = field(init=False, default_factory=list)
-    bad: list[tuple[int, int]] = field(init=False, default_factory=list)
-
-    def run(self) -> Verdict:
-        """Returns the best of the lowest good points, or the top of the lattice if no point is good."""
-        if self.ground.verdict.good:
-            return self.ground.verdict
-        self.bad.append((0, 0))
-        self.height = self.lattice.origins.top + self.lattice.destinations.top
-        first, below = self._first_on_diagonal()
-        if not first.good:
-            return first
-        self._explore(0, self.lattice.origins.top, (self.ground, below))
-        return min(self.found.values(), key=lambda v: (v.average, v.up_o))
-
-    def _first_on_diagonal(self) -> tuple[Verdict, Table]:
-        """Returns the first good point on the diagonal from the tiles to the top, and the bad one below it.
-
-        Bisection. The first probe is the finest point whose table can be counted densely. Returns the top if no point
-        is good.
-        """
-        top_o, top_d = self.lattice.origins.top, self.lattice.destinations.top
-        steps = np.arange(top_o + top_d + 1)
-        path_o = steps * top_o // max(top_o + top_d, 1)
-        path_d = steps - path_o
-        entries = self.lattice.origins.zones_left[path_o] * self.lattice.destinations.zones_left[path_d]
-        cheap = np.flatnonzero(entries <= DENSE_ENTRIES_PER_ROW * len(self.ground.cells))
-        low, high = 0, len(steps) - 1
-        below, first = self.ground, None
-        probe = int(cheap[0]) if len(cheap) and low < cheap[0] < high else (low + high) // 2
-        while high - low > 1:
-            table = self._count(int(path_o[probe]), int(path_d[probe]), (below,))
-            if table.verdict.good:
-                high, first = probe, table.verdict
-            else:
-                low, below = probe, table
-            probe = (low + high) // 2
-        return first or self._count(top_o, top_d, (below,)).verdict, below
-
-    def _explore(self, low: int, high: int, tables: tuple[Table, ...]) -> None:
-        """Finds the lowest good points with origins ``low`` to ``high`` levels up.
-
-        The coarsest corner of the range is above all its points of interest: if the corner is bad, so are they. The
-        finest corner is below all of them, so they are merged from it. Tables live as long as their range, so that few
-        exist at once.
-        """
-        high = min(high, self.height)
-        if low > high or not self._is_good(high, self._reach(low), tables):
-            return
-        if low == high:
-            self._descend(low, tables)
-            return
-        finest = self._reach(high)
-        if high - low >= WORTH_A_TABLE and low + finest > 0:
-            tables = (*tables, self._count(low, finest, tables))
-        middle = (low + high) // 2
-        self._explore(low, middle, tables)
-        self._explore(middle + 1, high, tables)
-
-    def _descend(self, up_o: int, tables: tuple[Table, ...]) -> None:
-        """Finds the lowest good point at one origin level, given that the highest point of interest is good.
-
-        That point is usually the lowest, so the one right below it is tried before bisecting.
-        """
-        low, high = -1, self._reach(up_o)
-        probe = high - 1
-        while high - low > 1:
-            if self._is_good(up_o, probe, tables):
-                high = probe
-            else:
-                low = probe
-            probe = (low + high) // 2
-        if (up_o, high) not in self.found:
-            self._count(up_o, high, tables)
-
-    def _reach(self, up_o: int) -> int:
-        """Returns the highest destination level of interest at this origin level."""
-        return min(self.lattice.destinations.top, self.height - up_o)
-
-    def _is_good(self, up_o: int, up_d: int, tables: tuple[Table, ...]) -> bool:
-        if any(up_o <= o and up_d <= d for o, d in self.bad):
-            return False
-        if any(up_o >= o and up_d >= d for o, d in self.good):
-            return True
-        return self._count(up_o, up_d, tables).verdict.good
-
-    def _count(self, up_o: int, up_d: int, tables: tuple[Table, ...]) -> Table:
-        """Evaluates a point from the last of these tables that is below it, and records the result."""
-        below = next(t for t in reversed(tables) if t.lies_below(up_o, up_d))
-        table = self.lattice.count(up_o, up_d, below)
-        point = (up_o, up_d)
-        if not table.verdict.good:
-            self.bad.append(point)
-            return table
-        self.good.append(point)
-        if sum(point) < self.height:
-            self.height = sum(point)
-            self.found.clear()
-        if sum(point) == self.height:
-            self.found[point] = table.verdict
-        return table
+        good = float(np.sum(volume[~safe])) <= self.allowed
+        average = float(np.sum(volume[safe])) / n_safe if n_safe else np.inf
+        return Point(up_o, up_d, cells, tile_o, tile_d, good, average)

@@ -79,7 +79,7 @@ def paircut(
             "No cell can be published within max_suppressed: even one cell of everything is short. "
             "Hint: lower k, or bring more data."
         )
-    price, found = settled(table, price)
+    price, found = settle_price(table, price)
     bound = proven_score(table, price, budget)
     if spend:
         for share in NEARBY:
@@ -175,7 +175,7 @@ def frontier(
     return tuple(kept)
 
 
-def settled(table: PairTable, price: float) -> tuple[float, Division]:
+def settle_price(table: PairTable, price: float) -> tuple[float, Division]:
     """A price at which suppressing more would not improve the score: the given one, or higher; and its division."""
     found = table.divide(price)
     for _ in range(50):
@@ -198,10 +198,10 @@ def _plan(flows: Flows, table: PairTable, found: Division, notes: dict[str, Any]
         np.where(cell >= 0, node[pair], tree.leaf_node[tile])
         for (tree, tile), node in zip(ends, table.node, strict=True)
     ]
-    return plan_of_nodes(flows, own, cell >= 0, notes)
+    return plan_from_nodes(flows, own, cell >= 0, notes)
 
 
-def plan_of_nodes(
+def plan_from_nodes(
     flows: Flows,
     own: Sequence[Ints],
     kept: NDArray[np.bool_],
@@ -266,7 +266,7 @@ def _or_all_times(
         )
     ]
     own.append(np.where(kept, np.int32(0), cast("Times", flows.times).tree.leaf_node[flows.time]))
-    other = plan_of_nodes(flows, own, kept, plan.notes)
+    other = plan_from_nodes(flows, own, kept, plan.notes)
     found = [score(flows, p, guarantee.basis, goal, time_weight=weight) for p in (plan, other)]
     return other if found[1] < found[0] - 1e-12 * abs(found[0]) else plan
 

@@ -61,7 +61,7 @@ def registered_names() -> tuple[str, ...]:
 
 @cache
 def registered(name: str) -> Method | None:
-    """Returns the method that another package registered under a name; None if there is no such name.
+    """Returns the method that another package registered under a name; None if the name is unknown.
 
     Raises:
         ParameterError: it cannot be loaded, or is not a method.

@@ -18,14 +18,12 @@ import numpy as np
 from flowveil.errors import ParameterError
 from flowveil.flows import Cells, Flows
 from flowveil.hierarchy import Ints
-from flowveil.methods.contributions import counted_trips, uncounted_trips
 from flowveil.methods.discrete_laplace import Bits, Counts, DiscreteLaplace, random_bits
 from flowveil.methods.levels import public_domain
-from flowveil.methods.noise_guarantee import LARGEST_SCALE, NoiseGuarantee, rounded_up
+from flowveil.methods.noise_guarantee import LARGEST_SCALE, CountedTrips, NoiseGuarantee, rounded_up
 from flowveil.methods.public_tree import PublicTree
 from flowveil.methods.topdown import parse_shares
-from flowveil.release.noisy import NoiseStep, NoisyCounts, PrivacyLoss
-from flowveil.release.plan import Plan, Suppression
+from flowveil.release.noisy import NoiseStep, NoisyCounts
 
 #: Largest number of pairs; more would not fit into memory.
 MOST_PAIRS = 20_000_000
@@ -75,41 +73,23 @@ def privtree(
     noise = _Budget.from_options(privacy, budget, decay, divide_above)
     domain = public_domain("privtree", flows, level, region)
     tree = PublicTree.from_domain(domain)
-    origin, destination = domain.origins.zone[flows.origin], domain.destinations.zone[flows.destination]
-    inside = (origin >= 0) & (destination >= 0)
-    trips = counted_trips(flows, inside, bound=None if privacy.unit == "trip" else privacy.bound)
+    counted = CountedTrips.from_flows(flows, privacy, domain)
     bits = random_bits(unsafe_seed_for_tests)
-    leaves, leaf = divide_pairs(tree, noise, np.where(inside, origin, 0), np.where(inside, destination, 0), trips, bits)
+    origin, destination = (np.where(counted.inside, zone, 0) for zone in (counted.origin, counted.destination))
+    leaves, leaf = divide_pairs(tree, noise, origin, destination, counted.trips, bits)
     noisy = leaves.trips + noise.counts.draw(len(leaves), bits)
     shown = np.flatnonzero(noisy >= 1)
     order = shown[np.lexsort((leaves.destination[shown], leaves.origin[shown]))]
-    return NoisyCounts(
-        plan=Plan(
-            origin_zone=leaves.origin[leaf],
-            destination_zone=leaves.destination[leaf],
-            kept=inside,
-            origin_zones=tree.zones,
-            destination_zones=tree.zones,
-            homogeneous=False,
-            suppression=Suppression("noise"),
-        ),
-        cells=Cells(leaves.origin[order], leaves.destination[order], noisy[order]),
-        guarantee=PrivacyLoss(
-            unit=privacy.unit,
-            epsilon=privacy.epsilon,
-            delta=0.0,
-            bound=privacy.bound,
-            mechanism=MECHANISM,
-            scale=rounded_up(noise.counts.scale),
-            deviation=noise.counts.standard_deviation,
-            threshold=None,
-            domain={**domain.described, "pairs": "pairs of zones of all levels, divided by noisy counts"},
-            steps=noise.steps,
-        ),
-        left_out=uncounted_trips(flows, inside, trips, unit=privacy.unit),
-        zones_are_public=domain.public,
-        repeatable=unsafe_seed_for_tests is not None,
-    )
+    cells = Cells(leaves.origin[order], leaves.destination[order], noisy[order])
+    loss = {
+        "mechanism": MECHANISM,
+        "scale": rounded_up(noise.counts.scale),
+        "deviation": noise.counts.standard_deviation,
+        "domain": {**domain.described, "pairs": "pairs of zones of all levels, divided by noisy counts"},
+        "steps": noise.steps,
+    }
+    zones = tree.zones, leaves.origin[leaf], leaves.destination[leaf]
+    return counted.released(cells, loss, unsafe_seed_for_tests, other_zones=zones)
 
 
 # ---- the budget ---------------------------------------------------------------------------------------------------

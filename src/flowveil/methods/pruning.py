@@ -57,8 +57,8 @@ class Prunable(Protocol):
         ...
 
 
-def dual_multiplier(pruned: Prunable, budget: float, *, near: float = 64.0, likely: float = 0.0) -> float | None:
-    """Returns a multiplier whose best pruning solves the dual within the budget, or None if there is none.
+def dual_multiplier(pruned: Prunable, budget: float, *, near: float = 64.0) -> float | None:
+    """Returns a multiplier whose best pruning solves the dual within the budget, or None if no pruning is within it.
 
     Specific Breakpoints Algorithm: the dual is concave and piecewise linear. The next point is where the tangents of
     the last point over budget and the last point within it intersect. If the function has no value above them there,
@@ -68,11 +68,10 @@ def dual_multiplier(pruned: Prunable, budget: float, *, near: float = 64.0, like
         pruned: the problem.
         budget: volume that may be suppressed.
         near: first guess; affects only the number of evaluations.
-        likely: a higher guess that is tried first; does not change the result.
     """
     if pruned.lost > budget:
         return None
-    left, right = _bracket(pruned, budget, near, max(near, likely))
+    left, right = _bracket(pruned, budget, near)
     if left is None:
         return right.at
     while True:
@@ -103,27 +102,20 @@ class _Point:
     slope: float
 
 
-def _bracket(pruned: Prunable, budget: float, near: float, likely: float) -> tuple[_Point | None, _Point]:
+def _bracket(pruned: Prunable, budget: float, near: float) -> tuple[_Point | None, _Point]:
     """Returns a point over the budget (None if even a multiplier of 0 is within it) and one within it.
 
-    The two are neighbours in the sequence 4, 16, 64, ... times the first multiplier.
+    The two are neighbours in the sequence 0, 1/4, 1, 4, 16, 64, ... times the first multiplier.
     """
-    at = near * 4.0 ** max(round(np.log2(likely / near) / 2), 0)
-    right = _Point(at, *pruned.evaluate(at))
-    left = None
+    left, right = None, _Point(near, *pruned.evaluate(near))
     while right.slope > budget:
         left, right = right, _Point(right.at * 4, *pruned.evaluate(right.at * 4))
-    while left is None and right.at > near:
-        lower = _Point(right.at / 4, *pruned.evaluate(right.at / 4))
-        left, right = (lower, right) if lower.slope > budget else (None, lower)
-    if left is not None:
-        return left, right
-    lower = _Point(near / 4, *pruned.evaluate(near / 4))
-    if lower.slope > budget:
-        return lower, right
-    # A multiplier of 0 suppresses most; evaluated only if needed.
-    free = _Point(0.0, *pruned.evaluate(0.0))
-    return (None, free) if free.slope <= budget else (free, lower)
+    for lower in () if left else (near / 4, 0.0):
+        point = _Point(lower, *pruned.evaluate(lower))
+        if point.slope > budget:
+            return point, right
+        right = point
+    return left, right
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,9 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from itertools import groupby
-from operator import attrgetter
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,10 +29,9 @@ from flowveil.methods.lowest_common_ancestor import AncestorDepth
 from flowveil.methods.remote_pairs import with_enough
 from flowveil.reading.limits import threads
 from flowveil.remote_people import RemotePeople
-from flowveil.workers import parallel_map, prefetch
+from flowveil.workers import prefetch
 
 Positions = NDArray[np.int64]
-Made = TypeVar("Made")
 
 #: Below so many flows, threads would cost more than they save.
 FLOWS_ALONE = 50_000
@@ -128,7 +125,6 @@ class Level:
         volume: trips or weights of each pair.
         order: the flows sorted by origin node, then destination leaf.
         nodes: the origin node of each of them.
-        parts: from which destination depth on a pair begins at each of them.
         start, stop: the flows of each pair are that slice of ``order``.
         time: nodes of the sketch of times, where time is an end; else None.
     """
@@ -138,7 +134,6 @@ class Level:
     volume: NDArray[Any]
     order: Positions
     nodes: Ints
-    parts: NDArray[np.int16]
     start: Positions
     stop: Positions
     time: Ints | None = None
@@ -187,58 +182,6 @@ def safe_levels(
         yield from _down_origins(
             walk, origins, everything[(deep[times.leaf_of_tile[flows.time]]) & named[of_flow]], of_flow
         )
-
-
-def safe_depths(
-    flows: Flows,
-    guarantee: Guarantee,
-    origins: Sketch,
-    destinations: Sketch,
-    make: Callable[[list[Level]], Made],
-    *,
-    beside: Callable[[], None] | None = None,
-) -> Iterator[Made]:
-    """What is made of the levels of each origin depth, from the deepest up: in several threads, handed out in order.
-
-    Two depths are in the works at a time at the most, because each takes memory.
-
-    Args:
-        flows, guarantee, origins, destinations: as for `safe_levels`.
-        make: what is made of them.
-        beside: something else that has to be done, while it is prepared what only one thread can.
-    """
-    if isinstance(flows.people, RemotePeople):
-        # Persons on a cluster are asked about from one thread.
-        if beside is not None:
-            beside()
-        levels = safe_levels(flows, guarantee, origins, destinations)
-        yield from (make(list(here)) for _, here in groupby(levels, key=attrgetter("depth")))
-        return
-    with closing(
-        parallel_map(_made(flows, guarantee, origins, destinations, make, beside), threads=at_a_time(len(flows)))
-    ) as made:
-        yield from (one for one in made if one is not None)
-
-
-def _made(
-    flows: Flows,
-    guarantee: Guarantee,
-    origins: Sketch,
-    destinations: Sketch,
-    make: Callable[[list[Level]], Made],
-    beside: Callable[[], None] | None,
-) -> Iterator[Callable[[], Made | None]]:
-    """The pieces of work of `safe_depths`."""
-
-    def made_of(depth: Callable[[], list[Level]]) -> Made | None:
-        levels = depth()
-        return make(levels) if levels else None
-
-    if beside is not None:
-        yield beside
-    walk = _Walk(flows, guarantee, destinations)
-    for depth in _depths(walk, origins, np.arange(len(flows)), None):
-        yield partial(made_of, depth)
 
 
 def at_a_time(n_flows: int) -> int:
@@ -299,9 +242,8 @@ def _depths(walk: _Walk, origins: Sketch, order: Positions, time: Ints | None) -
         if _falls(key):
             order = order[np.argsort(key, kind="stable")]
         here = order if deep.all() else order[deep[leaf_o[order]]]
-        left = {name: rows.leave_out() for name, rows in repeats.items()}
         yield partial(
-            list[Level], walk.down(here, node[leaf_o[here]], None if time is None else time[here], left, depth)
+            list[Level], walk.down(here, node[leaf_o[here]], None if time is None else time[here], repeats, depth)
         )
         depth -= 1
 
@@ -361,10 +303,7 @@ class _Walk:
         volume = asked[basis] if basis in asked else prefix(flows.volume(basis)[order])
         trips = None if self.guarantee.trips is None else volume if basis == "trips" else prefix(flows.trips[order])
         members = {name: DistinctAlong(rows, depth_o, order, ways, self.meet) for name, rows in repeats.items()}
-        places = np.flatnonzero(parts <= self.meet.deepest)
-        for along in members.values():
-            along.leave_out_sated(order, places)
-        del ways, places
+        del ways
         deepest = self.tree.depth[self.tree.leaf_node][leaf]
         start, stop = np.zeros(0, np.int64), np.zeros(0, np.int64)
         for depth in range(self.tree.max_depth + 1):
@@ -393,7 +332,6 @@ class _Walk:
                 volume=volume[stop] - volume[start],
                 order=order,
                 nodes=node_o,
-                parts=parts,
                 start=start,
                 stop=stop,
                 time=None if node_t is None else node_t[start],

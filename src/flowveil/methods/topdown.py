@@ -2,7 +2,7 @@
 
 Flat noise on all pairs of a fine level is mostly noise on empty pairs. TopDown counts the total first, then the pairs
 of the coarsest zones, and so on. The children of a pair are corrected to non-negative integers that sum to their parent
-(`flowveil.methods.consistency`). A pair with a corrected count of 0 is not opened: everything below it is 0. So noise
+(`fit_to_totals`). A pair with a corrected count of 0 is not opened: everything below it is 0. So noise
 does not accumulate over empty regions, and time and memory are proportional to what is published. After the census's
 TopDown (Abowd et al. 2022) and its form for origins and destinations, InfTDA (Boninsegna and Silvestri 2025).
 
@@ -24,17 +24,14 @@ from typing import Protocol
 import numpy as np
 
 from flowveil.errors import ParameterError
-from flowveil.flows import Cells, Flows, group_pairs
+from flowveil.flows import Cells, Flows
 from flowveil.hierarchy import Ints
-from flowveil.methods.consistency import fit_to_totals
-from flowveil.methods.contributions import counted_trips, uncounted_trips
 from flowveil.methods.discrete_gaussian import DiscreteGaussian
 from flowveil.methods.discrete_laplace import Bits, Counts, DiscreteLaplace, random_bits
+from flowveil.methods.epsilon import largest_rho
 from flowveil.methods.levels import Level, Levels, public_domain
-from flowveil.methods.noise_guarantee import LARGEST_SCALE, NoiseGuarantee, rounded_up
-from flowveil.methods.zcdp import largest_rho
-from flowveil.release.noisy import NoiseStep, NoisyCounts, PrivacyLoss
-from flowveil.release.plan import Plan, Suppression
+from flowveil.methods.noise_guarantee import LARGEST_SCALE, CountedTrips, NoiseGuarantee, rounded_up
+from flowveil.release.noisy import NoiseStep, NoisyCounts
 
 #: Default budget weights of the last levels, from the bottom up; levels above get the last weight. Most pairs are at
 #: the bottom, but errors at the top spread over everything below.
@@ -85,41 +82,17 @@ def topdown(
     levels = Levels.from_domain(domain)
     level_noise = _noise_of_levels(privacy, levels, budget_shares(budget, levels))
     distributions = [noise.distribution for noise in level_noise]
-    origin, destination = domain.origins.zone[flows.origin], domain.destinations.zone[flows.destination]
-    inside = (origin >= 0) & (destination >= 0)
-    trips = counted_trips(flows, inside, bound=None if privacy.unit == "trip" else privacy.bound)
-    n_zones = len(domain.origins.zones)
-    group = group_pairs(np.where(trips > 0, origin, np.int32(-1)), destination, n_zones, n_zones)
-    table = Cells(group.origin, group.destination, group.sum(trips))
-    cells = count_top_down(table, levels, distributions, random_bits(unsafe_seed_for_tests))
-    return NoisyCounts(
-        plan=Plan(
-            origin_zone=origin,
-            destination_zone=destination,
-            kept=inside,
-            origin_zones=domain.origins.zones,
-            destination_zones=domain.destinations.zones,
-            homogeneous=True,
-            suppression=Suppression("noise"),
-        ),
-        cells=cells,
-        guarantee=PrivacyLoss(
-            unit=privacy.unit,
-            epsilon=privacy.epsilon,
-            delta=privacy.delta,
-            bound=privacy.bound,
-            mechanism=MECHANISM.format("Laplace" if privacy.delta == 0 else "Gaussian"),
-            scale=level_noise[-1].step.scale,
-            deviation=level_noise[-1].step.deviation,
-            threshold=None,
-            domain=domain.described,
-            steps=tuple(noise.step for noise in level_noise),
-            rho=None if privacy.delta == 0 else sum(noise.step.rho or 0.0 for noise in level_noise),
-        ),
-        left_out=uncounted_trips(flows, inside, trips, unit=privacy.unit),
-        zones_are_public=domain.public,
-        repeatable=unsafe_seed_for_tests is not None,
-    )
+    counted = CountedTrips.from_flows(flows, privacy, domain)
+    cells = count_top_down(counted.table(), levels, distributions, random_bits(unsafe_seed_for_tests))
+    last = level_noise[-1].step
+    loss = {
+        "mechanism": MECHANISM.format("Laplace" if privacy.delta == 0 else "Gaussian"),
+        "scale": last.scale,
+        "deviation": last.deviation,
+        "steps": tuple(noise.step for noise in level_noise),
+        "rho": None if privacy.delta == 0 else sum(noise.step.rho or 0.0 for noise in level_noise),
+    }
+    return counted.released(cells, loss, unsafe_seed_for_tests)
 
 
 # ---- the budget ---------------------------------------------------------------------------------------------------
@@ -300,3 +273,56 @@ def _joined(parts: list[Cells]) -> Cells:
     columns = zip(*((p.origin, p.destination, p.trips) for p in parts), strict=True)
     origin, destination, trips = (np.concatenate(column) for column in columns)
     return Cells(origin, destination, trips)
+
+
+# ---- consistency -------------------------------------------------------------------------------------------------
+
+
+def fit_to_totals(noisy: Counts, family: Counts, total: Counts) -> Counts:
+    """Corrects noisy counts of children to non-negative integers that sum to the count of their parent.
+
+    The correction minimises the largest distance from the noisy counts, as InfTDA does (Boninsegna and Silvestri 2025),
+    and among those solutions the sum of squares: it subtracts one number t from all children and clips at zero. For
+    real numbers this is the projection onto the simplex. It reaches the smallest largest distance: to lower the sum to
+    N, some child must lose at least the t with sum(max(0, y - t)) = N; to raise it, some child must gain as much; a
+    child at y < 0 must gain -y.
+
+    For integers, t is rounded up. The remainder is added one by one to children above zero at t - 1, the largest first
+    and evenly among equals. The same argument holds: with t - 1 the sum cannot be reached. All arithmetic is exact.
+
+    Args:
+        noisy: the noisy counts.
+        family: the family of each, ascending, without gaps.
+        total: required sum of each family; above 0.
+    """
+    order = np.lexsort((-noisy, family))
+    y, f = noisy[order], family[order]
+    start = np.searchsorted(f, np.arange(len(total)))
+    place = np.arange(len(y)) - start[f]
+    summed = np.cumsum(y)
+    summed -= (summed[start] - y[start])[f]
+    # If the excess is spread over the largest n children, does the n-th stay above zero?
+    above = y * (place + 1) > summed - total[f]
+    n = np.add.reduceat(above.astype(np.int64), start)
+    taken = -((total - summed[start + n - 1]) // n)
+    out = np.maximum(0, y - taken[f])
+    missing = total - np.add.reduceat(out, start)
+    out += _one_more(y, f, start, missing)
+    result = np.empty_like(out)
+    result[order] = out
+    return result
+
+
+def _one_more(y: Counts, family: Counts, start: Counts, missing: Counts) -> Counts:
+    """Returns which children of a sorted family get one more: the largest, evenly spread among equals."""
+    place = np.arange(len(y)) - start[family]
+    last = y[start + np.maximum(missing - 1, 0)][family]
+    wanted = (missing > 0)[family]
+    tied = wanted & (y == last)
+    ahead = np.add.reduceat((wanted & (y > last)).astype(np.int64), start)
+    n_tied = np.maximum(np.add.reduceat(tied.astype(np.int64), start), 1)
+    left, among = (missing - ahead)[family], n_tied[family]
+    turn = place - ahead[family]
+    chosen = tied & ((turn + 1) * left // among > turn * left // among)
+    more: Counts = (chosen | (wanted & (y > last))).astype(np.int64)
+    return more

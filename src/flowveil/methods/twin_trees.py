@@ -8,9 +8,8 @@ cut of that tree. The table of safe pairs is computed once; an evaluation reads 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -20,9 +19,7 @@ from flowveil.errors import DataError
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Floats, Hierarchy, Ints
-from flowveil.memory import give_back
-from flowveil.methods.pair_tables import Part, by_origin, occurring, part_of
-from flowveil.methods.safe_pairs import FLOWS_ALONE, Level, Sketch, at_a_time, safe_depths, sketch
+from flowveil.methods.safe_pairs import Level, Sketch, safe_levels, sketch
 
 #: Latitudes and longitudes of the tiles, then of the nodes.
 Places = tuple[tuple[Floats, Floats], tuple[Floats, Floats]]
@@ -33,9 +30,6 @@ Positions = NDArray[np.int64]
 
 #: Deepest level that is kept; deeper trees are thinned to it.
 DEEPEST = 48
-
-#: Safe pairs that are summed in one batch.
-PAIRS_PER_BATCH = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -87,10 +81,8 @@ class TwinAxis:
         nodes: the remaining sketch nodes, in order. All other node numbers here are positions in this array.
         parent: parent of each node.
         layers: for each depth below the root: nodes, their parents, start of each sibling group, parent of each group.
-        size: tiles below each node.
-        first, other, volume: the safe pairs of node n are the slice ``first[n]:first[n + 1]`` of ``other`` and
-            ``volume``, sorted by the node of the other tree.
-        priced: cost of each pair, or None if it is the volume times the tiles of both ends.
+        first, other, volume, cost: the safe pairs of node n are the slice ``first[n]:first[n + 1]`` of the other three,
+            sorted by the node of the other tree.
     """
 
     full: Hierarchy
@@ -98,86 +90,70 @@ class TwinAxis:
     nodes: Positions
     parent: Positions
     layers: tuple[tuple[Positions, Positions, Positions, Positions], ...]
-    size: Floats
     first: Positions
     other: Ints
-    volume: NDArray[Any]
-    priced: Floats | None
+    volume: Floats
+    cost: Floats
+
+    @classmethod
+    def from_pairs(
+        cls,
+        full: Hierarchy,
+        reduced: Sketch,
+        occurring: NDArray[np.bool_],
+        ends: tuple[Ints, Ints],
+        pairs: Sequence[Floats],
+    ) -> TwinAxis:
+        """Lays out the pairs of one end.
+
+        Args:
+            full, reduced: the hierarchy and its sketch.
+            occurring: the sketch nodes that are kept.
+            ends: the sketch node of each pair at this end, and the number of its node at the other end.
+            pairs: volume and cost of each pair.
+        """
+        nodes, number = np.flatnonzero(occurring), np.cumsum(occurring) - 1
+        own, other = number[ends[0]], ends[1]
+        order = np.lexsort((other, own))
+        parent = np.where(nodes > 0, number[np.maximum(reduced.tree.parent[nodes], 0)], -1)
+        layers = []
+        depth = reduced.tree.depth[nodes]
+        for d in range(1, int(depth.max()) + 1):
+            here = np.flatnonzero(depth == d)
+            above = parent[here]
+            group = np.flatnonzero(np.append(True, above[1:] != above[:-1]))
+            layers.append((here, above, group, above[group]))
+        first = np.concatenate(([0], np.cumsum(np.bincount(own, minlength=len(nodes)))))
+        volume, cost = (column[order] for column in pairs)
+        return cls(full, reduced, nodes, parent, tuple(layers), first, other[order], volume, cost)
 
     def __len__(self) -> int:
         return len(self.nodes)
 
-    @cached_property
-    def length(self) -> Positions:
-        """Number of safe pairs of each node."""
-        return np.diff(self.first)
-
-    def pairs(self, nodes: Positions) -> tuple[Positions, NDArray[Any], NDArray[Any] | None]:
-        """Returns other end, volume and cost (if stored) of the safe pairs of these nodes."""
-        start, length = self.first[nodes], self.length[nodes]
-        rows = np.repeat(start - (np.cumsum(length) - length), length)
-        rows += np.arange(len(rows))
-        priced = None if self.priced is None else self.priced[rows]
-        return self.other[rows].astype(np.int64), self.volume[rows], priced
-
-    @cached_property
-    def _by_depth(self) -> tuple[Positions, list[tuple[slice, slice, Positions, Positions, Positions]]]:
-        """Nodes ordered by depth, and the layers in this numbering.
-
-        For each layer: its slice, the slice of the layer above, start of each sibling group, parent of each group, and
-        the position of each node's parent within the layer above.
-        """
-        order = np.concatenate([np.zeros(1, np.int64), *(nodes for nodes, *_ in self.layers)])
-        place = np.empty(len(order), dtype=np.int64)
-        place[order] = np.arange(len(order))
-        layers, upper = [], slice(0, 1)
-        for nodes, above, siblings, parents in self.layers:
-            here = slice(upper.stop, upper.stop + len(nodes))
-            layers.append((here, upper, siblings, place[parents], place[above] - upper.start))
-            upper = here
-        return order, layers
+    def rows(self, nodes: Positions) -> Positions:
+        """Returns the positions of the safe pairs of these nodes."""
+        length = self.first[nodes + 1] - self.first[nodes]
+        rows = np.repeat(self.first[nodes] - (np.cumsum(length) - length), length)
+        return rows + np.arange(len(rows))
 
     def best(self, saving: Floats) -> tuple[Positions, Floats, Floats]:
         """Returns the cut with the largest saving, and for each node the best saving and the saving if divided.
 
         The coarser cut wins ties.
         """
-        order, _ = self._by_depth
-        split, value, together = self._divided(saving)
-        best, divided = np.empty(len(self)), np.empty(len(self))
-        best[order], divided[order] = value, together
-        return self._reached(split), best, divided
-
-    def best_cut(self, saving: Floats) -> Positions:
-        """Returns the cut of `best` alone."""
-        return self._reached(self._divided(saving)[0])
-
-    def _divided(self, saving: Floats) -> tuple[NDArray[np.bool_], Floats, Floats]:
-        """Returns which nodes are divided, their best savings and their savings if divided, ordered by depth."""
-        order, layers = self._by_depth
-        best = saving[order]
-        divided = np.full(len(self), -np.inf)
-        split = np.zeros(len(self), dtype=np.bool_)
-        for here, _, siblings, parents, _ in reversed(layers):
-            together = np.add.reduceat(best[here], siblings)
-            whole = best[parents]
-            divided[parents] = together
-            finer = together > whole
-            split[parents] = finer
-            best[parents] = np.where(finer, together, whole)
-        return split, best, divided
+        best, divided = saving.copy(), np.full(len(self), -np.inf)
+        for nodes, _, siblings, parents in reversed(self.layers):
+            divided[parents] = np.add.reduceat(best[nodes], siblings)
+            best[parents] = np.maximum(best[parents], divided[parents])
+        return self.reached(divided > saving), best, divided
 
     def reached(self, split: NDArray[np.bool_]) -> Positions:
         """Returns the undivided nodes whose ancestors are all divided."""
-        return self._reached(split[self._by_depth[0]])
-
-    def _reached(self, split: NDArray[np.bool_]) -> Positions:
-        order, layers = self._by_depth
         reached = np.zeros(len(self), dtype=np.bool_)
         reached[0] = True
-        for here, upper, _, _, above in layers:
-            reached[here] = (reached[upper] & split[upper])[above]
-        return np.sort(order[reached & ~split])
+        for nodes, above, _, _ in self.layers:
+            reached[nodes] = (reached & split)[above]
+        return np.flatnonzero(reached & ~split)
 
     def to_full(self, cut: Positions) -> Ints:
         """Returns the cut of the full hierarchy in which exactly the ancestors of these nodes are divided."""
@@ -212,15 +188,31 @@ class TwinTrees:
     @classmethod
     def from_flows(cls, flows: Flows, guarantee: Guarantee, goal: Goal = "error") -> TwinTrees | None:
         """Returns the trees with all safe pairs and their costs, or None if there are no safe pairs."""
-        found = FoundPairs.from_flows(flows, guarantee, goal)
-        return found.laid_out() if found.parts else None
-
-    def cost(self) -> Floats:
-        """Returns the cost of each safe pair, in the order of the origin axis."""
-        axis = self.origins
-        if axis.priced is not None:
-            return axis.priced
-        return axis.volume * (np.repeat(axis.size, np.diff(axis.first)) + self.destinations.size[axis.other])
+        sketches = [
+            sketch(tree, tile, flows, guarantee, max_depth=DEEPEST)
+            for tree, tile in ((flows.origins, flows.origin), (flows.destinations, flows.destination))
+        ]
+        price = PairCost(flows, guarantee.basis, goal, sketches)
+        found = [
+            (level.origin, level.destination, level.volume, price.cost(level))
+            for level in safe_levels(flows, guarantee, *sketches)
+        ]
+        if not found:
+            return None
+        origin, destination, volume, cost = (np.concatenate(column) for column in zip(*found, strict=True))
+        del found
+        occurring = [_occurring(s, nodes) for s, nodes in zip(sketches, (origin, destination), strict=True)]
+        numbers = [(np.cumsum(occurs, dtype=np.int32) - np.int32(1)) for occurs in occurring]
+        pairs = volume.astype(np.float64), cost
+        axes = [
+            TwinAxis.from_pairs(full, reduced, occurs, ends, pairs)
+            for full, reduced, occurs, ends in (
+                (flows.origins, sketches[0], occurring[0], (origin, numbers[1][destination])),
+                (flows.destinations, sketches[1], occurring[1], (destination, numbers[0][origin])),
+            )
+        ]
+        objective = Objective.from_goal(goal, float(np.sum(flows.volume(guarantee.basis))))
+        return cls(axes[0], axes[1], objective, thinned=any(s.thinned for s in sketches))
 
     def axis(self, end: int) -> TwinAxis:
         """Returns the origin axis (0) or the destination axis (1)."""
@@ -229,113 +221,28 @@ class TwinTrees:
     def given(self, end: int, cut: Positions) -> Costs:
         """Returns cost and volume of the nodes of one tree, with the cut of the tree at ``end`` fixed."""
         fixed, free = self.axis(end), self.axis(1 - end)
-        volume, cost = np.zeros(len(free)), np.zeros(len(free))
-        # In batches: temporary arrays stay small compared with the tables.
-        batch = np.cumsum(fixed.length[cut]) // PAIRS_PER_BATCH
-        for nodes in np.split(cut, np.flatnonzero(np.diff(batch)) + 1):
-            other, each, priced = fixed.pairs(nodes)
-            if priced is None:
-                priced = each * np.repeat(fixed.size[nodes], fixed.length[nodes])
-            volume += np.bincount(other, weights=each, minlength=len(free))
-            cost += np.bincount(other, weights=priced, minlength=len(free))
-        if free.priced is None:
-            cost += free.size * volume
-        return Costs(free, self.objective, cost, volume, evaluated={}, halves={}, answered={})
-
-
-@dataclass(frozen=True, eq=False)
-class FoundPairs:
-    """The safe pairs, grouped by origin depth.
-
-    Attributes:
-        flows, sketches: the flows and the reduced trees.
-        objective: the objective.
-        parts: the pairs of each origin depth.
-    """
-
-    flows: Flows
-    sketches: tuple[Sketch, Sketch]
-    objective: Objective
-    parts: list[Part]
-
-    @classmethod
-    def from_flows(
-        cls, flows: Flows, guarantee: Guarantee, goal: Goal, *, beside: Callable[[], None] | None = None
-    ) -> FoundPairs:
-        """Finds the safe pairs.
-
-        Args:
-            flows: the flows.
-            guarantee: decides which pairs are safe.
-            goal: the cost of a pair.
-            beside: callback run concurrently with the single-threaded setup.
-        """
-        origins, destinations = (
-            sketch(tree, tile, flows, guarantee, max_depth=DEEPEST)
-            for tree, tile in ((flows.origins, flows.origin), (flows.destinations, flows.destination))
+        rows = fixed.rows(cut)
+        other = fixed.other[rows]
+        # `bincount` without rows returns integers.
+        cost, volume = (
+            np.bincount(other, weights=column[rows], minlength=len(free)).astype(np.float64)
+            for column in (fixed.cost, fixed.volume)
         )
-        price = None if goal == "error" else PairCost(flows, guarantee.basis, goal, (origins, destinations))
-
-        def make(levels: list[Level]) -> Part:
-            return part_of(levels, None if price is None else [price.cost(level) for level in levels])
-
-        parts = list(safe_depths(flows, guarantee, origins, destinations, make, beside=beside))
-        if len(flows) >= FLOWS_ALONE:
-            give_back()
-        total = float(np.sum(flows.volume(guarantee.basis)))
-        return cls(flows, (origins, destinations), Objective.from_goal(goal, total), parts)
-
-    def laid_out(self) -> TwinTrees:
-        """Returns both trees with their tables. Consumes the parts."""
-        flows, sketches = self.flows, self.sketches
-        ends = [_occurring(s, nodes) for s, nodes in zip(sketches, occurring(self.parts, sketches), strict=True)]
-        threads = at_a_time(len(flows))
-        across = by_origin(self.parts, ends[0], ends[1], threads=threads)
-        axes = [
-            TwinAxis(
-                full=full,
-                sketch=reduced,
-                nodes=nodes,
-                parent=np.where(nodes > 0, number[np.maximum(reduced.tree.parent[nodes], 0)], -1),
-                layers=_layers(reduced.tree, nodes, number),
-                size=reduced.size[nodes].astype(np.float64),
-                first=table.first,
-                other=table.other,
-                volume=table.volume,
-                priced=table.priced,
-            )
-            for full, reduced, (nodes, number), table in (
-                (flows.origins, sketches[0], ends[0], across),
-                (flows.destinations, sketches[1], ends[1], across.turned(len(ends[1][0]), threads=threads)),
-            )
-        ]
-        return TwinTrees(axes[0], axes[1], self.objective, thinned=any(s.thinned for s in sketches))
+        return Costs(free, self.objective, cost, volume)
 
 
-def _occurring(reduced: Sketch, occurs: NDArray[np.bool_]) -> tuple[Positions, Positions]:
-    """Returns the nodes that occur, and the number of each.
+def _occurring(reduced: Sketch, nodes: Ints) -> NDArray[np.bool_]:
+    """Returns which nodes of a sketch are kept: those of these pairs.
 
     If a divisible node occurs but none of its children does, its first child is added to represent them. Dividing the
     node then suppresses its volume.
     """
     tree = reduced.tree
+    occurs = np.zeros(tree.n_nodes, dtype=np.bool_)
+    occurs[nodes] = True
     below = np.bincount(tree.parent[1:][occurs[1:]], minlength=tree.n_nodes)
-    barren = np.flatnonzero(occurs & ~tree.is_leaf & (below == 0))
-    occurs[barren + 1] = True
-    return np.flatnonzero(occurs), np.cumsum(occurs) - 1
-
-
-def _layers(
-    tree: Hierarchy, nodes: Positions, number: Positions
-) -> tuple[tuple[Positions, Positions, Positions, Positions], ...]:
-    layers = []
-    depth = tree.depth[nodes]
-    for d in range(1, int(depth.max()) + 1):
-        here = np.flatnonzero(depth == d)
-        above = number[tree.parent[nodes[here]]]
-        first = np.flatnonzero(np.concatenate(([True], above[1:] != above[:-1])))
-        layers.append((here, above, first, above[first]))
-    return tuple(layers)
+    occurs[np.flatnonzero(occurs & ~tree.is_leaf & (below == 0)) + 1] = True
+    return occurs
 
 
 @dataclass(frozen=True, eq=False)
@@ -348,41 +255,35 @@ class Costs:
         axis: the tree.
         objective: the objective.
         cost, volume: of each node.
-        evaluated: cache of `evaluate`, by price.
-        halves: cache of best cuts, by price. Filled by the caller.
-        answered: cache of `best_within`, by price, score to beat and number of choices. Filled by the caller.
+        halves: cache of `at`, by price.
     """
 
     axis: TwinAxis
     objective: Objective
     cost: Floats
     volume: Floats
-    evaluated: dict[float, tuple[float, float]]
-    halves: dict[float, Half]
-    answered: dict[tuple[float, float, int | None], Any]
-
-    @property
-    def n_cached(self) -> int:
-        """About how many numbers this holds."""
-        return (4 + 2 * len(self.halves)) * len(self.axis)
+    halves: dict[float, Half] = field(default_factory=dict)
 
     @property
     def lost(self) -> float:
         """Volume that no cut publishes: the part in which even the root is not safe."""
         return self.objective.total - float(self.volume[0])
 
+    def saving(self, price: float) -> Floats:
+        """Returns the saving of each node as a zone, at this price of a suppressed unit."""
+        return price * self.volume - self.cost
+
     def at(self, price: float) -> Half:
         """Returns the best cut at this price of a suppressed unit."""
-        cut = self.axis.best_cut(price * self.volume - self.cost)
-        cost, suppressed = self.totals(cut)
-        return Half(self.axis, (self.cost, self.volume), cut=cut, cost=cost, suppressed=suppressed, price=price)
+        if price not in self.halves:
+            cut, _, _ = self.axis.best(self.saving(price))
+            self.halves[price] = Half(cut, *self.totals(cut), price)
+        return self.halves[price]
 
     def evaluate(self, multiplier: float) -> tuple[float, float]:
         """Returns the smallest priced cost at this price, and the suppressed volume."""
-        if multiplier not in self.evaluated:
-            cost, suppressed = self.totals(self.axis.best_cut(multiplier * self.volume - self.cost))
-            self.evaluated[multiplier] = cost + multiplier * suppressed, suppressed
-        return self.evaluated[multiplier]
+        half = self.at(multiplier)
+        return half.cost + multiplier * half.suppressed, half.suppressed
 
     def totals(self, cut: Positions) -> tuple[float, float]:
         """Returns cost and suppressed volume of a cut."""
@@ -394,35 +295,15 @@ class Half:
     """The best cut of one tree at a price.
 
     Attributes:
-        axis: the tree.
-        of_nodes: cost and volume of its nodes. Not the `Costs` itself, which would create a reference cycle.
         cut: the nodes of the cut.
         cost, suppressed: cost and suppressed volume of the cut.
         price: price of a suppressed unit.
     """
 
-    axis: TwinAxis
-    of_nodes: tuple[Floats, Floats]
     cut: Positions
     cost: float
     suppressed: float
     price: float
-
-    @cached_property
-    def _savings(self) -> tuple[Floats, Floats]:
-        cost, volume = self.of_nodes
-        _, best, divided = self.axis.best(self.price * volume - cost)
-        return best, divided
-
-    @property
-    def best(self) -> Floats:
-        """Largest saving in the subtree of each node."""
-        return self._savings[0]
-
-    @property
-    def divided(self) -> Floats:
-        """Largest saving in the subtree of each node if the node is divided."""
-        return self._savings[1]
 
 
 class PairCost:

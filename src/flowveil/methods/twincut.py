@@ -17,26 +17,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import dataclass, field
 from typing import Any, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from flowveil.errors import InfeasibleError, ParameterError
-from flowveil.flows import Flows, People, group_pairs
+from flowveil.flows import Flows, group_pairs
 from flowveil.guarantee import Guarantee
-from flowveil.hierarchy import Floats
-from flowveil.memory import give_back
 from flowveil.methods.knapsack import best_within, flipped, near_ties
 from flowveil.methods.odkanon import Cuts, volume_budget_cuts
 from flowveil.methods.pruning import dual_multiplier
-from flowveil.methods.safe_pairs import FLOWS_ALONE, at_a_time
-from flowveil.methods.twin_trees import Costs, FoundPairs, Goal, Half, Positions, TwinTrees, metres_moved
+from flowveil.methods.twin_trees import Costs, Goal, Half, Positions, TwinTrees, metres_moved
 from flowveil.release.plan import Plan
-from flowveil.remote_people import RemotePeople
-from flowveil.workers import parallel_map
 
 #: Work of the local search at effort 1, in rows and nodes visited; about five seconds.
 WORK = 4e8
@@ -53,8 +46,8 @@ MOST_KICKS_WITHOUT_GAIN = 30
 #: Nearly tied nodes that are combined when a changed cut is tested.
 PROBED = 40
 
-#: Numbers that the cache of evaluations may hold: 128 MB.
-MOST_CACHED = 16_000_000
+#: Evaluations that are cached.
+MOST_CACHED = 64
 
 #: Factors of the path of prices, relative to its start.
 PATH = np.exp2(np.arange(-6, 7) / 4)
@@ -93,16 +86,9 @@ def twincut(
     check_goal(objective)
     deadline = search_deadline(effort, time_limit)
     budget = max_suppressed * float(np.sum(flows.volume(guarantee.basis)))
-    odkanon_cuts: list[Cuts] = []
-
-    def run_odkanon() -> None:
-        odkanon_cuts.append(volume_budget_cuts(flows, guarantee, max_suppressed=max_suppressed))
-
-    pairs = FoundPairs.from_flows(flows, guarantee, objective, beside=run_odkanon)
-    if not pairs.parts:
-        raise InfeasibleError(INFEASIBLE)
-    trees, merged = pairs.laid_out(), odkanon_cuts[0]
-    if trees.given(0, np.zeros(1, np.int64)).lost > budget:
+    merged = volume_budget_cuts(flows, guarantee, max_suppressed=max_suppressed)
+    trees = TwinTrees.from_flows(flows, guarantee, objective)
+    if trees is None or trees.given(0, np.zeros(1, np.int64)).lost > budget:
         raise InfeasibleError(INFEASIBLE)
     search = Search(trees, budget, deadline=deadline)
     search.offer((trees.origins.from_full(merged.origin), trees.destinations.from_full(merged.destination)))
@@ -116,14 +102,9 @@ def twincut(
     notes = {"stopped_early": search.stopped_early}
     goals: set[Goal] = {objective} if trees.thinned else {"error", objective}
     # The tables take most of the memory and are no longer needed.
-    del search, trees, pairs
-    if len(flows) >= FLOWS_ALONE:
-        give_back()
+    del search, trees
     # ODkAnon's cut may use nodes that are missing from the safe pairs or from a thinned tree.
-    plan, other = parallel_map(
-        (partial(plan_of_cuts, flows, guarantee, each, notes) for each in (cuts, merged)),
-        threads=1 if isinstance(flows.people, RemotePeople) else at_a_time(len(flows)),
-    )
+    plan, other = (plan_of_cuts(flows, guarantee, each, notes) for each in (cuts, merged))
     volume = flows.volume(guarantee.basis)
     if not other.kept.any() or float(np.sum(volume[~other.kept])) > budget:
         return plan
@@ -186,32 +167,9 @@ def score(flows: Flows, plan: Plan, basis: str, goal: Goal, *, time_weight: floa
 
 def plan_of_cuts(flows: Flows, guarantee: Guarantee, cuts: Cuts, notes: dict[str, Any]) -> Plan:
     """Returns the plan that publishes all safe cells of these cuts."""
-    return Plan.from_cuts(flows, cuts.origin, cuts.destination, _in_safe_cells(flows, guarantee, cuts), notes=notes)
-
-
-def _in_safe_cells(flows: Flows, guarantee: Guarantee, cuts: Cuts) -> NDArray[np.bool_]:
-    """Returns which flows are in a safe cell of these cuts.
-
-    A cell has enough people if one of its flows has, and too few if the sum over its flows is too small. People are
-    deduplicated only in the cells in between.
-    """
-    people, least = flows.people, guarantee.people
-    if least is None or type(people) is not People:
-        table = cuts.merge(flows, flows.origin, flows.destination)
-        return guarantee.safe(table.cells)[table.row]
-    without = replace(flows.renamed(flows.origin, flows.destination), people=None)
-    table = cuts.merge(without, flows.origin, flows.destination)
-    each = people.count(len(flows))
-    enough = np.zeros(len(table.cells), dtype=np.bool_)
-    enough[table.row[each >= least]] = True
-    between = ~enough & (np.bincount(table.row, weights=each, minlength=len(enough)) >= least)
-    rows = np.flatnonzero(between[table.row][people.cell])
-    distinct = People(people.cell[rows], people.person[rows]).merge(table.row)
-    enough |= distinct.count(len(enough)) >= least
-    # A cell has at least as many trips as people.
-    others = replace(guarantee, people=None, trips=max(guarantee.trips or 0, least))
-    enough &= others.safe(table.cells)
-    return enough[table.row]
+    merged = cuts.merge(flows, flows.origin, flows.destination)
+    kept = guarantee.safe(merged.cells)[merged.row]
+    return Plan.from_cuts(flows, cuts.origin, cuts.destination, kept, notes=notes)
 
 
 def starting_cuts(trees: TwinTrees, merged: Cuts | None = None) -> Iterator[tuple[int, Positions]]:
@@ -226,7 +184,7 @@ def starting_cuts(trees: TwinTrees, merged: Cuts | None = None) -> Iterator[tupl
     volume = trees.given(1, np.zeros(1, np.int64)).volume
     for zones in (16, 64, 256, 1024):
         target = trees.objective.total / zones
-        yield 0, axis.best_cut(-((volume - target) ** 2))
+        yield 0, axis.best(-((volume - target) ** 2))[0]
 
 
 @dataclass(frozen=True)
@@ -320,7 +278,6 @@ class Search:
     deadline: float = np.inf
     best: Solution = field(init=False)
     price: float = 64.0
-    likely: float = 0.0
     work: float = 0.0
     stopped_early: bool = False
     keep_points: bool = True
@@ -334,27 +291,20 @@ class Search:
     # ---- evaluating ------------------------------------------------------------------------------------------
 
     def _given(self, end: int, cut: Positions) -> Costs:
-        """Returns the costs of the other tree with this cut fixed, from the cache if possible."""
+        """Returns the costs of the other tree with this cut fixed; recent ones are cached."""
         key = end, cut.tobytes()
         costs = self.cache.pop(key, None) or self.trees.given(end, cut)
         self.cache[key] = costs
-        self._evict()
-        axis = self.trees.axis(end)
+        if len(self.cache) > MOST_CACHED:
+            del self.cache[next(iter(self.cache))]
         # Cache hits count as full work, so that the cache changes no result.
+        axis = self.trees.axis(end)
         self.work += OVERHEAD + float(np.sum(axis.first[cut + 1] - axis.first[cut])) + len(costs.axis)
         return costs
 
     def _at(self, costs: Costs, price: float) -> Half:
         self.work += OVERHEAD + 8.0 * len(costs.axis)
-        if price not in costs.halves:
-            costs.halves[price] = costs.at(price)
-        return costs.halves[price]
-
-    def _evict(self) -> None:
-        """Evict least recently used entries to stay within the cache limit."""
-        size = sum(costs.n_cached for costs in self.cache.values())
-        while size > MOST_CACHED and len(self.cache) > 2:
-            size -= self.cache.pop(next(iter(self.cache))).n_cached
+        return costs.at(price)
 
     def _solution(self, cuts: tuple[Positions, Positions], cost: float, suppressed: float) -> Solution:
         return Solution(cuts, cost, suppressed, self.trees.objective.score(cost, suppressed))
@@ -389,14 +339,14 @@ class Search:
                 self._with_budget(end, cut)
         if self._out_of_time():
             return
-        center = self._fair_price()
+        center = self.fair_price()
         for path in (PATH[len(PATH) // 2 :], PATH[: len(PATH) // 2][::-1]):
             cut = self.best.cuts[0]
             for factor in path:
                 if self._out_of_time():
                     return
                 _, cut = self.converge(0, cut, center * factor)
-        self.price = self._fair_price()
+        self.price = self.fair_price()
 
     def _with_budget(self, end: int, cut: Positions) -> None:
         """Prunes the two trees in turn, each to the best point on its convex hull within the budget."""
@@ -404,10 +354,9 @@ class Search:
         price = self.price
         while True:
             costs = self._given(end, cut)
-            found = dual_multiplier(costs, self.budget, near=price, likely=self.likely)
+            found = dual_multiplier(costs, self.budget, near=price)
             if found is None:
                 return
-            self.likely = found
             half = self._at(costs, self._worth(costs, found))
             price = max(found, 1e-3)
             self._offer(end, cut, half.cut, half.cost, half.suppressed)
@@ -426,7 +375,7 @@ class Search:
             price = least
         return price
 
-    def _fair_price(self) -> float:
+    def fair_price(self) -> float:
         """Returns the price of a suppressed unit at the best solution: the geometric mean over the two trees."""
         prices = []
         for end in (0, 1):
@@ -449,26 +398,6 @@ class Search:
             if priced >= last - 1e-9 * abs(last):
                 return last, cut
             last, cut = priced, halves[1].cut
-
-    def tightest_price(self) -> float:
-        """Returns the price at which the lower bound from the known solutions is largest at the budget.
-
-        At each price, the cheapest known solution is a line over suppression. Its height at the budget is an upper
-        limit for any proof at this price.
-        """
-        points = self._known_points()
-        prices = self._fair_price() * np.exp2(np.arange(-48, 49) / 24)
-        priced = points[None, :, 1] + prices[:, None] * (points[None, :, 0] - self.budget)
-        return float(prices[int(np.argmax(priced.min(axis=1)))])
-
-    def cheapest_at(self, price: float) -> tuple[float, float]:
-        """Returns cost and suppressed volume of the cheapest known solution at this price."""
-        points = self._known_points()
-        suppressed, cost = points[int(np.argmin(points[:, 1] + price * points[:, 0]))]
-        return float(cost), float(suppressed)
-
-    def _known_points(self) -> Floats:
-        return np.array(sorted(set(self.points)))
 
     # ---- local search ----------------------------------------------------------------------------------------
 
@@ -501,7 +430,7 @@ class Search:
                 self._flip_each(limit)
             if self.best.score == before:
                 return
-            self.price = self._fair_price()
+            self.price = self.fair_price()
 
     def _ended(self, limit: float) -> bool:
         return self.work >= limit or self._out_of_time()
@@ -515,7 +444,7 @@ class Search:
         for steps in (PRICE_STEPS, -PRICE_STEPS):
             for end in (0, 1):
                 cut = self.best.cuts[end]
-                center = self.price = self._fair_price()
+                center = self.price = self.fair_price()
                 for factor in np.exp(steps):
                     if self._ended(limit):
                         return
@@ -555,11 +484,7 @@ class Search:
             half = self._at(costs, self.trees.objective.least_price(self.best.score))
         if not self._may_improve(half):
             return improved
-        question = half.price, self.best.score, most_choices
-        within = costs.answered.get(question)
-        if within is None:
-            within = best_within(costs, half, self.budget, self.best.score, most_choices=most_choices)
-            costs.answered[question] = within
+        within = best_within(costs, half, self.budget, self.best.score, most_choices=most_choices)
         self.work += 10 * OVERHEAD + 10.0 * len(costs.axis) + within.work[0] * OVERHEAD / 2 + within.work[1] * 10.0
         return (within.found is not None and self._offer(end, cut, *within.found)) or improved
 
@@ -576,11 +501,11 @@ class Search:
             half = self._at(costs, self.price)
             most = self.trees.objective.price_within(best.score, self.price, self.budget)
             slack = most - (half.cost + half.price * half.suppressed)
-            ties = near_ties(costs, half, 3 * max(slack, 0.0))
+            ties = near_ties(costs, self.price, 3 * max(slack, 0.0))
             for node in ties.nodes[np.argsort(ties.loss, kind="stable")]:
                 if self._ended(limit):
                     return False
-                if self._answer(1 - end, flipped(costs, half, np.array([node]))):
+                if self._answer(1 - end, flipped(costs, self.price, np.array([node]))):
                     self.polish()
                     return True
         return False
@@ -604,7 +529,7 @@ class Search:
         for _ in range(1 + rounds % 3):
             costs = self._given(end, cut)
             noise = 1 + (0.05, 0.1, 0.2)[rounds % 3] * rng.standard_normal(len(costs.axis))
-            cut = costs.axis.best_cut((price * costs.volume - costs.cost) * noise)
+            cut = costs.axis.best(costs.saving(price) * noise)[0]
             end = 1 - end
         before = self.best.score
         _, cut = self.converge(end, cut, price)

@@ -66,7 +66,7 @@ def twincut_same_zones(
     start = table.evaluate(flows.origins.narrowest[merged.origin])
     if start.suppressed > budget or not start.published:
         raise InfeasibleError(INFEASIBLE)
-    search = Search(table, budget, start, deadline=deadline, limit=table.work + effort * WORK)
+    search = LocalSearch(table, budget, start, deadline=deadline, limit=table.work + effort * WORK)
     if effort > 0:
         search.run()
     cut = search.best.cut
@@ -267,7 +267,7 @@ class Counted:
 
 
 @dataclass(eq=False)
-class Search:
+class LocalSearch:
     """The best cut within the budget so far, and the search for better ones."""
 
     table: CutTable
@@ -305,7 +305,7 @@ class Search:
         self.spend()
 
     def descend(self, state: State, price: float) -> State:
-        """Applies moves that gain at this price until there are none."""
+        """Applies moves that gain at this price until no move gains."""
         while not self._ended():
             moves = self.table.moves(state)
             gain = -(moves.cost + price * moves.suppressed)
@@ -317,7 +317,7 @@ class Search:
         return state
 
     def spend(self) -> None:
-        """Applies the single move that improves the score most within the budget, until there is none."""
+        """Applies the single move that improves the score most within the budget, until no move does."""
         objective = self.table.objective
         while not self._ended():
             state, moves = self.best, self.table.moves(self.best)

@@ -5,6 +5,10 @@ more than the limit. A tile outside the earlier zones gets the coarsest node tha
 depend on the new data. If the earlier zones overlap, a flow belongs to the one earlier cell that contains it; flows in
 no earlier cell are suppressed.
 
+Of a map in layers, a flow belongs to the first layer with a published cell around it: flows of a cell below the
+threshold go on to the next layer. So do those of a later cell whose trips are k - 1 times the number of earlier cells
+that its flows were left by, because each of these would have exactly k - 1.
+
 The tree of the new data may lack earlier zones without new trips. So zones are located on a larger tree with a tile of
 every zone (`_Covering`).
 """
@@ -26,8 +30,8 @@ from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import OUTSIDE_CELL, VIRTUAL_ROOT, Hierarchy, Ints
 from flowveil.methods.method import Method
-from flowveil.release.frozen import CELLS, TILES, FrozenMap
 from flowveil.release.plan import Plan
+from flowveil.release.zone_map import CELLS, TILES, FrozenMap
 from flowveil.release.zones import NodeZones
 from flowveil.zoning.refinement import Read, refined
 from flowveil.zoning.top import to_the_top, tree_over
@@ -36,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 NAME = "zones-of"
+Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -45,10 +50,10 @@ class ZonesOf(Method):
     frozen: FrozenMap | None = None
 
     @classmethod
-    def over(cls, source: Any) -> ZonesOf:
-        """Returns the method for the zones of a folder, a frozen map, or its file."""
-        frozen = FrozenMap.of(source)
-        plan = functools.partial(plan_over, frozen=frozen)
+    def over(cls, source: Any, *, revise: bool = False) -> ZonesOf:
+        """Returns the method for the zones of a folder, a frozen map, or its file; for a revision if asked."""
+        frozen = FrozenMap.read(source)
+        plan = functools.partial(plan_over, frozen=frozen, revise=revise)
         return cls(
             NAME,
             plan,
@@ -95,7 +100,9 @@ def _refuse_other_reading(read: Mapping[str, Any], frozen: FrozenMap) -> None:
         )
 
 
-def plan_over(flows: Flows, guarantee: Guarantee, *, max_suppressed: float, frozen: FrozenMap) -> Plan:
+def plan_over(
+    flows: Flows, guarantee: Guarantee, *, max_suppressed: float, frozen: FrozenMap, revise: bool = False
+) -> Plan:
     """Plans the release of these flows over the zones of a frozen map.
 
     Args:
@@ -103,12 +110,16 @@ def plan_over(flows: Flows, guarantee: Guarantee, *, max_suppressed: float, froz
         guarantee: thresholds that every cell must reach.
         max_suppressed: largest share of the volume that may be suppressed.
         frozen: the zones.
+        revise: whether the release revises the one that has these zones.
 
     Raises:
         ParameterError: the map of these flows differs from that of the earlier release.
         InfeasibleError: cells below the threshold exceed the limit.
     """
-    plan = _over_cuts(flows, guarantee, frozen) if frozen.homogeneous else _over_pairs(flows, guarantee, frozen)
+    if frozen.homogeneous:
+        plan = _over_cuts(flows, guarantee, frozen)
+    else:
+        plan = _over_cells(flows, guarantee, frozen, revise=revise)
     volume = flows.volume(guarantee.basis)
     share = 1 - float(np.sum(volume[plan.kept])) / float(np.sum(volume))
     if share > max_suppressed:
@@ -239,57 +250,128 @@ def _refuse_other_tiles(tree: Hierarchy, nodes: Ints, codes: list[str], frozen: 
 # ---- zones that do -----------------------------------------------------------------------------------------------
 
 
-def _over_pairs(flows: Flows, guarantee: Guarantee, frozen: FrozenMap) -> Plan:
-    """Assigns every flow to the earlier cell that contains it.
+def _over_cells(flows: Flows, guarantee: Guarantee, frozen: FrozenMap, *, revise: bool) -> Plan:
+    """Assigns every flow to the earlier cell that contains it, layer by layer.
+
+    Args:
+        flows, guarantee, frozen: as for `plan_over`.
+        revise: a flow stays in the first cell around it, although that is below the threshold: all earlier cells stay
+            published.
 
     Raises:
-        ParameterError: a flow is in two earlier cells.
+        ParameterError: a flow is in two earlier cells of one layer.
     """
     for end in ("origin", "destination"):
         _Covering.from_map(flows, frozen, end)  # Checks that the zones are on this map with the same tiles.
-    nodes_o, nodes_d = _known_pairs(flows, frozen)
-    origin, destination = (np.zeros(len(flows), dtype=np.int32) for _ in range(2))
-    found = np.zeros(len(flows), dtype=np.int64)
-    key = nodes_o.astype(np.int64) * flows.destinations.n_nodes + nodes_d
-    depths = flows.origins.depth[nodes_o].astype(np.int64), flows.destinations.depth[nodes_d].astype(np.int64)
-    above_o, above_d = _Above(flows.origins), _Above(flows.destinations)
-    for a, b in np.unique(np.stack(depths, axis=1), axis=0).tolist():
-        here = np.sort(key[(depths[0] == a) & (depths[1] == b)])
-        o, d = above_o.at(a)[flows.origin], above_d.at(b)[flows.destination]
-        sought = o.astype(np.int64) * flows.destinations.n_nodes + d
-        at = np.minimum(np.searchsorted(here, sought), len(here) - 1)
-        hit = (o >= 0) & (d >= 0) & (here[at] == sought)
-        origin[hit], destination[hit] = o[hit], d[hit]
-        found += hit
-    if np.any(found > 1):
-        raise ParameterError("Cells of the earlier release overlap, so trips cannot be assigned to them.")
-    zones_o, number_o = np.unique(np.append(origin, 0), return_inverse=True)
-    zones_d, number_d = np.unique(np.append(destination, 0), return_inverse=True)
-    zone_o, zone_d = (n[:-1].astype(np.int32) for n in (number_o, number_d))
-    merged = flows.merge(np.where(found > 0, zone_o, np.int32(-1)), zone_d, len(zones_o), len(zones_d))
-    safe = np.append(guarantee.safe(merged.cells), False)
-    return Plan(
-        origin_zone=zone_o,
-        destination_zone=zone_d,
-        kept=safe[merged.row],
-        origin_zones=NodeZones(flows.origins, zones_o.astype(np.int32)),
-        destination_zones=NodeZones(flows.destinations, zones_d.astype(np.int32)),
-        homogeneous=False,
-        frozen=frozen.as_table(),
-    )
+    cells = _MapCells.from_map(flows, frozen)
+    cell, left_by = (np.full(len(flows), -1, dtype=np.int32) for _ in range(2))
+    kept = np.zeros(len(flows), dtype=np.bool_)
+    for layer in np.unique(cells.layer).tolist():
+        around = np.where(cell < 0, cells.around(flows, layer), np.int32(-1))
+        safe = _published(flows, guarantee, around, left_by, len(cells.layer))
+        cell = np.where((around >= 0) & (safe | revise), around, cell)
+        left_by = np.where((around >= 0) & ~safe, around, left_by)
+        kept |= safe
+    return cells.plan(flows, cell, kept, frozen)
 
 
-def _known_pairs(flows: Flows, frozen: FrozenMap) -> tuple[Ints, Ints]:
-    """Returns the earlier cells whose zones have trips at both ends now, as nodes."""
-    number = [
-        {code: node for node, code in enumerate(tree.code_text(np.arange(tree.n_nodes, dtype=np.int32)).tolist())}
-        for tree in (flows.origins, flows.destinations)
-    ]
-    pairs = [(number[0][o], number[1][d]) for o, d in frozen.pairs if o in number[0] and d in number[1]]
-    if not pairs:
-        raise InfeasibleError("No trip is in a cell of the earlier release. Hint: choose a new map.")
-    nodes: NDArray[np.int32] = np.array(pairs, dtype=np.int32)
-    return nodes[:, 0], nodes[:, 1]
+def _published(flows: Flows, guarantee: Guarantee, cell: Ints, left_by: Ints, n_cells: int) -> Mask:
+    """Returns the flows in cells that can be published.
+
+    Args:
+        flows, guarantee: the problem.
+        cell: the cell of each flow in this layer; -1 for none.
+        left_by: the last cell of an earlier layer that was below the threshold; -1 for none.
+        n_cells: number of cells.
+    """
+    merged = flows.merge(cell, np.zeros(len(flows), dtype=np.int32), n_cells, 1)
+    safe = guarantee.safe(merged.cells)
+    row, least_k = merged.row, 3
+    # A flow that no earlier cell has left may have any number of trips.
+    bounded = np.ones(len(merged.cells), dtype=np.bool_)
+    bounded[row[(row >= 0) & (left_by < 0)]] = False
+    pairs = np.unique(row[row >= 0].astype(np.int64) * (n_cells + 1) + left_by[row >= 0] + 1)
+    parts = np.bincount(pairs // (n_cells + 1), minlength=len(merged.cells))
+    if guarantee.k >= least_k:
+        safe &= ~(bounded & (merged.cells.trips == (guarantee.k - 1) * parts))
+    return np.append(safe, False)[row]
+
+
+@dataclass(frozen=True, eq=False)
+class _MapCells:
+    """The cells of a frozen map whose zones have trips at both ends now.
+
+    Attributes:
+        origin, destination: their nodes.
+        layer: their layers; 0 without layers.
+    """
+
+    origin: Ints
+    destination: Ints
+    layer: NDArray[np.int8]
+
+    @classmethod
+    def from_map(cls, flows: Flows, frozen: FrozenMap) -> _MapCells:
+        """Finds the cells.
+
+        Raises:
+            InfeasibleError: there is none.
+        """
+        number = [
+            {code: node for node, code in enumerate(tree.code_text(np.arange(tree.n_nodes, dtype=np.int32)).tolist())}
+            for tree in (flows.origins, flows.destinations)
+        ]
+        cells = [(number[0][o], number[1][d], n) for o, d, n in frozen.cells if o in number[0] and d in number[1]]
+        if not cells:
+            raise InfeasibleError("No trip is in a cell of the earlier release. Hint: choose a new map.")
+        nodes = np.array(cells, dtype=np.int32)
+        return cls(nodes[:, 0], nodes[:, 1], nodes[:, 2].astype(np.int8))
+
+    def around(self, flows: Flows, layer: int) -> Ints:
+        """Returns the cell of a layer that contains each flow; -1 for none.
+
+        Raises:
+            ParameterError: a flow is in two cells of the layer.
+        """
+        own = np.flatnonzero(self.layer == layer)
+        n_d = flows.destinations.n_nodes
+        key = self.origin[own].astype(np.int64) * n_d + self.destination[own]
+        depths = flows.origins.depth[self.origin[own]], flows.destinations.depth[self.destination[own]]
+        above_o, above_d = _Above(flows.origins), _Above(flows.destinations)
+        cell = np.full(len(flows), -1, dtype=np.int32)
+        for a, b in np.unique(np.stack(depths, axis=1).astype(np.int64), axis=0).tolist():
+            here = np.flatnonzero((depths[0] == a) & (depths[1] == b))
+            here = here[np.argsort(key[here])]
+            o, d = above_o.at(a)[flows.origin], above_d.at(b)[flows.destination]
+            sought = o.astype(np.int64) * n_d + d
+            at = here[np.minimum(np.searchsorted(key[here], sought), len(here) - 1)]
+            hit = (o >= 0) & (d >= 0) & (key[at] == sought)
+            if np.any(cell[hit] >= 0):
+                raise ParameterError("Cells of the earlier release overlap, so trips cannot be assigned to them.")
+            cell[hit] = own[at[hit]]
+        return cell
+
+    def plan(self, flows: Flows, cell: Ints, kept: Mask, frozen: FrozenMap) -> Plan:
+        """Returns the plan that assigns flows to these cells; the zones of a flow in no cell are its tiles."""
+        inside = cell >= 0
+        origin = np.where(inside, self.origin[cell], flows.origins.leaf_node[flows.origin])
+        destination = np.where(inside, self.destination[cell], flows.destinations.leaf_node[flows.destination])
+        layer = np.where(inside, self.layer[cell], np.int8(0))
+        wide = int(self.layer.max()) + 1
+        # All cells of the map are listed, so that a revision can keep cells without trips.
+        key = np.concatenate((origin, self.origin)).astype(np.int64) * wide + np.concatenate((layer, self.layer))
+        zones_o, number_o = np.unique(key, return_inverse=True)
+        zones_d, number_d = np.unique(np.concatenate((destination, self.destination)), return_inverse=True)
+        layers = (zones_o % wide).astype(np.int8) if frozen.in_layers else None
+        return Plan(
+            origin_zone=number_o[: len(flows)].astype(np.int32),
+            destination_zone=number_d[: len(flows)].astype(np.int32),
+            kept=kept,
+            origin_zones=NodeZones(flows.origins, (zones_o // wide).astype(np.int32), layer=layers),
+            destination_zones=NodeZones(flows.destinations, zones_d.astype(np.int32)),
+            homogeneous=False,
+            frozen=frozen.as_table(),
+        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -49,6 +49,10 @@ _UNSEEN = 1e-6
 _COVERED = 1e-9
 _EARTH_KM = 6371.0
 VOLUMES = ("trips", "weight")
+#: Columns of bounds.
+LOWER, UPPER = "trips_low", "trips_high"
+#: Rounding errors of sums of shares.
+_ROUNDING = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +82,7 @@ class Estimate:
             **self.values,
         }
         if bounds:
-            columns |= {"trips_low": self.lower, "trips_high": self.upper}
+            columns |= {LOWER: self.lower, UPPER: self.upper}
         return pa.table(columns).sort_by([("origin", "ascending"), ("destination", "ascending")]).combine_chunks()
 
 
@@ -259,7 +263,8 @@ def rounded(table: pa.Table, *, keys: Sequence[str] = ()) -> pa.Table:
     """The table with whole trips (and weights): origin totals rounded, and the sum of all of them kept.
 
     Origin totals are rounded along the order of the origins, so that their sum stays within a half; within each
-    origin the pairs with the largest remainders are rounded up.
+    origin the pairs with the largest remainders are rounded up. Every value is rounded to one of its two neighbours,
+    and bounds are rounded outwards: a value within its bounds stays within them.
 
     Args:
         table: estimated flows, sorted by origin.
@@ -274,14 +279,25 @@ def rounded(table: pa.Table, *, keys: Sequence[str] = ()) -> pa.Table:
     for name in (name for name in VOLUMES if name in table.column_names):
         at = table.schema.get_field_index(name)
         table = table.set_column(at, name, pa.array(_whole(table[name].to_numpy(), group), pa.int64()))
+    for name, outwards in ((LOWER, _whole_below), (UPPER, lambda values: -_whole_below(-values))):
+        if name in table.column_names:
+            at = table.schema.get_field_index(name)
+            table = table.set_column(at, name, pa.array(outwards(table[name].to_numpy()), pa.int64()))
     kept = np.flatnonzero(table["trips"].to_numpy() != 0)
     return table.take(pa.array(kept)).combine_chunks()
 
 
+def _whole_below(values: Floats) -> Positions:
+    """The largest whole number that is not above a value; sums of shares may be off by a rounding error."""
+    below: Positions = np.floor(values + _ROUNDING).astype(np.int64)
+    return below
+
+
 def _whole(values: Floats, group: Positions) -> Positions:
-    totals = np.bincount(group, values)
-    target = np.diff(np.rint(np.cumsum(totals)), prepend=0.0)
-    low = np.floor(values)
+    """Values rounded up or down, so that the sums of groups are rounded too, along their order."""
+    low = _whole_below(values).astype(np.float64)
+    # Half up, not to even: a group with a whole total then keeps it.
+    target = np.diff(_whole_below(np.cumsum(np.bincount(group, values)) + 0.5), prepend=0)
     missing = (target - np.bincount(group, low)).astype(np.int64)
     order = np.lexsort((np.arange(len(values)), low - values, group))
     first = np.cumsum(np.bincount(group)) - np.bincount(group)

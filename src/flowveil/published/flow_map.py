@@ -23,8 +23,7 @@ from flowveil.hierarchy import OUTSIDE, Floats
 from flowveil.published.basemap_context import CREDIT, area_name, context_of, nearest_towns, own_names, world
 from flowveil.published.maps import BASES, ENDS, Frame, Geometries, geometries, part_bounds
 from flowveil.published.user_outlines import Outline
-from flowveil.time_steps import TIME, Every
-from flowveil.times import TIME_COLUMNS
+from flowveil.times import TIME, TIME_COLUMNS, Every
 
 #: A page holds at most this many cells, the largest; a larger release says on its map how many are not on the page.
 MAX_CELLS = 2_000_000

@@ -1,4 +1,4 @@
-"""A published release, read back from its folder for notebooks: tables, geopandas frames, pictures and a map."""
+"""A published release, read back: for notebooks, and as the public inputs that make the folder again."""
 
 from __future__ import annotations
 
@@ -10,9 +10,29 @@ from typing import Any
 
 import pyarrow as pa
 
+from flowveil.errors import ParameterError
+from flowveil.paths import open_regular
 from flowveil.published.document import frame
 from flowveil.published.frames import frame as table_frame
+from flowveil.published.user_outlines import CONTEXT
 from flowveil.release.folder import ReleaseFolder
+from flowveil.release.published import Published
+from flowveil.release.statement import Statement
+from flowveil.zoning.box_geometry import BoxMap
+from flowveil.zoning.files import ZoneMap
+from flowveil.zoning.map_halves import halved_map
+from flowveil.zoning.outside import with_outside
+from flowveil.zoning.public_map import H3Map, PublicMap, TreeMap
+
+#: Columns of flows.parquet besides slice columns, by type.
+_CELL_TYPES = {
+    "origin_zone": pa.string(),
+    "destination_zone": pa.string(),
+    "trips": pa.int64(),
+    "weight": pa.float64(),
+    "revised": pa.bool_(),
+    "layer": pa.int8(),
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +59,11 @@ class PublishedFolder:
         """Returns the cells as a GeoDataFrame of lines between the centres of their zones."""
         return table_frame(self, "flows", "geopandas")
 
+    def derive(self, out: str | PathLike[str] | None = None, **how: Any) -> Any:
+        """Computes another table from this release; see `flowveil.derive`."""
+        make: Any = import_module("flowveil.api").derive
+        return make(self.path, out, **how)
+
     def picture(self, path: str | PathLike[str], **style: Any) -> Path:
         """Draws a map into a PNG, SVG or PDF file; see `flowveil.picture`."""
         draw: Any = import_module("flowveil.api").picture
@@ -61,3 +86,54 @@ def read_release(folder: str | PathLike[str]) -> PublishedFolder:
     """
     found = ReleaseFolder(Path(folder))
     return PublishedFolder(Path(folder), found.flows, found.zones, found.report)
+
+
+def map_of_statement(statement: Statement, zones: ZoneMap | None) -> PublicMap | None:
+    """Returns the map that a release was drawn on; None if it belongs to no map that can be given.
+
+    Args:
+        statement: of the release.
+        zones: the operator's map, where the release has one.
+
+    Raises:
+        ParameterError: the release is on the operator's map, and none is given.
+    """
+    parameters = statement.parameters
+    if statement.boxes is not None:
+        return BoxMap()
+    if isinstance(parameters.get("resolution"), int):
+        return H3Map(parameters["resolution"])
+    if zones is None:
+        if parameters.get("zones"):
+            raise ParameterError("The release is on a map of its operator. Hint: give the map with --zones.")
+        return None
+    tree = with_outside(zones.hierarchy) if parameters.get("outside") == "keep" else zones.hierarchy
+    return TreeMap(halved_map(tree) if parameters.get("hierarchy") == "halves" else tree)
+
+
+def read_published(release: ReleaseFolder, given: PublicMap | None) -> Published | None:
+    """Returns the public inputs of a folder; None where its map is not known.
+
+    Raises:
+        ParameterError: the folder is not that of a release.
+    """
+    statement = release.statement
+    outlines = None
+    if statement.context:
+        try:
+            with open_regular(release.path / CONTEXT) as file:
+                outlines = file.read().decode("utf-8")
+        except (OSError, UnicodeDecodeError):
+            raise ParameterError(f"{CONTEXT} is missing or cannot be read.") from None
+    return None if given is None else Published(_plain_cells(release.flows, statement), statement, given, outlines)
+
+
+def _plain_cells(found: pa.Table, statement: Statement) -> pa.Table:
+    """Returns the cells with the types of a release and without metadata, in which something could be hidden."""
+    types = {name: _CELL_TYPES.get(name, pa.string()) for name in found.column_names}
+    if "trips" in types and pa.types.is_floating(found.schema.field("trips").type):
+        types["trips"] = pa.float64()
+    extra = set(types) - set(_CELL_TYPES) - set(statement.slice_columns) - {"time_from", "time_to"}
+    if extra:
+        raise ParameterError(f"flows.parquet has {len(extra)} columns that no release of this kind has.")
+    return found.cast(pa.schema(list(types.items()))).replace_schema_metadata(None)

@@ -12,14 +12,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from flowveil import __version__
-from flowveil.commands import command_line
 from flowveil.published.overlaps import count_overlaps
 from flowveil.published.places import share_known_within, typical_radius_m
 from flowveil.published.sentences import sentences
 from flowveil.published.slices import overview
 from flowveil.release.published import Published
 from flowveil.release.statement import Statement
-from flowveil.request import Request, find_setting
+from flowveil.request import Derive, Request, command_line, find_setting, words_of
+from flowveil.settings import section_settings
 from flowveil.times import TIME_COLUMNS
 
 #: What a manifest.json of ours says of itself; a folder without it is never overwritten.
@@ -104,6 +104,8 @@ def _slice_figures(cells: pa.Table, columns: Sequence[str]) -> list[dict[str, An
 def command(statement: Statement) -> str:
     """Returns the command that makes this release again from the trips; names of files are replaced by words."""
     parameters = statement.parameters
+    if statement.derived_from is not None:
+        return _derive_command(statement)
     given: dict[str, Any] = {
         "input": "INPUT",
         "out": "DIR",
@@ -125,8 +127,26 @@ def command(statement: Statement) -> str:
     given |= {find_setting(f"--{name}").name: True for name in statement.confirmed}
     # A method of the user is not known here, so its name is not checked.
     text = command_line(Request.from_report({"parameters": parameters}).with_values(**given))
-    is_chosen = statement.zones_of is None and statement.derived_from is None
+    is_chosen = statement.zones_of is None
     return text.replace(" INPUT", f" INPUT --method {shlex.quote(statement.method)}", 1) if is_chosen else text
+
+
+def _derive_command(statement: Statement) -> str:
+    """Returns the command that computes this release again from its source."""
+    how = statement.parameters.get("derive") or {}
+    recorded: dict[str, Any] = {name: how.get(name) for name in ("level", "sum", "pick", "drop")}
+    wishes = Derive(**recorded)
+    given_wishes = [(one, wishes.given[one.name]) for one in section_settings(Derive) if one.name in wishes.given]
+    chosen = [word for one, value in given_wishes for word in words_of(one, value)]
+    given = {
+        "out": "DIR",
+        "zones": "MAP" if statement.parameters.get("zones") else None,
+        "zones_of": "RELEASE" if "zones_of" in how else None,
+        "within": how.get("within"),
+        "formats": statement.formats,
+        **statement.about,
+    }
+    return command_line(Request.from_flat(given), program=("flowveil", "derive", "SOURCE", *chosen))
 
 
 def manifest(report: Mapping[str, Any], sha256: Mapping[str, str]) -> dict[str, Any]:

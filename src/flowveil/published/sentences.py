@@ -23,9 +23,26 @@ def sentences(statement: Statement, *, overlapping: int | None = None) -> list[s
         overlapping: pairs of outlines that overlap, where the zones of an end are disjoint.
     """
     if statement.derived_from is not None:
-        computed = "Derived: this table was computed from a published release alone and reveals nothing beyond it."
-        return [computed, *_body(statement, overlapping)]
+        return [_of_derivation(statement), *_body(statement, overlapping)]
     return _body(statement, overlapping)
+
+
+def _of_derivation(statement: Statement) -> str:
+    """What was computed, and from what."""
+    how = statement.parameters.get("derive") or {}
+    steps = [f"slices {', '.join(how['pick'])}"] if "pick" in how else []
+    steps += [f"zones of level {how['level']}"] if "level" in how else []
+    steps += ["zones of another release"] if "zones_of" in how else []
+    steps += [f"sums over {', '.join(how['sum'])}"] if "sum" in how else []
+    steps += ["cells with both zones inside an area"] if "within" in how else []
+    steps += [f"without {', '.join(how['drop'])}"] if "drop" in how else []
+    chosen = f" It holds: {'; '.join(steps)}." if steps else ""
+    missing = " Trips that the release suppresses are in no sum." if statement.suppression["rule"] == "sums" else ""
+    return (
+        "Derived: this table was computed from a published release alone and reveals nothing beyond it."
+        + chosen
+        + missing
+    )
 
 
 def _body(statement: Statement, overlapping: int | None) -> list[str]:
@@ -98,15 +115,15 @@ def _of_listed_places(stricter: Mapping[str, int | None] | None) -> list[str]:
 
 
 def _of_ledger(statement: Statement) -> list[str]:
-    audit = statement.ledger
-    if audit is None:
+    verdict = statement.ledger
+    if verdict is None:
         return []
-    against = f"{audit['releases']:,} earlier release{'s' * (audit['releases'] != 1)} of the same data set"
-    if not audit["groups"] and not audit["unchecked"]:
-        return [f"Checked: subtraction against {against} gives no group below the guarantee."]
+    overlapping = verdict["overlapping"]
+    if not overlapping:
+        return ["Checked: the operator's ledger holds no other exact release that may count the same trips."]
     return [
-        f"Not protected: subtraction from earlier releases. Against {against}, {audit['groups']:,} groups below the "
-        f"guarantee can be computed, and {audit['unchecked']:,} comparisons could not be made. It was accepted."
+        f"Not protected: subtraction from earlier releases. {overlapping:,} earlier release{'s' * (overlapping != 1)} "
+        "of the operator's ledger may count the same trips, and the operator accepted it."
     ]
 
 
@@ -185,7 +202,7 @@ def _of_slices(statement: Statement) -> list[str]:
     """What the matrices of a release reveal together."""
     slices = statement.parameters.get("slices") or {}
     lines = ["Incomplete: slices that are not listed had no trips, or too few to be published."]
-    if statement.differencing_accepted and statement.ledger is None:
+    if statement.differencing_accepted:
         lines.append(
             "Not protected: subtraction. Matrices of the same trips are published together; differences between them "
             "may be below the guarantee, and the operator accepted it."
@@ -207,12 +224,13 @@ def _of_noise(statement: Statement) -> list[str]:
     listed = "A listed pair may have had no trips at all, and one that is not listed may have had some."
     if promise["threshold"] is not None:
         listed = f"Pairs are listed only where the noisy count is at least {promise['threshold']:,}."
+    most = "at most " if statement.derived_from is not None else ""
     return [
         *_of_unit(promise),
         *_of_weak_noise(promise["epsilon"]),
         *_of_noisy_slices(statement),
         *_of_noisy_zones(promise),
-        f"Noisy: every count has random noise of standard deviation {rounded(promise['deviation'])}. "
+        f"Noisy: every count has random noise of standard deviation {most}{rounded(promise['deviation'])}. "
         f"{_of_steps(promise)}{listed}",
         "Not protected: what holds for many. Differential privacy protects single contributions, not patterns that the "
         "data show with or without them.",

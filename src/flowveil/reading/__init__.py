@@ -1,10 +1,10 @@
-"""How trips are read: one frozen `Reading`, made once by the front door and handed to the engine that reads."""
+"""How trips are read: one frozen `Reading`, made by a front end and passed to an engine."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,19 +12,18 @@ import numpy as np
 from flowveil.errors import ParameterError
 from flowveil.reading.areas import OUTSIDE, Area, parse_area
 from flowveil.reading.columns import ROLES, ColumnMap
-from flowveil.reading.partitions import parse_partition_columns
 from flowveil.reading.times import check_time_options
 from flowveil.slices import check_slice_columns
-from flowveil.time_steps import Every
+from flowveil.times import Every
 from flowveil.zoning.h3 import MAX_RESOLUTION
 
 if TYPE_CHECKING:
     from flowveil.zoning.files import ZoneMap
 
 PERSON_CASES = ("fold", "keep")
-#: What labels of the steps look like that trips may be read during.
+#: Labels of the time steps that can be read alone.
 _LABELS = {"month": re.compile(r"\d{4}-\d{2}"), "day": re.compile(r"\d{4}-\d{2}-\d{2}")}
-#: What a report records under the name by which users give it; columns, zones and slices are recorded apart.
+#: Settings that a report records under the names that users give; columns, zones and slices are recorded separately.
 _PLAIN = (
     "resolution",
     "within",
@@ -47,34 +46,33 @@ _PLAIN = (
 
 @dataclass(frozen=True)
 class Reading:
-    """Everything that decides which flows a source becomes: the same rows and the same `Reading` give the same flows.
+    """All settings that determine the flows of a source: the same rows and the same `Reading` give the same flows.
 
     Attributes:
-        columns: which column serves as what; those that are not named are recognised.
-        every: the step of time, together with the time among the columns.
-        by_many: whether attributes with many values may make slices; see `flowveil.slices.refuse_many_values`.
-        resolution: H3 resolution of the tiles, from 0 to 15; given tiles that are coarser keep their own.
+        columns: the roles of columns; those that are not named are recognised.
+        every: the time step of slices; needs a time column.
+        by_many: whether slice attributes may have many values; see `flowveil.slices.refuse_many_values`.
+        resolution: H3 resolution of the tiles, from 0 to 15; coarser cells of the input keep theirs.
         zones: the map whose zones are the tiles, instead of H3 cells.
-        within: the study area; trips with an end outside are left out, or kept.
-        outside: one of `OUTSIDE`: whether trips with one end outside the area, in no zone of a map, or with a code that
-            is not on the map, are not used, or kept with that end as one tile `outside`. Trips with both ends outside
-            are not used.
+        within: the study area.
+        outside: one of `OUTSIDE`: trips with one end outside the area, in no zone, or with a code that is not on the
+            map are not used, or that end becomes the tile `outside`. Trips with both ends outside are never used.
         max_dropped: largest share of rows, trips or weight that may be dropped, from 0 to 1.
         skip_unknown: drop rows with an unknown tile, instead of refusing them.
-        partition_columns: columns that come from the folders of the files.
-        matrix: of an OMX file, the matrices to read; all by default.
-        lookup: of an OMX file, which lookup has the codes of the zones.
-        wide: whether a text file is a matrix, with a column for each destination.
-        crs: the reference system of the coordinates, as pyproj takes it; degrees of WGS 84 without it.
-        decimal_comma: whether numbers in text have a decimal comma.
-        ask_person: refuse a table with a column that looks like persons while no person is named. Not recorded.
-        remote: whether an address of another machine may be read. Not recorded: it has no effect on the flows.
-        same_zones: whether both ends get one tree, over the tiles seen at either, and so one set of zones.
-        person_case: one of `PERSON_CASES`: whether persons that differ in upper and lower case only are one.
-        time_format: the format of strptime by which times are read, instead of the recognised forms.
-        timezone: the zone to show Unix times and times with a zone in. Without it a zone of the column is used; Unix
+        partition_columns: columns from the folders of the files, such as ``month=3``.
+        person_case: one of `PERSON_CASES`: whether upper and lower case of person names are distinguished.
+        time_format: a strptime format of the times, instead of the recognised forms.
+        timezone: the zone of local times, for Unix times and times with a zone. Default: the zone of the column; Unix
             times and times in UTC are refused. After reading, the zone that was used.
-        during: read the trips of this month (``2024-01``) or day (``2024-01-31``) alone, by the time.
+        during: the month (``2024-01``) or day (``2024-01-31``) whose trips are read.
+        same_zones: whether both ends share one tree, over the tiles of either end, and so one set of zones.
+        matrix: matrices of an OMX file to read; all by default.
+        lookup: the lookup of an OMX file with the codes of the zones.
+        wide: whether a text file is a matrix with a column for each destination.
+        crs: the reference system of the coordinates; degrees of WGS 84 by default.
+        decimal_comma: whether numbers in text have a decimal comma.
+        ask_person: whether to refuse a table with a column that looks like persons if no person is named. Not recorded.
+        remote: whether an address of another machine may be read. Not recorded.
     """
 
     columns: ColumnMap = field(default_factory=ColumnMap)
@@ -122,11 +120,21 @@ class Reading:
         check_time_options(self.time_format, self.timezone)
         if (self.time_format or self.timezone) and not self.columns.time:
             raise ParameterError("time_format and timezone (--time-format, --timezone) need a time (--time).")
-        if self.columns.slice_names() or self.every is not None:
-            check_slice_columns(self.columns.by, time=self.columns.time, every=self.every)
+        if self.columns.by or self.every is not None:
+            check_slice_columns(self.columns.by, time=self.slice_time, every=self.every)
+
+    @property
+    def slice_time(self) -> str | None:
+        """The time column, if trips are sliced by it; without a step it is read only for the days of the ledger."""
+        return None if self.every is None else self.columns.time
+
+    @property
+    def slice_names(self) -> tuple[str, ...]:
+        """The columns by which trips are sliced, the time last."""
+        return self.columns.by if self.slice_time is None else (*self.columns.by, self.slice_time)
 
     @classmethod
-    def of(
+    def from_arguments(
         cls,
         *,
         zones: Any = None,
@@ -138,7 +146,7 @@ class Reading:
         no_person: bool = False,
         **given: Any,
     ) -> Reading:
-        """From what users give by name; see `flowveil.read_slices`.
+        """Makes a reading from the arguments of `flowveil.read_slices`.
 
         Raises:
             ParameterError: an argument is wrong.
@@ -149,28 +157,26 @@ class Reading:
             given["person"] = ""
         columns = ColumnMap.parse(**{role: given.pop(role) for role in ROLES if role in given})
         if given.get("during") is not None:
-            every = _step_of(given["during"], columns, every)
+            every = _step_of_label(given["during"], columns, every)
         return cls(
             columns=columns,
             every=None if every is None else Every.parse(every),
             zones=_map_of(zones),
             within=parse_area(within),
             outside=None if outside == "drop" else outside,
-            partition_columns=parse_partition_columns(partition_columns),
-            matrix=tuple(n.strip() for n in matrix.split(",") if n.strip())
-            if isinstance(matrix, str)
-            else tuple(matrix),
+            partition_columns=_distinct(_list_of(partition_columns)),
+            matrix=_list_of(matrix),
             **given,
         )
 
     @classmethod
     def from_parameters(cls, parameters: Mapping[str, Any], **changes: Any) -> Reading:
-        """As the parameters of a report say that its trips were read.
+        """Returns the reading of a release.
 
         Args:
-            parameters: what a report says of how its release was made.
-            **changes: what shall differ, by the names of `read_slices`. The map of zones must be among them where there
-                was one: a report names its columns only.
+            parameters: the parameters in its report.
+            **changes: arguments of `read_slices` that differ. They must include the map, if the release has one: a
+                report has only the names of its columns.
 
         Raises:
             ParameterError: a change is wrong, or the map is missing.
@@ -180,26 +186,32 @@ class Reading:
         given |= {name: parameters[name] for name in _PLAIN if parameters.get(name) is not None}
         if slices is not None:
             given |= {"every": slices.get("every"), "by_many": slices.get("by_many") is True}
-        # What was not named when the release was made has been answered then.
+        # The question about persons was answered when the release was made.
         given |= {"ask_person": False, **changes}
         if parameters.get("zones"):
             if given.get("zones") is None:
                 raise ParameterError(
-                    "The release was made on a map of its own, which it does not contain. Hint: give the map with "
-                    "--zones."
+                    "The release was made on a map that it does not contain. Hint: give the map with --zones."
                 )
             given["zones"] = _map_of(given["zones"], **parameters["zones"])
-        return cls.of(**given)
+        return cls.from_arguments(**given)
 
     def to_dict(self) -> dict[str, Any]:
-        """What `flowveil.flows.Intake` keeps of it: texts and numbers, nothing of the map but its columns."""
+        """Returns the settings that `flowveil.flows.ReadSummary` records.
+
+        A time column without slices of time is not recorded: it does not change the release.
+        """
+        used = self
+        if self.every is None:
+            used = replace(self, columns=replace(self.columns, time=None), timezone=None, time_format=None)
         return {
-            "columns": self.columns.as_recorded(),
+            "columns": used.columns.as_recorded(),
             "resolution": self.resolution if self.zones is None else None,
             "zones": {} if self.zones is None else self.zones.columns,
             "by_many": self.by_many,
             "within": None if self.within is None else self.within.text,
-            **{name: getattr(self, name) for name in _PLAIN if name not in ("resolution", "within")},
+            "outline": None if self.within is None else self.within.stored,
+            **{name: getattr(used, name) for name in _PLAIN if name not in ("resolution", "within")},
         }
 
 
@@ -218,25 +230,37 @@ def _check_crs(crs: str) -> None:
         )
 
 
-def _step_of(during: Any, columns: ColumnMap, every: str | None) -> str:
-    """The step of time that a label is one of.
+def _list_of(names: str | Iterable[str]) -> tuple[str, ...]:
+    """Returns names from ``"a,b"`` or a list."""
+    parts = names.split(",") if isinstance(names, str) else names
+    return tuple(part.strip() for part in parts if part.strip())
+
+
+def _distinct(partition_columns: tuple[str, ...]) -> tuple[str, ...]:
+    if len(set(partition_columns)) < len(partition_columns):
+        raise ParameterError("A partition column is named twice; each can be named once.")
+    return partition_columns
+
+
+def _step_of_label(during: Any, columns: ColumnMap, every: str | None) -> str:
+    """Returns the time step of a label.
 
     Raises:
-        ParameterError: it is none, or trips are cut otherwise too.
+        ParameterError: it is not a label, or trips are sliced by something else as well.
     """
     named = [name for name, form in _LABELS.items() if isinstance(during, str) and form.fullmatch(during)]
     if not named:
         raise ParameterError("during (--during) must be a month such as 2024-01, or a day such as 2024-01-31.")
     if not columns.time or columns.by or every is not None:
         raise ParameterError(
-            "during (--during) needs the column of the time (--time), and makes one matrix: it goes with neither by "
-            "nor every."
+            "during (--during) needs the column of the time (--time), and makes one matrix: it cannot be combined "
+            "with by or every."
         )
     return named[0]
 
 
 def _map_of(zones: Any, **columns: str) -> ZoneMap | None:
-    """The user's own map, read if it is not yet; None where the tiles are H3 cells."""
+    """Returns the user's map, read if necessary; None if the tiles are H3 cells."""
     if zones is None:
         return None
     from flowveil.zoning.files import ZoneMap, read_zones

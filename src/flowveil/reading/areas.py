@@ -1,7 +1,7 @@
-"""A study area: which tiles lie in it.
+"""Study areas: sets of whole tiles.
 
-A tile is in the area when its centre is. So the area is a set of whole tiles: two areas with nearly the same line
-differ in whole tiles or in nothing, and a line drawn through a tile cannot be used to single out the trips on one side.
+A tile is in the area if its centre is. Two areas with nearly the same border differ in whole tiles or not at all, so a
+border drawn through a tile cannot single out the trips on one side.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ import numpy as np
 import shapely
 from numpy.typing import NDArray
 
-from flowveil.errors import ParameterError
+from flowveil.errors import DataError, ParameterError
 from flowveil.hierarchy import Floats
 from flowveil.zoning.cells import index_points, is_cell
 from flowveil.zoning.h3 import Cells64, parent_of, resolution_of
 
 Mask = NDArray[np.bool_]
 
-#: What a report says of an area that came from a file: neither its name nor its outline.
+#: What a report records for an area from a file: neither its name nor its outline.
 AREA = "AREA"
-#: What happens to a trip with one end outside.
+#: Whether a trip with one end outside is kept.
 OUTSIDE = ("drop", "keep")
 _ALLOWED = (
     "Allowed: west,south,east,north in degrees, H3 cells separated by commas, or a file with polygons "
@@ -32,34 +32,42 @@ _ALLOWED = (
 )
 
 
+#: How the stored text of polygons begins.
+_WKB = "wkb:"
+
 Bounds = tuple[float, float, float, float]
 
 
 class Area(Protocol):
-    """Where centres of tiles may lie."""
+    """A set of points."""
 
     @property
     def text(self) -> str:
-        """What a report says of it; the same text makes the same area again, but for `AREA`."""
+        """What a report records; except for `AREA`, the text defines the area."""
+        ...
+
+    @property
+    def stored(self) -> str:
+        """Text from which `read_stored_area` makes the same area again; private."""
         ...
 
     @property
     def bounds(self) -> Bounds | None:
-        """West, south, east and north of it, where it is known and does not cross the 180th meridian."""
+        """West, south, east and north; None if unknown, or across the 180th meridian."""
         ...
 
     def holds(self, lat: Floats, lon: Floats) -> Mask:
-        """Which points lie in it; the border belongs to it."""
+        """Returns which points are in the area or on its border."""
         ...
 
     def holds_cells(self, cells: Cells64) -> Mask:
-        """Which H3 cells have their centres in it."""
+        """Returns which H3 cells have their centres in the area."""
         ...
 
 
 @dataclass(frozen=True)
 class Box:
-    """From west to east and from south to north; across the 180th meridian where west is the larger."""
+    """From west to east and from south to north; crosses the 180th meridian if west is larger than east."""
 
     west: float
     south: float
@@ -81,50 +89,60 @@ class Box:
         return ",".join(f"{edge:.15g}" for edge in (self.west, self.south, self.east, self.north))
 
     @property
+    def stored(self) -> str:
+        """The four numbers to the last digit."""
+        return ",".join(repr(float(edge)) for edge in (self.west, self.south, self.east, self.north))
+
+    @property
     def bounds(self) -> Bounds | None:
-        """The four lines."""
+        """The four edges."""
         return (self.west, self.south, self.east, self.north) if self.west < self.east else None
 
     def holds(self, lat: Floats, lon: Floats) -> Mask:
-        """Which points lie between the four lines."""
+        """Returns which points are between the four edges."""
         between = (lon >= self.west, lon <= self.east)
         across = np.logical_and(*between) if self.west < self.east else np.logical_or(*between)
         inside: Mask = (lat >= self.south) & (lat <= self.north) & across
         return inside
 
     def holds_cells(self, cells: Cells64) -> Mask:
-        """Which cells have their centres between the four lines."""
+        """Returns which cells have their centres between the four edges."""
         return self.holds(*centers_of(cells))
 
 
 @dataclass(frozen=True, eq=False)
 class CellArea:
-    """H3 cells of any resolutions; a tile below one of them is in the area, as H3 nests them."""
+    """H3 cells of any resolutions, and all their descendants."""
 
     cells: Cells64
 
     @property
     def text(self) -> str:
-        """The cells in their usual form and order."""
+        """The cells in hexadecimal form, sorted."""
         return ",".join(format(c, "x") for c in np.sort(self.cells).tolist())
 
     @property
+    def stored(self) -> str:
+        """The same."""
+        return self.text
+
+    @property
     def bounds(self) -> None:
-        """Not asked for: cells are compared with cells."""
+        """None: not needed, cells are compared with cells."""
         return None
 
     def holds(self, lat: Floats, lon: Floats) -> Mask:
-        """Which points lie in one of the cells."""
+        """Returns which points are in one of the cells."""
         inside = np.zeros(len(lat), dtype=np.bool_)
         for resolution in np.unique(resolution_of(self.cells)).tolist():
             inside |= np.isin(index_points(lat, lon, resolution), self.cells)
         return inside
 
     def holds_cells(self, cells: Cells64) -> Mask:
-        """Which cells are below one of the area, or one of them.
+        """Returns which cells are in the area, or descendants of one that is.
 
         Raises:
-            ParameterError: a cell of the area is finer than the tiles, so that no tile lies in it.
+            ParameterError: a cell of the area is finer than the tiles.
         """
         inside = np.zeros(len(cells), dtype=np.bool_)
         for resolution in np.unique(resolution_of(self.cells)).tolist():
@@ -145,28 +163,33 @@ class DrawnArea:
 
     @property
     def text(self) -> str:
-        """A placeholder: whoever reads the report does not get the file."""
+        """A placeholder: the file is not published."""
         return AREA
 
     @property
+    def stored(self) -> str:
+        """The outline as WKB in hexadecimal digits."""
+        return f"{_WKB}{shapely.to_wkb(self.outline, hex=True)}"
+
+    @property
     def bounds(self) -> Bounds:
-        """Of all polygons."""
+        """The bounds of all polygons."""
         west, south, east, north = shapely.bounds(self.outline).tolist()
         return west, south, east, north
 
     def holds(self, lat: Floats, lon: Floats) -> Mask:
-        """Which points lie in one of the polygons."""
+        """Returns which points are in one of the polygons."""
         shapely.prepare(self.outline)
         inside: Mask = np.asarray(shapely.intersects_xy(self.outline, lon, lat), dtype=np.bool_)
         return inside
 
     def holds_cells(self, cells: Cells64) -> Mask:
-        """Which cells have their centres in one of the polygons."""
+        """Returns which cells have their centres in one of the polygons."""
         return self.holds(*centers_of(cells))
 
 
 def centers_of(cells: Cells64) -> tuple[Floats, Floats]:
-    """Latitude and longitude of the centres of H3 cells."""
+    """Returns latitude and longitude of the centres of H3 cells."""
     from flowveil.zoning.h3 import H3Geography
 
     none = np.full(len(cells), -1, dtype=np.int32)
@@ -174,10 +197,10 @@ def centers_of(cells: Cells64) -> tuple[Floats, Floats]:
 
 
 def parse_area(given: Any) -> Area | None:
-    """An area from what users give: four degrees, H3 cells, a file, or a table with polygons.
+    """Makes an area from four degrees, H3 cells, a file, or a table with polygons.
 
     Raises:
-        ParameterError: it is none of these.
+        ParameterError: the argument has another form.
         DataError: the file holds no polygons.
     """
     if given is None or isinstance(given, Box | CellArea | DrawnArea):
@@ -201,6 +224,14 @@ def parse_area(given: Any) -> Area | None:
         if numbers is not None:
             return Box(*numbers)
     return _drawn(given)
+
+
+def read_stored_area(text: str) -> Area | None:
+    """Returns the area whose `stored` text this is; None if it is no such text."""
+    try:
+        return DrawnArea(shapely.from_wkb(text.removeprefix(_WKB))) if text.startswith(_WKB) else parse_area(text)
+    except (ParameterError, DataError, shapely.GEOSException):
+        return None
 
 
 def _numbers(parts: list[str]) -> list[float] | None:

@@ -1,8 +1,7 @@
 """Finds columns that the user may have forgotten to name. They are suggested, never used.
 
-A count or weight that is guessed wrongly makes every cell count something else, so such columns are named in hints. A
-person who is not counted is not protected, so a column that looks like persons must be confirmed or denied: see
-`refuse_unnamed_persons`.
+A wrong guess of a count or weight would change every cell, so such columns are only suggested. Persons who are not
+counted are not protected, so a column that looks like persons must be confirmed or denied: `refuse_unnamed_persons`.
 """
 
 from __future__ import annotations
@@ -28,16 +27,16 @@ _PERSONS = frozenset(
 )
 #: Words of vehicles, which many persons use one after the other.
 _VEHICLES = frozenset({"vehicle", "car", "taxi", "cab", "bike", "scooter", "truck", "medallion"})
-#: Words of names that hold a number or a code for each: ``cab_id`` identifies, ``user_type`` does not.
+#: Words of identifiers: ``cab_id`` identifies, ``user_type`` does not.
 _IDENTIFIERS = frozenset({"id", "ids", "no", "nr", "num", "number", "code", "key", "hash", "ident", "identifier"})
-#: Words of names that hold a property or an amount, whatever else they say.
+#: Words of properties and amounts, which no other word overrides.
 _PROPERTIES = frozenset(
     """
     type kind class category categories group segment status casual age sex gender birth year income size count counts
     total share rate weight factor model make brand agent cost fare price plan os name names label time date day
     """.split()  # noqa: SIM905
 )
-#: Words of names that identify places or single trips.
+#: Words of identifiers of places or single trips.
 _OTHER_IDENTIFIERS = frozenset(
     """
     station stop dock hub zone tile cell h3 hex geohash route line street area tract block node link edge region origin
@@ -45,16 +44,16 @@ _OTHER_IDENTIFIERS = frozenset(
     """.split()  # noqa: SIM905
 )
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
-#: A hash or another identifier that a program made.
+#: A hash or another generated identifier.
 _HASHED = re.compile(r"(?=.*[0-9])(?=.*[A-Za-z])[0-9A-Za-z+/=_-]{8,}")
 _DECIMAL = re.compile(r"[+-]?[0-9]*[.][0-9]*[1-9][0-9]*")
-#: Fewer values than these say nothing.
+#: Fewer values are not judged.
 _FEWEST_VALUES = 20
-#: Different values of a column that identifies something.
+#: Distinct values of a column of identifiers.
 _FEWEST_IDENTIFIED = 10
-#: Repetitions in a sample that show that a value is not a number of the row.
+#: Repetitions in a sample that exclude row numbers.
 _FEWEST_REPEATED = 3
-#: Columns that are looked at, and named in one hint.
+#: Columns that are checked, and that are named in one hint.
 _MOST_COLUMNS, _MOST_NAMED = 60, 8
 
 #: Some values of a column, spread over the table.
@@ -67,10 +66,10 @@ def refuse_unnamed_persons(
     """Raises ParameterError if a column looks like persons and the user said nothing about persons.
 
     Args:
-        used: the columns that serve as something; an empty text as the person says that there is none.
+        used: the columns by role.
         names: the columns of the table.
-        sample: some values of a column, spread over the table.
-        header: whether messages may repeat the names.
+        sample: returns some values of a column, spread over the table.
+        header: decides whether messages may quote names.
     """
     found = persons_among(used, names, sample=sample)
     if not found:
@@ -86,21 +85,14 @@ def refuse_unnamed_persons(
 
 
 def persons_among(used: ColumnMap, names: Sequence[str], *, sample: Sample) -> list[str]:
-    """Returns the columns that look like persons; empty if the person is named, or named as missing."""
+    """Returns the columns that look like persons; empty if the user named one, or said that there is no such column."""
     if used.person is not None:
         return []
     return [name for name in _free(used, names) if _looks_like_persons(name, sample)]
 
 
 def hints(used: ColumnMap, names: Sequence[str], *, sample: Sample, header: Callable[[], Header]) -> Iterator[str]:
-    """Sentences on columns that were not used and may be meant.
-
-    Args:
-        used: the columns that serve as something; a role with an empty text shall have none.
-        names: the columns of the table.
-        sample: some values of a column, spread over the table.
-        header: whether messages may repeat the names.
-    """
+    """Yields sentences on unused columns that may be needed; arguments as for `refuse_unnamed_persons`."""
     free = _free(used, names)
     for role, column in SUM_COLUMNS.items():
         found = [name for name in free if plain_name(name) in column.usual]
@@ -133,7 +125,7 @@ def hints(used: ColumnMap, names: Sequence[str], *, sample: Sample, header: Call
 
 
 def _free(used: ColumnMap, names: Sequence[str]) -> list[str]:
-    """The columns that serve as nothing. One that is there twice cannot be named."""
+    """Returns the unused columns; not those whose name occurs twice."""
     taken = {*used.names(), *(name for name in names if list(names).count(name) > 1)}
     return [name for name in names if name not in taken][:_MOST_COLUMNS]
 
@@ -144,7 +136,7 @@ def _named(found: Sequence[str], header: Callable[[], Header]) -> str:
 
 
 def _words_of(name: str) -> set[str]:
-    """The words of a name; those that are written together are taken apart where one is known."""
+    """Returns the words of a name; splits compounds such as ``userid``."""
     words = {part.casefold() for part in _WORDS.findall(name)}
     for word in tuple(words):
         stem = next((end for end in ("id", "no", "nr", "hash") if word.endswith(end) and word != end), None)
@@ -156,13 +148,13 @@ def _words_of(name: str) -> set[str]:
 
 
 def _texts(values: Sequence[Any]) -> list[str]:
-    """The values that are not missing, as text."""
+    """Returns the values that are not missing, as text."""
     texts = (str(value).strip() for value in values)
     return [text for text in texts if text.casefold() not in MISSING]
 
 
 def _are_counts(values: Sequence[Any]) -> bool:
-    """Whether these are numbers from 0 on, not all the same, and not numbered through."""
+    """Returns whether the values are numbers from 0 on, neither all equal nor all distinct."""
     texts = _texts(values)
     if not texts or not all(re.fullmatch(r"\d{1,12}(\.\d+)?", text) for text in texts):
         return False
@@ -170,7 +162,7 @@ def _are_counts(values: Sequence[Any]) -> bool:
 
 
 def _looks_like_persons(name: str, sample: Sample) -> bool:
-    """Whether a column identifies persons by its name, or by hashes that recur under a name that says nothing else."""
+    """Returns whether a column identifies persons, by its name or by hashes that recur under a neutral name."""
     words = _words_of(name)
     if words & _PERSONS:
         return _identifies(name, sample, _PERSONS)
@@ -184,13 +176,13 @@ def _looks_like_persons(name: str, sample: Sample) -> bool:
 
 
 def _may_identify(name: str) -> bool:
-    """Whether a name is one of identifiers, so that numbers under it are never counts: ``household_id``."""
+    """Returns whether a name such as ``household_id`` is one of identifiers, whose numbers are never counts."""
     words = _words_of(name)
     return bool(words & _IDENTIFIERS or (words & _PERSONS and not words & _PROPERTIES))
 
 
 def _identifies(name: str, sample: Sample, of: frozenset[str]) -> bool:
-    """Whether a column with such a word in its name holds identifiers, and not a property."""
+    """Returns whether a column with such a word in its name holds identifiers, not a property."""
     words = _words_of(name)
     if not words & of or words & _PROPERTIES:
         return False

@@ -1,9 +1,8 @@
-"""Which column of a trip table is what.
+"""Roles of the columns of a trip table.
 
-Users name columns, or leave it to the names that trip tables usually have: for ends and persons, never for counts and
-weights, which are only pointed out (see `candidates`). A guess that could be wrong in two ways is not made: where
-several columns fit, the error lists them and says how to choose. What was used is recorded in `Intake.columns` and
-printed, so that a guess can be seen.
+Users name columns, or usual names are recognised: for ends and persons, never for counts and weights, which are only
+suggested (see `candidates`). Ambiguous names are not guessed: the error lists the candidates. Used columns are recorded
+in `ReadSummary.columns` and printed.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from flowveil.headers import Header, listed, plain_name
 
 Pair = tuple[str, str]
 
-#: What the two ends of a trip are called, in names such as ``start_lat`` or ``lat_start``.
+#: Words for the two ends of a trip, in names such as ``start_lat`` or ``lat_start``.
 _ENDS: tuple[Pair, ...] = (
     ("start", "end"),
     ("origin", "destination"),
@@ -39,13 +38,13 @@ _ENDS: tuple[Pair, ...] = (
 _LATITUDES = ("lat", "latitude")
 _LONGITUDES = ("lon", "lng", "long", "longitude")
 _TILES = ("h3", "hex", "h3cell", "h3index")
-#: Names that may just as well hold something else: taken only where the column holds tiles.
+#: Ambiguous words: recognised only if the column holds tiles.
 _TILES_IF_HELD = ("", "tile", "cell", "id", "zone", "zoneid", "location", "locationid", "code", "geocode")
 PERSONS = (
     "person", "personid", "idperson", "uid", "user", "userid", "participant", "participantid",
     "respondent", "respondentid", "traveler", "travelerid", "traveller", "travellerid",
 )  # fmt: skip
-#: Names of counts, like those of weights, are known for hints only: see `flowveil.flows.SumColumn`.
+#: Names of counts, for hints only.
 TRIPS = ("trips", "ntrips", "numtrips", "tripcount", "count", "counts", "flow", "flows", "volume", "s000")
 
 _T = TypeVar("_T")
@@ -53,17 +52,16 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class ColumnMap:
-    """Which column serves as what; None where nobody said, an empty text where there shall be none.
+    """Column names by role; None if not named, an empty text if the user says that there is no such column.
 
     Attributes:
-        origin, destination: names of the latitude and the longitude column of each end.
-        origin_tile, destination_tile: names of the columns with tiles, instead of coordinates.
-        person: name of the column that says who travelled.
-        weight: name of the column with the weight of a row, of all its trips together; like it, every column of
-            `flowveil.flows.SUM_COLUMNS`.
-        trips: name of the column that says how many trips a row stands for.
-        by: names of the attributes by which trips are cut into slices.
-        time: name of the column with the time by which trips are cut into slices.
+        origin, destination: latitude and longitude of each end.
+        origin_tile, destination_tile: tiles of the ends, instead of coordinates.
+        person: who travelled.
+        weight: weight of a row, of all its trips together; see `flowveil.flows.SUM_COLUMNS`.
+        trips: number of trips of a row.
+        by: attributes by which trips are sliced.
+        time: time by which trips are sliced.
     """
 
     origin: Pair | None = None
@@ -93,7 +91,7 @@ class ColumnMap:
         if len(set(ends)) < len(ends):
             raise ParameterError(
                 f"One column is named twice for the ends of a trip: {listed(ends)}. "
-                "Origin and destination, latitude and longitude need columns of their own."
+                "Origin and destination, latitude and longitude need different columns."
             )
 
     @classmethod
@@ -107,10 +105,10 @@ class ColumnMap:
         by: str | Sequence[str] = (),
         **others: str | None,
     ) -> ColumnMap:
-        """From names as users give them: pairs and lists may be texts with commas.
+        """Makes a map from the arguments of users: pairs and lists may be texts with commas.
 
         Raises:
-            ParameterError: a pair is none, or only one end is given.
+            ParameterError: an end does not have two names, or only one end is given.
         """
         return cls(
             origin=parse_pair(origin, role="origin"),
@@ -123,7 +121,7 @@ class ColumnMap:
 
     @property
     def ends(self) -> tuple[str, ...]:
-        """The columns of the two ends: four coordinates, or two tiles, or none so far."""
+        """The columns of the two ends: four coordinates or two tiles; empty if not known yet."""
         if self.origin is not None and self.destination is not None:
             return (*self.origin, *self.destination)
         if self.origin_tile is not None and self.destination_tile is not None:
@@ -136,21 +134,21 @@ class ColumnMap:
         return self.origin_tile is not None
 
     def names(self) -> tuple[str, ...]:
-        """Every column that is used, the ends first."""
+        """Returns every column that is used, the ends first."""
         counted = (self.person, *self.added.values(), self.trips)
         return (*self.ends, *(name for name in counted if name), *self.slice_names())
 
     @property
     def added(self) -> dict[str, str]:
-        """The columns that add up beside the trips: those of `flowveil.flows.SUM_COLUMNS` that there are, by role."""
+        """The named columns of `flowveil.flows.SUM_COLUMNS`, by role."""
         return {role: name for role in SUM_COLUMNS if (name := getattr(self, role))}
 
     def slice_names(self) -> tuple[str, ...]:
-        """The columns by which trips are cut into slices, the time last."""
+        """Returns the columns by which trips are sliced, the time last."""
         return (*self.by, self.time) if self.time else self.by
 
     def as_recorded(self) -> dict[str, str]:
-        """Role to column name, for `Intake.columns`."""
+        """Returns column names by role, for `ReadSummary.columns`."""
         recorded = {}
         for field in fields(self):
             value = getattr(self, field.name)
@@ -159,12 +157,12 @@ class ColumnMap:
         return recorded
 
 
-#: What a column can serve as, by the names that users give.
+#: The roles of columns, under the names of the arguments.
 ROLES = tuple(role.name for role in fields(ColumnMap))
 
 
 def parse_pair(value: str | Sequence[str] | None, *, role: str) -> Pair | None:
-    """Latitude and longitude column from ``"lat,lon"`` or from a pair of names.
+    """Returns latitude and longitude column from ``"lat,lon"`` or from a pair of names.
 
     Raises:
         ParameterError: it is neither.
@@ -190,24 +188,23 @@ def complete(
     partitions: Sequence[str] = (),
     header: Callable[[], Header] | None = None,
 ) -> ColumnMap:
-    """Check the columns that were named and recognise the others.
+    """Checks the named columns and recognises the others.
 
     Args:
-        wanted: what the user named.
+        wanted: the columns that the user named.
         names: the columns of the table.
-        holds_tiles: whether a column's first values are tiles; asked only where a name alone leaves
-            it open.
-        cells: whether tiles are H3 cells, which have names of their own. Tiles of a map have not: columns that hold
-            them are recognised, and before coordinates.
-        partitions: those of the columns that come from the path of a file: trips may be cut by them, and nothing else.
-        header: whether messages may repeat the names; by default what the names alone say.
+        holds_tiles: whether a column's first values are tiles; called for ambiguous names only.
+        cells: whether tiles are H3 cells, which have usual names. Columns with tiles of a map are recognised by their
+            content, before coordinates.
+        partitions: columns from the paths of files; only slices may use them.
+        header: decides whether messages may quote names.
 
     Returns:
-        A map with both ends, and a person where there is such a column; weight and trips only where they were named.
+        A map with both ends, and a person if a column is recognised; weight and trips only if they were named.
 
     Raises:
-        DataError: named columns are missing (all are reported), are there twice, or several columns fit one role.
-        ParameterError: a partition column is named for something that trips are not cut by.
+        DataError: named columns are missing (all are reported) or occur twice, or several columns fit one role.
+        ParameterError: a partition column has a role other than slicing.
     """
     header = header or (lambda: Header(names))
     named = _resolve(wanted, names, header)
@@ -221,21 +218,21 @@ def complete(
     persons = [n for n in named.slice_names() if n == named.person or plain_name(n) in PERSONS]
     if persons:
         raise ParameterError(
-            f"Column {listed(persons)} identifies persons; trips cannot be cut by it. "
+            f"Column {listed(persons)} identifies persons; trips cannot be sliced by it. "
             "Allowed: attributes that many people share."
         )
     return named
 
 
 def _resolve(wanted: ColumnMap, names: Sequence[str], header: Callable[[], Header]) -> ColumnMap:
-    """Replace every given name by the table's own spelling: exact, or but for blanks around it."""
+    """Replaces every given name by the spelling in the table, which may have outer blanks."""
     by_stripped = {name.strip(): name for name in reversed(names)}
     missing = [name for name in wanted.names() if name not in names and name.strip() not in by_stripped]
     if missing:
-        found = header()
-        lines = "".join(f"\n- '{name}'.{found.did_you_mean(name)}" for name in missing)
+        about = header()
+        lines = "".join(f"\n- '{name}'.{about.did_you_mean(name)}" for name in missing)
         raise DataError(
-            f"{len(missing)} named column{'s are' if len(missing) > 1 else ' is'} missing:{lines}\n{found.described()}"
+            f"{len(missing)} named column{'s are' if len(missing) > 1 else ' is'} missing:{lines}\n{about.described()}"
         )
 
     def spelled(name: str) -> str:
@@ -322,27 +319,24 @@ def _refuse_partitions(named: ColumnMap, partitions: Sequence[str]) -> None:
         wrong = [name for name in columns if name and name in partitions]
         if wrong:
             raise ParameterError(
-                f"Column {listed(wrong)} comes from the path of the files and cannot be the {role}: a folder's name "
-                "says nothing of the trips in it. Allowed: to cut trips by it (--by, --time)."
+                f"Column {listed(wrong)} comes from the path of the files and cannot be the {role}. "
+                "Allowed: to slice trips by it (--by, --time)."
             )
 
 
 def _refuse_doubles(named: ColumnMap, names: Sequence[str]) -> None:
     doubled = [name for name in dict.fromkeys(named.names()) if list(names).count(name) > 1]
     if doubled:
-        raise DataError(
-            f"Column {listed(doubled)} is there more than once; which one is meant is not "
-            "known. Hint: give every column a name of its own."
-        )
+        raise DataError(f"Several columns are called {listed(doubled)}. Hint: give every column a different name.")
 
 
 def _spelled(by_key: dict[str, list[str]], end: str, words: Iterable[str]) -> list[tuple[str, str]]:
-    """Columns named after an end and one of the words in either order, each with how its name is made."""
+    """Returns columns named after an end and one of the words, in either order, with the pattern of the name."""
     found: dict[str, str] = {}
     for word in words:
         for key, shape in ((end + word, f"end+{word}"), (word + end, f"{word}+end")):
             for name in by_key.get(key, ()):
-                # A bare digit is no name for an end: `0` and `1` say something only beside a word.
+                # `0` and `1` name an end only together with a word.
                 if word or not end.isdigit():
                     found.setdefault(name, shape)
     return [(shape, name) for name, shape in found.items()]
@@ -357,6 +351,6 @@ def _coordinates(by_key: dict[str, list[str]], end: str) -> list[tuple[str, Pair
 
 
 def _alike(starts: list[tuple[str, _T]], ends: list[tuple[str, _T]]) -> list[tuple[_T, _T]]:
-    """Pairs of ends whose names are made alike; all pairs where none are."""
+    """Returns pairs of columns whose names have the same pattern; all pairs if none have."""
     alike = [(o, d) for o_shape, o in starts for d_shape, d in ends if o_shape == d_shape]
     return alike or [(o, d) for _, o in starts for _, d in ends]

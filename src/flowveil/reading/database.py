@@ -14,10 +14,10 @@ import duckdb
 import pyarrow as pa
 
 from flowveil.errors import DataError, FlowveilError, option
+from flowveil.private_files import scratch_folder
 from flowveil.reading.limits import duckdb_settings, silence, temporary_folder
-from flowveil.scratch import scratch_folder
 
-#: DuckDB's own default is four fifths of the memory; the flows need room beside it.
+#: Less than DuckDB's default of 0.8, because the flows need memory as well.
 MEMORY_SHARE = 0.6
 
 _INTERRUPTED = re.compile(r"\W*(INTERRUPT Error|(Query )?interrupted)", re.IGNORECASE)
@@ -44,7 +44,7 @@ def open_database(threads: int | None) -> Iterator[Any]:
 
 @contextmanager
 def in_own_words(label: str) -> Iterator[None]:
-    """Turn what DuckDB and Arrow raise into a DataError that quotes nothing from the input."""
+    """Replaces errors of DuckDB and Arrow by a DataError that quotes nothing from the input."""
     try:
         yield
     except duckdb.InterruptException:
@@ -57,11 +57,11 @@ def in_own_words(label: str) -> Iterator[None]:
     except FlowveilError:
         raise
     except Exception as error:
-        # Whatever library read the source: its message may quote a row.
+        # The message of any library that read the source may quote a row.
         foreign = type(error).__module__.partition(".")[0] in ("polars", "pandas", "pyarrow", "_csv")
         if not (foreign or isinstance(error, duckdb.Error | pa.ArrowException | OSError | RuntimeError)):
             raise
-        # Ctrl-C in the middle of a query comes out of DuckDB, or of Arrow's stream over it, as one of these.
+        # Ctrl-C during a query is raised by DuckDB, or by Arrow's stream over it, as one of these.
         chain = (error.__cause__, error.__context__)
         if _INTERRUPTED.match(str(error)) or any(isinstance(e, KeyboardInterrupt) for e in chain):
             raise KeyboardInterrupt from None
@@ -74,13 +74,13 @@ def in_own_words(label: str) -> Iterator[None]:
 
 
 def fetch_table(con: Any, sql: str) -> pa.Table:
-    """The result of a query as an Arrow table, in older and newer versions of DuckDB."""
+    """Returns the result of a query as an Arrow table, in older and newer versions of DuckDB."""
     relation = con.sql(sql)
     fetch = getattr(relation, "to_arrow_table", None) or relation.fetch_arrow_table
     return fetch()
 
 
 def batches_of(relation: Any, rows: int) -> Any:
-    """The rows of a query in Arrow batches, in older and newer versions of DuckDB."""
-    # Older versions know another name only; newer ones know it too, but warn.
+    """Returns the rows of a query in Arrow batches, in older and newer versions of DuckDB."""
+    # Newer versions warn about the older name.
     return (getattr(relation, "to_arrow_reader", None) or relation.fetch_arrow_reader)(rows)

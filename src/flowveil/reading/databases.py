@@ -1,37 +1,106 @@
-"""Reads tables and queries of databases as streams of Arrow batches; see `flowveil.reading.addresses`.
+"""Reads tables and queries of databases as streams of Arrow batches.
 
-Databases are opened for reading only. Messages name the kind of the database and nothing that a server or driver said:
-that could quote a row, a host or a secret.
+Addresses are ``duckdb:FILE?table=NAME``, ``sqlite:FILE?query=SELECT ...`` and ``postgresql://host/db?table=NAME``. They
+never hold a secret: passwords come from the environment or the password file of PostgreSQL. Databases are opened for
+reading only. Messages name the kind of the database, and never quote a server or driver: that could repeat a row, a
+host or a secret.
 """
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from flowveil.errors import DataError, MissingExtraError, ParameterError
-from flowveil.reading.addresses import DatabaseAddress
 from flowveil.reading.database import batches_of
+from flowveil.reading.sql import quoted_name
 
+_SCHEMES = re.compile(r"(duckdb|sqlite):(?!//)|(postgresql|postgres)://")
 _BATCH_ROWS = 100_000
 _NAMES = {"duckdb": "DuckDB", "sqlite": "SQLite", "postgresql": "PostgreSQL"}
+_FORM = "Allowed: duckdb:FILE?table=NAME, sqlite:FILE?query=SELECT ..., postgresql://host/db?table=NAME."
+
+
+@dataclass(frozen=True)
+class DatabaseAddress:
+    """A table or the rows of a query in a database.
+
+    Attributes:
+        kind: ``duckdb``, ``sqlite`` or ``postgresql``.
+        place: the file, or host and database as ``postgresql://host/db``.
+        table: name of a table or view, with its schema before a dot if it has one; None for a query.
+        query: a SELECT; None for a table.
+    """
+
+    kind: str
+    place: str
+    table: str | None
+    query: str | None
+
+    @property
+    def text(self) -> str:
+        """The address in the form that users write."""
+        chosen = f"table={self.table}" if self.query is None else f"query={self.query}"
+        return f"{self.place}?{chosen}" if self.kind == "postgresql" else f"{self.kind}:{self.place}?{chosen}"
+
+    @property
+    def sql(self) -> str:
+        """The SELECT that reads the rows."""
+        if self.query is not None:
+            return self.query
+        assert self.table is not None
+        return "SELECT * FROM " + ".".join(map(quoted_name, self.table.split(".")))
+
+    def moved(self, move: Callable[[str], str]) -> str:
+        """Returns the address with the path of its file changed; the address of a server stays the same."""
+        return self.text if self.kind == "postgresql" else replace(self, place=move(self.place)).text
+
+
+def database_address(source: str) -> DatabaseAddress | None:
+    """Returns the address in a text; None if it is a path or an address of files.
+
+    Raises:
+        ParameterError: it names neither a table nor a query, or holds a password. The message never repeats it.
+    """
+    scheme = _SCHEMES.match(source)
+    if scheme is None:
+        return None
+    place, _, chosen = source.partition("?")
+    kind = "postgresql" if scheme[2] else scheme[1]
+    if kind == "postgresql":
+        if ":" in place.partition("://")[2].rpartition("@")[0]:
+            raise ParameterError(
+                "The address of the input holds a password, which would end up in logs and recipes. Hint: leave it "
+                "out and use the environment (PGPASSWORD) or the password file (~/.pgpass)."
+            )
+        place = f"postgresql://{place.partition('://')[2]}"
+    else:
+        place = place.partition(":")[2]
+    name, _, value = chosen.partition("=")
+    if name not in ("table", "query") or not value.strip() or not place.removeprefix("postgresql://"):
+        raise ParameterError(f"The address of a database needs a place and a table or a query. {_FORM}")
+    if name == "query" and not re.match(r"\s*(select|with)\b", value, re.IGNORECASE):
+        raise ParameterError("The query of an input must be a SELECT.")
+    return DatabaseAddress(kind, place, value if name == "table" else None, value if name == "query" else None)
 
 
 def read_address(address: DatabaseAddress) -> pa.RecordBatchReader:
-    """Open the table or query of an address as a stream, which closes its database at the end.
+    """Opens the table or query of an address as a stream, which closes its database at the end.
 
     Raises:
-        ParameterError: there is no such file.
-        DataError: the database cannot be opened, or has no such table or column.
+        ParameterError: the file does not exist.
+        DataError: the database cannot be opened, or lacks the table or a column.
         MissingExtraError: the driver is not installed.
     """
     if address.kind != "postgresql" and not Path(address.place).expanduser().is_file():
-        raise ParameterError(f"There is no {_NAMES[address.kind]} file '{address.place}'.")
+        raise ParameterError(f"The {_NAMES[address.kind]} file '{address.place}' does not exist.")
     return {"duckdb": _read_duckdb, "sqlite": _read_sqlite, "postgresql": _read_postgresql}[address.kind](address)
 
 
@@ -60,19 +129,19 @@ def _read_duckdb(address: DatabaseAddress) -> pa.RecordBatchReader:
         con = duckdb.connect(str(Path(address.place).expanduser()), read_only=True, config=config)
         reader = batches_of(con.sql(address.sql), _BATCH_ROWS)
     except duckdb.Error:
-        raise _refused(address, "is the name right, is no other program writing to the file?") from None
+        raise _refused(address, "check the name, and that no other program is writing to the file.") from None
     return _stream(reader.schema, lambda: iter(reader), con)
 
 
 def _read_sqlite(address: DatabaseAddress) -> pa.RecordBatchReader:
-    """SQLite has a type for each value and none for a column: every value is passed on as text."""
+    """Reads every value as text: in SQLite values have types, columns do not."""
     path = Path(address.place).expanduser().absolute()
     con = sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, check_same_thread=False)
     try:
         cursor = con.execute(address.sql)
     except sqlite3.Error:
         con.close()
-        raise _refused(address, "is the name right, and is the file an SQLite database?") from None
+        raise _refused(address, "check the name, and that the file is an SQLite database.") from None
     schema = pa.schema([(column[0], pa.string()) for column in cursor.description])
 
     def batches() -> Iterator[pa.RecordBatch]:
@@ -111,7 +180,7 @@ def _read_postgresql(address: DatabaseAddress) -> pa.RecordBatchReader:
         reader = cursor.fetch_record_batch()
     except dbapi.Error:
         con.close()
-        raise _refused(address, "is the name right, and may this user read it?") from None
+        raise _refused(address, "check the name, and that this user may read it.") from None
     schema = pa.schema([(one.name, _storage(one.type)) for one in reader.schema])
 
     def batches() -> Iterator[pa.RecordBatch]:
@@ -123,5 +192,5 @@ def _read_postgresql(address: DatabaseAddress) -> pa.RecordBatchReader:
 
 
 def _storage(kind: pa.DataType) -> pa.DataType:
-    """The type of the stored values: exact numbers and other types without a counterpart in Arrow come as text."""
+    """Returns the type of the stored values: types without a counterpart in Arrow, such as numeric, arrive as text."""
     return kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind

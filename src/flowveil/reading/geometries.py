@@ -18,7 +18,7 @@ _TWO_ENDS = ("MultiPoint", "LineString")
 
 
 def with_coordinates(source: Any) -> Any:
-    """The source with the geometries of its ends as columns of degrees; anything else unchanged.
+    """Returns the source with the geometries of its ends as columns of degrees; other sources unchanged.
 
     Raises:
         DataError: a column mixes geometries that cannot be ends of trips.
@@ -36,7 +36,7 @@ def with_coordinates(source: Any) -> Any:
 
 
 def named_points(source: Any, reading: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of reading with names of point columns replaced by those of their coordinates."""
+    """Returns the arguments of reading with names of point columns replaced by those of their coordinates."""
     points = set(geometry_columns(source))
     given = dict(reading)
     for end in ("origin", "destination"):
@@ -46,7 +46,7 @@ def named_points(source: Any, reading: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def geometry_columns(source: Any) -> list[str]:
-    """The names of the columns that hold geometries."""
+    """Returns the names of the columns that hold geometries."""
     if not (hasattr(source, "dtypes") and hasattr(source, "columns") and hasattr(source, "iloc")):
         return []
     kinds = zip(source.columns, source.dtypes, strict=True)
@@ -60,7 +60,7 @@ def _plain_frame(frame: Any, names: list[str]) -> Any:
 
 
 def _ends(column: Any, name: str) -> dict[str, Any]:
-    """The coordinates of a column of geometries, by name."""
+    """Returns the coordinates of a column of geometries, by name."""
     import shapely
 
     held = column.array
@@ -72,7 +72,7 @@ def _ends(column: Any, name: str) -> dict[str, Any]:
     if kinds <= {"Point"}:
         return {f"{name}_lat": shapely.get_y(geometries), f"{name}_lon": shapely.get_x(geometries)}
     if not kinds <= set(_TWO_ENDS):
-        # Outlines and the like describe something else than the ends.
+        # Outlines are not ends of trips.
         return {}
     counts = shapely.get_num_coordinates(geometries[~missing])
     if (counts < 2).any() or ("MultiPoint" in kinds and (counts != 2).any()):
@@ -92,7 +92,7 @@ def _is_trajectories(source: Any) -> bool:
 
 
 def _from_trajectories(source: Any) -> Any:
-    """A row for each trajectory of movingpandas: its two ends, its start, and its moving object where that is known."""
+    """Returns a row for each trajectory of movingpandas: both ends, start time, and the moving object if known."""
     import pandas as pd
     from pyproj import Transformer
 
@@ -106,7 +106,7 @@ def _from_trajectories(source: Any) -> Any:
         (start_lon, start_lat), (end_lon, end_lat) = points.tolist()
         row = {"start_lat": start_lat, "start_lon": start_lon, "end_lat": end_lat, "end_lon": end_lon}
         row |= {"started_at": one.get_start_time()}
-        # The name of a trajectory is not that of a person: one person makes several.
+        # The name of the trajectory is not used: one person makes several.
         row |= {} if getattr(one, "obj_id", None) is None else {"person": one.obj_id}
         rows.append(row)
     return pd.DataFrame(rows)

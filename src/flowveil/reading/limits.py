@@ -1,9 +1,8 @@
-"""How much memory and how many threads a run may use, and where what does not fit is kept meanwhile.
+"""Limits of memory and threads of a run, and its temporary folder.
 
-A limit holds for the whole run. DuckDB gets half of it while trips are read and spills the rest to disk; what numpy
-needs afterwards cannot be spilled, so it is estimated before it is taken, from the number of flows and of flows times
-persons, and a run that would not fit is refused with the figure. Results do not depend on any of it: it is a setting of
-the machine and not of a release, so no function takes it as an argument and no report records it.
+DuckDB gets half of the memory while trips are read, and spills to disk. Arrays of numpy cannot be spilled: their size
+is estimated from the number of flows and persons, and a run that would not fit is refused with the figure. Limits
+are settings of the machine: results do not depend on them and no report records them.
 """
 
 from __future__ import annotations
@@ -19,12 +18,11 @@ from typing import Any
 from flowveil.errors import ParameterError, option
 from flowveil.paths import named_path
 
-#: Bytes of numpy for each flow and for each flow and person while flows are handed over by the engine, and what the
-#: program itself takes, its libraries included.
+#: Bytes of numpy for each flow, and for each pair of flow and person, while flows are read; bytes of the program.
 FLOW_READ, PERSON_READ, PROGRAM = 150, 60, 300 << 20
-#: DuckDB's share of the memory while trips are read, and the least it can work with.
+#: DuckDB's share of the memory while trips are read, and its minimum.
 _SHARE, _LEAST = 0.5, 64 << 20
-#: Where a container says how much memory it may take, in the newer and the older form.
+#: Files with the memory limit of a container, in the newer and the older form.
 _CONTAINER_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]i?B)\s*", re.IGNORECASE)
@@ -35,17 +33,17 @@ _given: ContextVar[dict[str, Any] | None] = ContextVar("flowveil_limits", defaul
 def limits(
     *, memory: str | None = None, threads: int | None = None, temp_dir: str | Path | None = None
 ) -> Iterator[None]:
-    """Limit what is used inside the block: ``with flowveil.limits(memory="4GB", threads=2): ...``.
+    """Limits the resources used inside the block: ``with flowveil.limits(memory="4GB", threads=2): ...``.
 
     Args:
-        memory: most memory for the run, such as ``4GB``: of tables that are read, which go to a temporary folder where
-            they do not fit, and of what is computed from them, which is refused where it would not.
-        threads: most threads that count, of DuckDB and of numpy; all cores by default.
-        temp_dir: an existing folder for what does not fit, with room for about the size of the trips; the system's own
-            by default. A private folder is made in it, and removed whatever happens.
+        memory: maximum for the run, such as ``4GB``. Tables that do not fit are spilled to a temporary folder; a
+            computation that does not fit is refused.
+        threads: maximum number of threads of DuckDB and of numpy; all cores by default.
+        temp_dir: an existing folder for spilled tables, with room for about the size of the trips; the system's folder
+            by default. A private folder is made in it, and always removed.
 
     Raises:
-        ParameterError: the memory is no size, the threads no whole number above 0, or the folder is none.
+        ParameterError: the memory is not a size, the threads are not a whole number above 0, or the folder is missing.
     """
     if memory is not None and not _bytes(memory):
         raise ParameterError(f"The memory limit must be a size such as 4GB or 800MB; found {memory!a}.")
@@ -67,7 +65,7 @@ def limits(
 
 
 def _bytes(size: str) -> int:
-    """A size in bytes; 0 for what is none."""
+    """Returns a size in bytes; 0 if the text is not a size."""
     found = _SIZE.fullmatch(size)
     if found is None:
         return 0
@@ -76,7 +74,7 @@ def _bytes(size: str) -> int:
 
 
 def duckdb_settings() -> dict[str, Any]:
-    """The limits as DuckDB takes them when it is opened; empty where there are none."""
+    """Returns the limits as settings of DuckDB; empty without limits."""
     given = _given.get() or {}
     settings = {"threads": given["threads"]} if "threads" in given else {}
     if "memory" in given:
@@ -85,48 +83,46 @@ def duckdb_settings() -> dict[str, Any]:
 
 
 def threads() -> int:
-    """How many threads may count at a time."""
+    """Returns the maximum number of threads."""
     return int((_given.get() or {}).get("threads") or os.cpu_count() or 1)
 
 
 def silence(connection: Any) -> None:
-    """Keeps DuckDB from drawing a bar of its own: it would stand among what a command prints, JSON included.
-
-    In a notebook without the package that would draw the bar there is none, and DuckDB refuses to be asked.
-    """
+    """Turns off DuckDB's progress bar, which would appear in the output of a command, JSON included."""
     import duckdb
 
+    # Refused in notebooks without the package that draws the bar.
     with suppress(duckdb.InvalidInputException):
         connection.execute("SET enable_progress_bar = false")
 
 
 def in_bytes(amount: int) -> str:
-    """A size as DuckDB takes it."""
+    """Returns a size in the form of DuckDB."""
     return f"{amount} bytes"
 
 
 def temporary_folder() -> str | None:
-    """Where temporary folders are made; None for the system's own place."""
-    found: str | None = (_given.get() or {}).get("temp_dir")
-    return found
+    """Returns the folder for temporary folders; None for the system's."""
+    folder: str | None = (_given.get() or {}).get("temp_dir")
+    return folder
 
 
 def is_limited() -> bool:
-    """Whether there is a limit on the memory."""
+    """Returns whether the memory is limited."""
     return "memory" in (_given.get() or {})
 
 
 def room_for(needed: int, *, what: str, hint: str, machine: bool = False) -> int | None:
-    """Make sure that numpy may take so much; returns what is left of the limit then, None where there is no limit.
+    """Checks that numpy may allocate memory; returns the bytes that remain, or None without a limit.
 
     Args:
         needed: bytes beyond those of the program itself.
-        what: needs them.
-        hint: what else could be done than to give more memory.
-        machine: where no limit is given, the memory of this machine is one.
+        what: the computation that needs them, for the message.
+        hint: an alternative to more memory, for the message.
+        machine: whether the memory of this machine is the limit if none is given.
 
     Raises:
-        ParameterError: there is a limit, and it does not leave so much.
+        ParameterError: the limit is too small.
     """
     given: int | None = (_given.get() or {}).get("memory")
     limit = _memory_of_machine() if given is None and machine else given
@@ -134,34 +130,34 @@ def room_for(needed: int, *, what: str, hint: str, machine: bool = False) -> int
         return None
     left = limit - PROGRAM - needed
     if left < _LEAST:
-        asked = _gigabytes(PROGRAM + needed + _LEAST)
+        total = _gigabytes(PROGRAM + needed + _LEAST)
         flag = option("memory", flag="--memory-limit")
-        whose, more = "memory of this machine,", "use a machine with so much"
+        whose, more = "memory of this machine,", "use a machine with more memory"
         if given is not None:
-            whose, more = "memory limit of", f"give {flag} {asked.replace(' ', '')} or more"
+            whose, more = "memory limit of", f"give {flag} {total.replace(' ', '')} or more"
         raise ParameterError(
-            f"The {whose} {_gigabytes(limit)} does not suffice: {what} needs about {asked}. Hint: {more}, or {hint}."
+            f"The {whose} {_gigabytes(limit)} does not suffice: {what} needs about {total}. Hint: {more}, or {hint}."
         )
     return left
 
 
 def _memory_of_machine() -> int | None:
-    """In bytes: what there is, or what a container may take of it; None where the system does not say."""
+    """Returns the bytes of this machine or container; None if unknown."""
     found = []
     with suppress(AttributeError, OSError, ValueError):
         found.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     for file in _CONTAINER_LIMITS:
-        # A word instead of a number says that there is no limit.
+        # Without a limit the file holds a word instead of a number.
         with suppress(OSError, ValueError), open(file, encoding="ascii") as text:
             found.append(int(text.read()))
     return min(found, default=None)
 
 
 def about(n: int) -> str:
-    """A number for such messages, in thousands, rounded up: an error is pasted into tickets."""
+    """Returns a number in thousands, rounded up: messages may be pasted into tickets."""
     return f"{-(-n // 1000):,} thousand"
 
 
 def _gigabytes(amount: int) -> str:
-    """Rounded up, so that giving the figure suffices."""
+    """Returns gigabytes, rounded up so that the figure suffices as a limit."""
     return f"{-(-amount // 10**8) / 10:.1f} GB"

@@ -1,14 +1,14 @@
-"""Matrices as tables of trips: OMX files with one matrix or several, and text files with a column for each destination.
+"""Matrices as tables of trips: OMX files, and text files with a column for each destination.
 
-What the columns of such a table are is known from its form, so nothing is recognised: the two ends are codes of zones,
-the number in a cell is a number of trips (or a weight, where that is asked for), and where there are several matrices,
-their names are an attribute by which trips are cut. Matrices are never added up: a file of a transport model
-holds minutes and kilometres beside trips.
+The roles of the columns are known: the ends are codes of zones, the numbers are trips (or weights, if requested), and
+the names of several matrices are an attribute to slice by. Matrices are never added up: files of transport models hold
+minutes and kilometres as well as trips.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,29 +21,30 @@ from flowveil.flows import SUM_COLUMNS
 from flowveil.headers import listed
 from flowveil.reading import Reading
 from flowveil.reading.omx import Omx, open_omx
+from flowveil.reading.sql import quoted_text
 
 #: The columns of a matrix as a table.
 ORIGIN, DESTINATION, TRIPS, MATRIX = "origin", "destination", "trips", "matrix"
-#: A matrix has the square of this many cells.
+#: Upper bound for the zones; a matrix has the square of it as cells.
 MOST_ZONES = 20_000
 _CELLS_AT_ONCE = 1 << 24
 
 
 @dataclass(frozen=True)
 class Form:
-    """What a matrix is made of.
+    """The form of a file of matrices.
 
     Attributes:
-        matrices: the names of several; none where there is one.
+        matrices: the names of the matrices of an OMX file.
     """
 
     matrices: tuple[str, ...] = ()
 
     def read_as(self, reading: Reading) -> Reading:
-        """The reading with the columns that the form says; those that were named stay.
+        """Returns the reading with the columns of a matrix, unless others were named.
 
         Raises:
-            ParameterError: there are several matrices, and trips are not cut by them.
+            ParameterError: there are several matrices, and trips are not sliced by them.
         """
         columns = reading.columns
         if len(self.matrices) > 1 and MATRIX not in columns.by:
@@ -63,27 +64,27 @@ class Form:
 
 
 def matrix_names(path: Path) -> tuple[str, ...]:
-    """The matrices of an OMX file, in their order.
+    """Returns the names of the matrices of an OMX file, sorted.
 
     Raises:
-        DataError: it is not an OMX file of plain form.
+        DataError: it is not a valid OMX file.
     """
     with _opened(path) as file:
         return tuple(sorted(file.matrices))
 
 
 def omx_table(path: Path, *, matrices: Sequence[str], lookup: str | None) -> tuple[pa.Table, Form]:
-    """The cells of an OMX file that are not 0, as rows.
+    """Returns the nonzero cells of an OMX file as rows.
 
     Args:
         path: the file.
-        matrices: those to read; all by default.
-        lookup: the codes of the zones; by default the only one, or the only one of texts, or 1, 2, 3, ... where there
-            is none.
+        matrices: those to read; all if empty.
+        lookup: the lookup with the codes of the zones; by default the only one, or the only one of texts. Without
+            lookups the codes are 1, 2, 3, ...
 
     Raises:
-        ParameterError: there is no such matrix or lookup, or several lookups and none is named.
-        DataError: it is not an OMX file of plain form, or two zones have the same code.
+        ParameterError: a matrix or lookup does not exist, or none of several lookups is named.
+        DataError: it is not a valid OMX file, or two zones have the same code.
     """
     with _opened(path) as file:
         names = _chosen(file, matrices)
@@ -101,7 +102,7 @@ def _chosen(file: Omx, wanted: Sequence[str]) -> list[str]:
     unknown = [name for name in wanted if name not in file.matrices]
     if unknown:
         raise ParameterError(
-            f"There is no matrix {listed(unknown)}; there are {listed(sorted(file.matrices))}."
+            f"The file has no matrix {listed(unknown)}; it has {listed(sorted(file.matrices))}."
             f"{did_you_mean(unknown[0], file.matrices)}"
         )
     return sorted(dict.fromkeys(wanted)) if wanted else sorted(file.matrices)
@@ -116,7 +117,8 @@ def _codes(file: Omx, lookup: str | None) -> list[str]:
             "not known. Hint: say it with lookup (--lookup)."
         )
     if lookup is not None and lookup not in lookups:
-        raise ParameterError(f"There is no lookup '{lookup}'; there are {listed(sorted(lookups)) or 'none'}.")
+        known = f"it has {listed(sorted(lookups))}" if lookups else "it has none"
+        raise ParameterError(f"The file has no lookup '{lookup}'; {known}.")
     name = lookup or (texts[0] if len(lookups) > 1 else next(iter(lookups), None))
     codes = [str(i + 1) for i in range(file.zones)] if name is None else _texts(lookups[name])
     if len(set(codes)) < len(codes) or "" in codes:
@@ -133,7 +135,7 @@ def _texts(values: Any) -> list[str]:
 
 
 def _cells(file: Omx, name: str, codes: pa.Array) -> list[pa.Table]:
-    """Some rows of the matrix at a time; what is not a number stays, and is counted as missing."""
+    """Returns the nonzero cells in chunks of rows; NaN stays, and is counted as missing."""
     parts, node = [], file.matrices[name]
     step = max(1, _CELLS_AT_ONCE // max(file.zones, 1))
     for first in range(0, file.zones, step):
@@ -152,33 +154,26 @@ def _cells(file: Omx, name: str, codes: pa.Array) -> list[pa.Table]:
     return parts
 
 
-class _opened:  # noqa: N801  # used like a function
-    """An OMX file whose problems name it."""
-
-    def __init__(self, path: Path) -> None:
-        self._path, self._open = path, open_omx(path, most_zones=MOST_ZONES)
-
-    def __enter__(self) -> Omx:
+@contextmanager
+def _opened(path: Path) -> Iterator[Omx]:
+    """Opens an OMX file; error messages begin with its name."""
+    with ExitStack() as stack:
         try:
-            return self._open.__enter__()
+            omx = stack.enter_context(open_omx(path, most_zones=MOST_ZONES))
         except DataError as problem:
-            raise DataError(f"'{self._path.name}' {problem}") from None
-
-    def __exit__(self, *problem: Any) -> bool | None:
-        return self._open.__exit__(*problem)
+            raise DataError(f"'{path.name}' {problem}") from None
+        yield omx
 
 
 def wide_sql(relation: str, codes: Sequence[str]) -> str:
-    """A FROM clause of rows (origin, destination, trips) over a table c0, c1, ... with a column for each destination.
+    """Returns a FROM clause (origin, destination, trips) over a table with a column for each destination.
 
-    Cells without a value are no rows.
+    Empty cells become no rows.
 
     Args:
         relation: the table; c0 has the codes of the origins.
-        codes: those of the destinations, c1 on.
+        codes: the destinations of c1, c2, ...
     """
-    from flowveil.reading.sql import quoted_text
-
     columns = ", ".join(f"c{i + 1}" for i in range(len(codes)))
     names = ", ".join(quoted_text(code) for code in codes)
     return (

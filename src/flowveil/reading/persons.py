@@ -1,10 +1,9 @@
-"""Who travelled: persons as texts that are equal exactly where the persons are taken to be the same.
+"""Normalises names of persons, so that equal texts are the same person.
 
-Taking one person for two, or nobody for somebody, would count people who are not there, and a cell would pass for
-safer than it is. So every doubt ends in fewer people: blanks and characters that nobody sees are taken off, upper and
-lower case are the same unless the user says otherwise, and words for a missing value do not count as a person. Folding
-case is done on Arrow columns, by Python's tables of Unicode, so that every engine that hands over Arrow gives the same
-people.
+Counting one person as two, or a placeholder as a person, would make a cell look safer than it is. So in doubt fewer
+people are counted: outer blanks and invisible characters are removed, upper and lower case are equal unless the user
+wants otherwise, and placeholders are not persons. Case is folded on Arrow columns by Python's Unicode tables, so all
+engines count the same people.
 """
 
 from __future__ import annotations
@@ -19,16 +18,17 @@ import pyarrow.compute as pc
 
 from flowveil.reading.sql import MISSING
 
-#: What stands for nobody, without case and outer blanks, beside `MISSING`. Documented in docs/reading.md.
+#: Placeholders for a missing person, in addition to `MISSING`; compared without case and outer blanks. Listed in
+#: docs/reading.md.
 PLACEHOLDERS = (
     "unknown", "unk", "missing", "anonymous", "anon", "undefined", "unspecified", "unidentified", "not available",
     "not applicable", "not known", "no id", "noid", "no_id", "nobody", "guest", "n.a.", "n.d.", "#n/a", "(null)",
     "(none)", "(blank)", "(empty)", "<null>", "<none>", "[null]", "tbd", "test", "inconnu", "unbekannt", "desconocido",
     "sconosciuto", "desconhecido",
 )  # fmt: skip
-#: The same as patterns: signs and x of any length, -1 and -9, -99, ..., two zeros or more (an empty UUID as well), and
-#: the smallest and largest whole numbers, which programs write for a missing one. A single 0 is a person: numbering
-#: often begins there. So are 999 and 99999: where persons are numbered, somebody has these numbers.
+#: Patterns of placeholders: signs and x of any length, -1 and -9, -99, ..., two zeros or more (also an empty UUID), and
+#: the smallest and largest integers, which programs write for a missing one. 0, 999 and 99999 are persons: numbered
+#: persons can have these numbers.
 _SIGNS = {
     "?": r"[?]+",
     "-": r"-+",
@@ -42,47 +42,47 @@ _SIGNS = {
     "smallest number": r"-(32768|2147483648|9223372036854775808)",
     "largest number": r"2147483647|4294967295|9223372036854775807|18446744073709551615",
 }
-#: How rows without anything for a person are listed.
+#: The word under which rows with an empty person are counted.
 EMPTY = "empty"
 _NOBODY = "'" + "|".join([*(re.escape(w) for w in (*MISSING, *PLACEHOLDERS)), *_SIGNS.values()]) + "'"
 
-#: Blanks of every script at either end, and characters without a shape anywhere.
+#: Outer blanks of every script, and invisible characters anywhere.
 _UNSEEN = r"^[\s\p{Z}\p{C}]+|[\s\p{Z}\p{C}]+$|\p{C}+"
 _WHOLE_SQL = r"regexp_replace({}, '^(-?[0-9]+)\.0+$', '\1')"
 _FLOAT_TYPE = re.compile(r"^(FLOAT|DOUBLE)$")
 
 
 def spelling_sql(column: str, kind: str) -> str:
-    """SQL: a person as text, as it stands in a column of this type."""
+    """Returns SQL: a person as text, as written in a column of this type."""
     text = f"CAST({column} AS VARCHAR)"
     return f"CASE WHEN NOT isnan({column}) THEN {text} END" if _FLOAT_TYPE.match(kind) else text
 
 
 def person_sql(spelling: str) -> str:
-    """SQL: a person as text, without what nobody sees; whole numbers without a point.
+    """Returns SQL: a person without outer blanks and invisible characters; whole numbers without a point.
 
     Args:
-        spelling: SQL of what `spelling_sql` makes.
+        spelling: SQL from `spelling_sql`.
     """
     return _WHOLE_SQL.format(f"regexp_replace({spelling}, '{_UNSEEN}', '', 'g')")
 
 
 def placeholder_sql(person: str) -> str:
-    """SQL: the word that stands for nobody, in lower case; NULL for a person.
+    """Returns SQL: the placeholder in lower case; NULL for a person.
 
     Args:
-        person: SQL of a person, as `person_sql` makes it.
+        person: SQL from `person_sql`.
     """
     lowered = f"lower({person})"
     return f"CASE WHEN {person} IS NULL THEN '' WHEN regexp_full_match({lowered}, {_NOBODY}) THEN {lowered} END"
 
 
 def known_persons(persons: Any, placeholders: Any, *, case: str) -> Any:
-    """The persons of a batch, None where nobody is known.
+    """Returns the persons of a batch, null for placeholders.
 
     Args:
-        persons: what `person_sql` selected.
-        placeholders: what `placeholder_sql` selected.
+        persons: the column of `person_sql`.
+        placeholders: the column of `placeholder_sql`.
         case: ``fold`` or ``keep``; see `flowveil.reading.Reading`.
     """
     known = pc.if_else(pc.is_null(placeholders), persons, pa.scalar(None, persons.type))
@@ -90,9 +90,9 @@ def known_persons(persons: Any, placeholders: Any, *, case: str) -> Any:
 
 
 def folded(persons: Any) -> Any:
-    """Persons with upper and lower case made the same: Unicode case folding, after and before NFKC.
+    """Returns persons in folded case: Unicode case folding, after and before NFKC.
 
-    Whole columns where all is ASCII; otherwise Python folds each distinct text that is not, once a batch.
+    A column of ASCII is folded by Arrow; otherwise Python folds each distinct text of a batch once.
     """
     if pc.all(pc.string_is_ascii(persons), min_count=0).as_py() is not False:
         return pc.ascii_lower(persons)
@@ -106,23 +106,23 @@ def _fold(name: str) -> str:
 
 
 class Nobody:
-    """Counts rows that have no person, by the word that stands there. Only words of the documented list are kept."""
+    """Counts rows without a person, by placeholder. Keeps only words of the documented list."""
 
     def __init__(self) -> None:
         self._rows: Counter[str] = Counter()
 
     def add(self, placeholders: Any) -> None:
-        """Count one batch of what `placeholder_sql` selected."""
+        """Counts a batch of the column of `placeholder_sql`."""
         for entry in pc.value_counts(placeholders.drop_null()):
             self.count(entry["values"].as_py(), entry["counts"].as_py())
 
     def count(self, word: str, rows: int) -> None:
-        """Count rows with this word, which `placeholder_sql` selected."""
+        """Counts rows with a placeholder."""
         if rows:
             self._rows[_listed_as(word)] += rows
 
     def as_recorded(self) -> dict[str, int]:
-        """Rows by word, sorted by the word."""
+        """Returns the rows by placeholder, sorted."""
         return dict(sorted(self._rows.items()))
 
 

@@ -1,13 +1,17 @@
-"""Checks that the points of trips lie where trips can be: axes that are swapped, and coordinates that are not degrees.
+"""Checks whether the places of trips are plausible, and guesses their time zone, from an offline list of large cities.
 
-Points are counted on a grid of one degree, so the check costs little, does not depend on the order of the rows, and
-counts of parts of a table add up.
+Detects swapped axes and coordinates that are not degrees. Points are counted on a grid of one degree: the check is
+cheap, independent of the order of rows, and the counts of parts of a table can be added.
 """
 
 from __future__ import annotations
 
+import gzip
+import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import cache
+from importlib.resources import files
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,21 +19,23 @@ from numpy.typing import NDArray
 from flowveil.errors import with_value
 from flowveil.hierarchy import Floats
 from flowveil.reading.columns import ColumnMap
-from flowveil.reading.timezones import distance_to_city, kilometres
 
+#: No zone is suggested for places farther from every city, in kilometres.
+_FARTHEST_KM = 800.0
+_RADIUS_KM = 6371.0088
 #: Trips of a city, or of a country, are shorter than this on average, in kilometres.
 _CONTINENT_KM = 2_000.0
 #: With the right axes most trips are this short, and the ends of one side this close together.
 _REGION_KM = 500.0
 #: A place farther than the first from every city is at sea or in a desert; nearer than the second it is inhabited.
 _REMOTE_KM, _INHABITED_KM = 300.0, 100.0
-#: Fewer rows say nothing.
+#: Fewer rows are not checked.
 _FEWEST_ROWS = 10
-#: Rows of a batch that are looked at.
+#: Rows of a batch that are checked.
 _ROWS = 20_000
 #: Degrees are never larger; metres and feet of projected systems are.
 _LARGEST_DEGREES = 400.0
-#: National grids that are suggested, if the points lie in their area and near a city.
+#: National grids that are suggested if the points are in their area and near a city.
 _GRIDS = (
     2056, 2100, 2154, 2157, 2180, 2193, 2326, 3006, 3035, 3057, 3067, 3301, 3346, 3414, 3763, 3765, 3794, 3857, 3879,
     5179, 5514, 6372, 7856, 23700, 25829, 25830, 25831, 25832, 25833, 27700, 28992, 31256, 31370, 31983, 32719,
@@ -186,3 +192,43 @@ def _median(values: Floats, weight: NDArray[np.int64]) -> float:
     order = np.argsort(values, kind="stable")
     reached = np.cumsum(weight[order])
     return float(values[order[np.searchsorted(reached, (reached[-1] + 1) // 2)]])
+
+
+# ---- cities -------------------------------------------------------------------------------------------------
+
+
+@cache
+def _cities() -> tuple[tuple[str, ...], NDArray[np.int64], Floats, Floats]:
+    """Names of zones; zone, latitude and longitude of each city. Made by ``tools/make_timezones.py``."""
+    packed = (files("flowveil.reading") / "timezones.json.gz").read_bytes()
+    content = json.loads(gzip.decompress(packed))
+    lat, lon = (np.array(content[axis]) / 100 for axis in ("lat", "lon"))
+    return tuple(content["names"]), np.array(content["zone"]), lat, lon
+
+
+def guess_timezone(lat: Floats, lon: Floats) -> str | None:
+    """Returns the time zone of the city nearest to the median of some points; None without a city nearby.
+
+    Only suggested in messages: near a border it may be the zone of the neighbour.
+    """
+    known = np.isfinite(lat) & np.isfinite(lon) & (np.abs(lat) <= 90) & (np.abs(lon) <= 180)
+    if not known.any():
+        return None
+    names, zone, city_lat, city_lon = _cities()
+    distance = kilometres(city_lat, city_lon, float(np.median(lat[known])), float(np.median(lon[known])))
+    nearest = int(np.argmin(distance))
+    return names[int(zone[nearest])] if distance[nearest] <= _FARTHEST_KM else None
+
+
+def distance_to_city(lat: float, lon: float) -> float:
+    """Returns the kilometres from a place to the nearest large city."""
+    _, _, city_lat, city_lon = _cities()
+    return float(np.min(kilometres(city_lat, city_lon, lat, lon)))
+
+
+def kilometres(lat: Floats, lon: Floats, other_lat: Floats | float, other_lon: Floats | float) -> Floats:
+    """Returns distances on a sphere."""
+    y, x, other_y, other_x = (np.radians(axis) for axis in (lat, lon, other_lat, other_lon))
+    half = np.sin((y - other_y) / 2) ** 2 + np.cos(y) * np.cos(other_y) * np.sin((x - other_x) / 2) ** 2
+    distance: Floats = 2 * _RADIUS_KM * np.arcsin(np.sqrt(np.clip(half, 0.0, 1.0)))
+    return distance

@@ -1,9 +1,8 @@
 """Screening: decides which rows of a trip table are used, dropped or outside, and refuses tables with errors.
 
-Rows pass in batches of whole columns. Gaps (a missing end, a point off the earth) are usual in trip data: such rows are
-dropped and counted, in rows and in trips, up to a share. Errors (text among numbers, a negative weight) mean that the
-table is not what it is taken for: all of them are reported in one message. The counts do not depend on the order of the
-rows. Examples are row numbers, never values.
+Gaps (a missing end, a point off the earth) are usual in trip data: such rows are dropped and counted, in rows and in
+trips, up to a share. Errors (text among numbers, a negative weight) mean that the table is misread: one message reports
+all of them. Counts do not depend on the order of rows. Examples are row numbers, never values.
 """
 
 from __future__ import annotations
@@ -11,11 +10,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from flowveil.errors import DataError, option, with_value
@@ -24,18 +24,19 @@ from flowveil.flows import (
     MILLION,
     ROUNDING_ALLOWED,
     SUM_COLUMNS,
-    Intake,
+    Days,
+    ReadSummary,
     SumColumn,
     plain_amount,
     to_fixed_point,
 )
-from flowveil.reading import Reading, limits
+from flowveil.reading import Reading
 from flowveil.reading.plausibility import degree_bins, misplaced, projected
 from flowveil.reading.tiling import NO_TILE, Inside, MapTiling, Mask, Tiling
 from flowveil.reading.times import TimeForm
 from flowveil.zoning.h3 import MAX_RESOLUTION, Cells64
 
-#: One row may stand for at most this many trips: sums of whole numbers stay exact.
+#: Upper bound for the trips of a row; sums of whole numbers stay exact.
 MAX_TRIPS = 2**53
 
 NO_TRIPS = "no trips"
@@ -48,28 +49,28 @@ MISSING_TIME = "missing time"
 MISSING_ATTRIBUTE = "missing attribute"
 OUTSIDE_ZONES = "outside every zone"
 OUTSIDE_AREA = "outside the area"
-#: In order of precedence: a row with several gaps is counted under the first.
+#: Reasons in order of precedence: a row with several gaps is counted under the first.
 REASONS = (
     NO_TRIPS, MISSING_END, OFF_EARTH, AT_ZERO, UNKNOWN_TILE, MISSING_COUNT,
     *(column.missing for column in SUM_COLUMNS.values()), MISSING_TIME, MISSING_ATTRIBUTE, OUTSIDE_ZONES, OUTSIDE_AREA,
 )  # fmt: skip
-#: Reasons that are not counted as dropped: the row stands for no trip, or is outside the area by request.
+#: Reasons that do not count as dropped: the row has no trips, or is outside the study area.
 _NOT_DROPPED = (NO_TRIPS, OUTSIDE_AREA)
-#: What becomes of a row that stands for trips.
+#: What happens to a row with trips.
 _USED, _DROPPED, _OUTSIDE = "used", "dropped", "outside"
 #: Fewer trips than this are 0 in millionths.
 _LEAST_TRIPS = 0.5 / MILLION
-#: By how much, as a share of their sum, fractions of trips may change when they are rounded to millionths.
+#: Upper bound for the error of rounding fractions of trips to millionths, as a share of their sum.
 _TRIPS_ROUNDING_ALLOWED = 1e-3
 
 _EXAMPLES = 5
-#: Points off the earth that are kept to recognise their reference system; none is shown.
+#: Points off the earth that are kept to recognise their reference system; they are never shown.
 _OFF_EARTH_KEPT = 200
-#: If a larger share is dropped, the input is misread, and a larger limit is no advice.
+#: If a larger share is dropped, the input is misread, and a larger limit is not suggested.
 _MOST = 0.5
-#: A number that is this far from whole millionths has more than six decimals; doubles of six are nearer.
+#: A number that differs more from whole millionths has more than six decimals.
 _ROUNDED = 1e-8
-#: A code that is not on the map is listed only where so many ends have it: a rarer one may name somebody.
+#: An unknown code is quoted only if at least this many ends have it: a rarer one may identify a person.
 _FEWEST_ENDS = 10
 
 
@@ -78,16 +79,17 @@ class Batch:
     """Columns of some rows. NaN is a missing number, `NO_TILE` a missing tile.
 
     Attributes:
-        points: latitude and longitude of the origin, then of the destination; or None.
-        tiles: the two ends as numbers of the tiling; or None. One of the two is given.
-        trips: where there is such a column.
-        added: the columns of `flowveil.flows.SUM_COLUMNS` that there are.
-        unknown_codes: codes that are not on the map, and how many ends have each.
-        texts: for each number column with text in it, by name, which rows hold text that is not a number.
+        points: latitude and longitude of the origin, then of the destination; None if there are tiles.
+        tiles: the two ends as numbers of the tiling; None if there are points.
+        trips: numbers of trips, if the table has such a column.
+        added: the columns of `flowveil.flows.SUM_COLUMNS`, by role.
+        unknown_codes: the number of ends of each code that is not on the map.
+        texts: by number column, the rows with text that is not a number.
         commas: whether such a text is a number with a decimal comma.
-        no_time, no_attribute: rows whose time or one of whose attributes is missing, where slices are asked for.
-        times: rows whose time is none, where slices of time are asked for.
-        time_shapes: how these look; see `flowveil.reading.times`.
+        no_time, no_attribute: rows without a time, or without an attribute that slices need.
+        times: rows whose time cannot be read.
+        time_shapes: the shapes of these times; see `flowveil.reading.times`.
+        day: days since 1970; null without a time.
     """
 
     points: tuple[NDArray[np.float64], ...] | None = None
@@ -101,6 +103,7 @@ class Batch:
     no_attribute: Mask | None = None
     times: Mask | None = None
     time_shapes: list[str] = field(default_factory=list)
+    day: pa.Array | None = None
 
     def __len__(self) -> int:
         return len(self.points[0] if self.points is not None else self.tiles[0])  # type: ignore[index]
@@ -114,8 +117,8 @@ class Kept:
         rows: their positions.
         origin, destination: their tiles.
         trips: whole trips of each row.
-        fraction: what a row has beyond them, in millionths of a trip; None if rows have no number of trips.
-        added: columns that add up, such as weights, in whole millionths.
+        fraction: the fraction beyond them, in millionths of a trip; None without a number of trips.
+        added: weights and other columns to sum, in whole millionths.
     """
 
     rows: NDArray[np.int64]
@@ -128,7 +131,7 @@ class Kept:
 
 @dataclass(eq=False)
 class _Finding:
-    """How often something was found, and the first rows where (1 is the first row of the table)."""
+    """A number of rows, and the first of their row numbers, from 1."""
 
     count: int = 0
     rows: list[int] = field(default_factory=list)
@@ -150,14 +153,14 @@ class _Finding:
 
 @dataclass(eq=False)
 class _Sum:
-    """The total of a column in millionths, and what rounding to them changed.
+    """The total of a column in millionths, and the error of rounding.
 
     Attributes:
-        column: what is added up.
-        total: of the rounded numbers.
-        off: by how much all numbers were changed.
+        column: the summed column.
+        total: sum of the rounded numbers.
+        off: sum of the rounding errors.
         rounded: whether a number has more than six decimals.
-        vanishing: whether nothing was left of one.
+        vanishing: whether a number was rounded to 0.
     """
 
     column: SumColumn
@@ -167,9 +170,9 @@ class _Sum:
     vanishing: bool = False
 
     def round_fixed_point(self, values: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Numbers as whole millionths, whose sums are the same in any order; what that changes is remembered."""
+        """Returns numbers as whole millionths, whose sums are the same in any order; records the error."""
         whole = to_fixed_point(values)
-        # In float, like trips: exact up to the limit, and beyond it an integer could wrap around.
+        # In float: exact up to the limit; beyond it an integer could wrap around.
         self.total += int(whole.sum(dtype=np.float64))
         off = np.abs(values - whole / MILLION)
         self.off += float(off.sum())
@@ -182,7 +185,7 @@ class _Sum:
         return _Sum(self.column, self.total + other.total, self.off + other.off, rounded, vanishing)
 
     def problems(self) -> Iterator[str]:
-        """Why the column cannot be counted in millionths."""
+        """Yields why the column cannot be summed in millionths."""
         one, many = self.column.one, self.column.many
         if self.vanishing or self.off * MILLION > ROUNDING_ALLOWED * self.total:
             yield f"{many} too fine to be counted in millionths; multiply them all by a common factor"
@@ -194,7 +197,7 @@ class _Sum:
 
     @property
     def note(self) -> str:
-        """What is said where numbers were rounded."""
+        """The note on rounded numbers."""
         many = self.column.many
         return (
             f"{many.capitalize()} have more than six decimals and are counted as the nearest millionths, so that sums "
@@ -202,18 +205,15 @@ class _Sum:
         )
 
 
-#: From so many rows and cores on, the two ends of a batch are looked up side by side; two cores have enough to do with
-#: reading and counting other batches.
-_WORTH_A_THREAD, _CORES_FOR_ENDS = 10_000, 3
-#: What a screening counts, by the names of its attributes.
+#: The counters of a screening.
 _COUNTED = (
     "_rows", "_kept", "_trips", "_left_out", "_amounts", "_rounding", "_has_fractions", "_errors", "_resolutions",
-    "_on_earth_if_swapped", "_off_earth", "_bins", "_commas", "_sums", "_time_shapes", "_unknown_codes",
+    "_on_earth_if_swapped", "_off_earth", "_bins", "_commas", "_sums", "_time_shapes", "_unknown_codes", "_days",
 )  # fmt: skip
 
 
 class Screening:
-    """Passes batches in the order of the table, keeps the counts, and speaks once at the end."""
+    """Screens batches in the order of the table, and reports once at the end."""
 
     def __init__(self, reading: Reading, tiling: Tiling, *, times: TimeForm | None = None) -> None:
         self._times = times
@@ -225,7 +225,7 @@ class Screening:
         self._kept = 0
         self._trips = 0
         self._left_out = dict.fromkeys(REASONS, 0)
-        #: Trips and weight in millionths, by column and by what becomes of the row.
+        #: Trips and weight in millionths, by column and by use of the row.
         self._amounts: Counter[str] = Counter()
         self._rounding = 0.0
         self._has_fractions = False
@@ -237,21 +237,26 @@ class Screening:
         self._commas = False
         self._sums = {name: _Sum(column) for name, column in SUM_COLUMNS.items()}
         self._inside = Inside(reading.within, tiling)
+        self._unreadable_time = (
+            f"a time in column {reading.columns.time!r} in another form than the other rows, or an impossible date"
+        )
+        #: Days of used rows, with None if a used row has no time; a counter, so that parts can be added.
+        self._days: Counter[int | None] = Counter()
 
     @property
     def rows(self) -> int:
-        """Rows that have passed."""
+        """The number of rows screened so far."""
         return self._rows
 
     def pass_batch(self, batch: Batch) -> Kept:
-        """Sort out the rows of the next batch."""
+        """Screens the next batch; returns the rows that are used."""
         self._commas |= batch.commas
         unusable = np.zeros(len(batch), dtype=np.bool_)
         for column, text in batch.texts.items():
             self._find(f"text that is not a number in column {column!r}", text)
             unusable |= text
         if batch.times is not None:
-            self._find(self._no_time, batch.times)
+            self._find(self._unreadable_time, batch.times)
             self._time_shapes.update(batch.time_shapes)
             unusable |= batch.times
         unusable |= self._check_amounts(batch) | self._check_tiles(batch)
@@ -268,13 +273,16 @@ class Screening:
         added = {name: self._sums[name].round_fixed_point(values[rows]) for name, values in batch.added.items()}
         self._rows += len(batch)
         self._kept += len(rows)
-        # Summed as floats: a total beyond the limit must be noticed, and an integer sum could overflow.
+        # Summed as floats: an integer sum could overflow before the limit is checked.
         self._trips += int(trips.sum(dtype=np.float64)) if batch.trips is not None else len(rows)
         self._count(_USED, batch, rows)
+        if batch.day is not None:
+            used = batch.day if len(rows) == len(batch) else batch.day.take(pa.array(rows))
+            self._days.update(pc.unique(used).to_pylist())
         return Kept(rows=rows, origin=origin, destination=destination, trips=trips, fraction=fraction, added=added)
 
     def _drop(self, reason: str, batch: Batch, rows: NDArray[np.int64]) -> None:
-        """Counts rows that are not used, and the trips and weight they stand for."""
+        """Counts rows that are not used, with their trips and weight."""
         self._left_out[reason] += len(rows)
         if reason != NO_TRIPS:
             self._count(_OUTSIDE if reason == OUTSIDE_AREA else _DROPPED, batch, rows)
@@ -298,7 +306,7 @@ class Screening:
             self._amounts[f"{name} {fate}"] += amount
 
     def _trips_of(self, batch: Batch, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64] | None]:
-        """Whole trips of the rows, and fractions in millionths if the table has a number of trips."""
+        """Returns whole trips of the rows, and fractions in millionths if the table has a number of trips."""
         if batch.trips is None:
             return np.ones(len(rows), np.int64), None
         trips = batch.trips[rows]
@@ -313,13 +321,13 @@ class Screening:
         return whole, fraction
 
     def tally(self) -> dict[str, Any]:
-        """What has been counted so far, without what the counting needs: what one part of a table comes to."""
+        """Returns the counters, for `take`."""
         return {name: getattr(self, name) for name in _COUNTED}
 
     def take(self, tally: dict[str, Any]) -> None:
-        """Add what another screening counted in another part of the same table.
+        """Adds the counters of another part of the same table.
 
-        Parts of a table on a cluster have no order, so rows found there are counted and not numbered.
+        Parts of a table on a cluster have no order, so their rows are counted without row numbers.
         """
         for name, found in tally.items():
             mine = getattr(self, name)
@@ -332,21 +340,21 @@ class Screening:
             else:
                 setattr(self, name, mine or found if isinstance(found, bool) else mine + found)
 
-    def finish(self, *, label: str, nobody: dict[str, int], notes: tuple[str, ...] = ()) -> Intake:
-        """What reading came to, once all batches have passed.
+    def finish(self, *, label: str, nobody: dict[str, int], notes: tuple[str, ...] = ()) -> ReadSummary:
+        """Returns the summary of reading, after all batches.
 
         Args:
-            label: how messages call the table.
-            nobody: rows without a known person; see `Intake`.
-            notes: what else whoever gave the table should read.
+            label: the name of the table in messages.
+            nobody: rows without a known person; see `ReadSummary`.
+            notes: further notes for the user.
 
         Raises:
-            DataError: with everything that was found, if there are errors, too many gaps, or no row is left.
+            DataError: there are errors, too many rows are dropped, or none is left; the message reports everything.
         """
         resolutions = np.flatnonzero(self._resolutions)
         problems = [f"{what}: {found}{self._like(what)}" for what, found in self._errors.items()]
         if self._times is not None and self._times.problem is not None:
-            problems.append(f"column {self._reading.columns.time!r} has no one reading as times: {self._times.problem}")
+            problems.append(f"the times in column {self._reading.columns.time!r} cannot be read: {self._times.problem}")
         if len(resolutions) > 1:
             shares = ", ".join(f"{r}: {self._resolutions[r]:,} ends" for r in resolutions)
             problems.append(f"several H3 resolutions, all tiles must have the same ({shares})")
@@ -362,13 +370,21 @@ class Screening:
         wrong = misplaced(self._bins, self._reading.columns)
         if wrong is not None:
             raise DataError(wrong)
-        # Given cells that are coarser than asked for keep their own resolution: that is the one that was read.
+        # Cells that are coarser than the requested resolution keep theirs.
         as_read = replace(self._reading, resolution=min([*resolutions.tolist(), self._reading.resolution]))
         notes = (*((self._times.note,) if self._times is not None and self._times.note else ()), *notes)
         notes = (*notes, *(column.note for column in self._sums.values() if column.rounded))
-        return replace(counts, nobody=nobody, notes=notes, **as_read.to_dict())
+        return replace(counts, nobody=nobody, notes=notes, days=self._found_days(), **as_read.to_dict())
 
-    def _counts(self) -> Intake:
+    def _found_days(self) -> Days | None:
+        """Returns the days of the used rows; None without a time column."""
+        reading = self._reading
+        if reading.columns.time is None:
+            return None
+        days = frozenset(str(np.datetime64(day, "D")) for day in self._days if day is not None)
+        return Days(reading.columns.time, reading.timezone, reading.time_format, days, missing=None in self._days)
+
+    def _counts(self) -> ReadSummary:
         """Returns the counters, without the settings."""
         weighted = bool(self._reading.columns.weight)
 
@@ -376,7 +392,7 @@ class Screening:
             return plain_amount(sum(self._amounts[f"{column} {fate}"] for fate in fates))
 
         every = (_USED, _DROPPED, _OUTSIDE)
-        return Intake(
+        return ReadSummary(
             rows=self._rows,
             empty_rows=self._left_out[NO_TRIPS],
             dropped={reason: n for reason, n in self._left_out.items() if n and reason not in _NOT_DROPPED},
@@ -389,21 +405,18 @@ class Screening:
             input_weight=amount("weight", *every) if weighted else None,
         )
 
-    @property
-    def _no_time(self) -> str:
-        return f"a time of another form than most, or on no calendar, in column {self._reading.columns.time!r}"
-
     def _like(self, what: str) -> str:
-        """More on a finding: the shapes of times, the most frequent first, and codes that are not on the map."""
+        """Returns details of a finding: the shapes of times, the most frequent first; unknown codes."""
         if what.startswith("a tile that is not") and self._unknown_codes:
             return self._about_codes()
-        if what != self._no_time:
+        if what != self._unreadable_time:
             return ""
         shapes = sorted(self._time_shapes, key=lambda shape: (-self._time_shapes[shape], shape))
-        return ", such as " + ", ".join(f"'{shape}'" for shape in shapes[:_EXAMPLES]) + " (9 a digit, A a letter)"
+        listed = ", ".join(f"'{shape}'" for shape in shapes[:_EXAMPLES])
+        return f", such as {listed} (9 is a digit, A a letter)"
 
     def _about_codes(self) -> str:
-        """How many codes are unknown; those that look like codes of the map and are frequent enough to name nobody."""
+        """Returns the number of unknown codes, and those that look like codes of the map and are frequent."""
         known = self._reading.zones
         shapes = set() if known is None else {_shape_of(code) for code in known.hierarchy.code.tolist()}
         frequent = sorted(
@@ -442,7 +455,7 @@ class Screening:
 
     @property
     def _keeps_unknown(self) -> bool:
-        """Whether codes that are not on the map are outside, like points in no zone."""
+        """Whether unknown codes become the tile `outside`, like points in no zone."""
         return self._reading.outside == "keep" and isinstance(self._tiling, MapTiling)
 
     def _unknown(self, tiles: tuple[Cells64, Cells64]) -> Mask:
@@ -475,7 +488,7 @@ class Screening:
         return gaps
 
     def _some(self, points: tuple[NDArray[np.float64], ...], off: Mask) -> list[tuple[float, float]]:
-        """Some of the points off the earth: both latitudes, then both longitudes, are given."""
+        """Returns some of the points off the earth, from both latitudes and both longitudes."""
         first = np.flatnonzero(off)[: max(0, _OFF_EARTH_KEPT - len(self._off_earth))]
         pairs = (zip(points[i][first].tolist(), points[i + 2][first].tolist(), strict=True) for i in (0, 1))
         return [pair for side in pairs for pair in side]
@@ -514,16 +527,7 @@ class Screening:
     def _ends(self, batch: Batch, rows: NDArray[np.int64]) -> tuple[Cells64, Cells64]:
         if batch.points is not None:
             points = batch.points if len(rows) == len(batch) else tuple(p[rows] for p in batch.points)
-            origin_lat, origin_lon, destination_lat, destination_lon = points
-            if len(rows) < _WORTH_A_THREAD or limits.threads() < _CORES_FOR_ENDS:
-                return (
-                    self._tiling.tiles_at(origin_lat, origin_lon),
-                    self._tiling.tiles_at(destination_lat, destination_lon),
-                )
-            # Numpy lets go of Python while it computes, so each end has a core.
-            with ThreadPoolExecutor(max_workers=1) as beside:
-                other = beside.submit(self._tiling.tiles_at, destination_lat, destination_lon)
-                return self._tiling.tiles_at(origin_lat, origin_lon), other.result()
+            return self._tiling.tiles_at(*points[:2]), self._tiling.tiles_at(*points[2:])
         lifted = []
         for tiles in batch.tiles:  # type: ignore[union-attr]  # one of points and tiles is there
             given = tiles[rows]
@@ -552,9 +556,9 @@ class Screening:
         lines = "".join(f"\n- {p}" for p in problems)
         hint = f"\nHint: {' '.join(hints)}" if hints else ""
         numbered = ", row 1 being the first of the table" if any(f.rows for f in self._errors.values()) else ""
-        raise DataError(f"{name} cannot be used as it is. Found in {_counted(self._rows)}{numbered}:{lines}{hint}")
+        raise DataError(f"{name} cannot be used. Found in {_counted(self._rows)}{numbered}:{lines}{hint}")
 
-    def _refuse_too_many_gaps(self, label: str, counts: Intake) -> None:
+    def _refuse_too_many_gaps(self, label: str, counts: ReadSummary) -> None:
         """Raises DataError if more than ``max_dropped`` of the rows or their trips is dropped, or no trip is left."""
         if self._rows == 0:
             raise DataError(f"No trip is left in {label}: it has no rows. At least one row with both ends is needed.")
@@ -580,8 +584,8 @@ class Screening:
             f"Dropped: {self._left_out_text()}. Hint: {hint}"
         )
 
-    def _advice(self, counts: Intake) -> Iterator[str]:
-        """What may be wrong where too much is dropped; a larger limit only if most of the trips are left."""
+    def _advice(self, counts: ReadSummary) -> Iterator[str]:
+        """Yields hints if too much is dropped; suggests a larger limit only if most of the trips are left."""
         rows = sum(counts.dropped.values())
         off, unknown = self._left_out[OFF_EARTH], self._left_out[UNKNOWN_TILE]
         outside = self._left_out[OUTSIDE_ZONES]
@@ -597,14 +601,14 @@ class Screening:
         if unknown and isinstance(self._tiling, MapTiling):
             yield f"{with_value('outside', 'keep')} keeps unknown codes as one zone 'outside'."
         if self._kept and counts.dropped_share <= _MOST:
-            yield f"give a larger {option('max_dropped')} if so many trips may be missing."
+            yield f"give a larger {option('max_dropped')} if these trips may be missing."
 
     def _left_out_text(self) -> str:
         return ", ".join(f"{n:,} {reason}" for reason, n in self._left_out.items() if n)
 
 
 def _shape_of(code: Any) -> str:
-    """A code with every digit a 9 and every letter an A."""
+    """Returns a code with 9 for every digit and A for every letter."""
     return re.sub(r"[^\W\d_]", "A", re.sub(r"\d", "9", str(code)))
 
 

@@ -1,54 +1,115 @@
-"""Names, texts and files inside SQL: the one place where they are quoted.
+"""Expressions of SQL: quoted names and texts, numbers, text files, partition columns, slices.
 
-Statements are put together from expressions made here and in the neighbours. Whatever comes from outside (a column's
-name, a path, a value) enters a statement through one of these functions, or as a parameter.
+Names, paths and values of users enter a statement only through these functions, or as parameters.
 """
 
 from __future__ import annotations
 
 import re
-from pathlib import Path
+from collections.abc import Sequence
+from pathlib import PurePath
+from urllib.parse import unquote
 
-#: How tables write that there is no value; compared without case and outer blanks.
+from flowveil.errors import ParameterError
+from flowveil.times import Every
+
+#: Texts for a missing value; compared without case and outer blanks.
 MISSING = ("", "na", "n/a", "nan", "<na>", "null", "none", "nil", "\\n")
-#: A pattern, because DuckDB makes a join of a long list of texts, and a join loses the order of the rows.
+#: A pattern: DuckDB turns a long list of texts into a join, which loses the order of the rows.
 MISSING_PATTERN = "'(" + "|".join(re.escape(text) for text in MISSING) + ")'"
+#: The folder of rows without a value in a partition column.
+_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+_LABELS = {"month": "%Y-%m", "day": "%Y-%m-%d", "hour": "%H:00"}
 
 
 def quoted_name(name: str) -> str:
-    """A name of a table or column."""
+    """Returns a name of a table or column, quoted."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def quoted_text(text: str) -> str:
-    """A text as a value."""
+    """Returns a text as a value, quoted."""
     return "'" + text.replace("'", "''") + "'"
 
 
 def number_sql(text: str) -> str:
-    """A text as a double; no number where it is none, and where it has an underscore.
-
-    DuckDB reads ``1_000`` as a thousand, as programs are written. No data file means that.
-    """
+    """Returns SQL: a text as a double; NULL if it is not a number, or is one of program code such as ``1_000``."""
     return f"CASE WHEN NOT contains({text}, '_') THEN TRY_CAST({text} AS DOUBLE) END"
 
 
-def literal_path(path: Path) -> str:
-    """A path for a reader that takes patterns, with the characters of patterns taken literally."""
+def literal_path(path: PurePath) -> str:
+    """Returns a pattern that matches the path alone."""
     return "".join(f"[{c}]" if c in "*?[" else c for c in str(path))
 
 
 def csv_sql(paths: str, *, delimiter: str, columns: int, more: str = "") -> str:
-    """A FROM clause over text files: columns c0, c1, ... as text, nothing guessed, nothing taken from folders.
+    """Returns a FROM clause over text files: columns c0, c1, ... as text, no types guessed, none taken from folders.
 
     Args:
         paths: SQL of the path or paths.
         delimiter: what separates columns.
-        columns: how many there are.
-        more: further options.
+        columns: number of columns.
+        more: further options of read_csv.
     """
     types = ", ".join(f"'c{i}': 'VARCHAR'" for i in range(columns))
     return (
         f"read_csv({paths}, auto_detect = false, header = true, delim = '{delimiter}', quote = '\"', escape = '\"', "
         f"nullstr = '', columns = {{{types}}}, hive_partitioning = false{more})"
     )
+
+
+def partition_sql(files: Sequence[PurePath], name: str, path_column: str) -> str:
+    """Returns SQL: the value of a partition column as text, from the folder ``name=value`` of each file.
+
+    Only folders that the user names become columns, and only to slice trips by: a folder named ``trips=1000`` must not
+    count each trip a thousand times.
+
+    Args:
+        files: all files.
+        name: the column.
+        path_column: the column with the path of each row's file.
+
+    Raises:
+        ParameterError: a file is not in exactly one folder ``name=...``.
+    """
+    start = f"{name}="
+    values: set[str] = set()
+    for file in files:
+        folders = [part.removeprefix(start) for part in file.parent.parts if part.startswith(start)]
+        if len(folders) != 1:
+            raise ParameterError(
+                f"'{name}' cannot be a partition column: {'no' if not folders else 'more than one'} folder of a file "
+                f"is called '{name}=...'. Hint: every file must be in one such folder, and the given path must "
+                "contain it."
+            )
+        values.add(folders[0])
+    if len(values) == 1:
+        value = values.pop()
+        return "CAST(NULL AS VARCHAR)" if value == _NO_VALUE else quoted_text(unquote(value))
+    pattern = quoted_text(rf"(?:^|[/\\]){re.escape(name)}=([^/\\]*)[/\\]")
+    return f"url_decode(nullif(regexp_extract({path_column}, {pattern}, 1), '{_NO_VALUE}'))"
+
+
+def label_sql(microseconds: str, every: Every) -> str:
+    """Returns SQL: the label of the time step of a moment. Labels sort like the times."""
+    if every.minutes is not None:
+        step = every.minutes * 60_000_000
+        start = f"({microseconds}) - ((({microseconds}) % {step}) + {step}) % {step}"
+        return f"strftime(make_timestamp({start}), '%Y-%m-%dT%H:%M')"
+    moment = f"make_timestamp({microseconds})"
+    if every.name in ("weekday", "weekday-hour"):
+        clock = " %a" if every.name == "weekday" else " %a %H:00"
+        return f"CAST(isodow({moment}) AS VARCHAR) || strftime({moment}, '{clock}')"
+    return f"strftime({moment}, '{_LABELS[every.name]}')"
+
+
+def attribute_sql(column: str, kind: str) -> str:
+    """Returns SQL: an attribute as text, NULL if missing; whole numbers without a decimal point."""
+    text = f"trim(CAST({column} AS VARCHAR))"
+    if kind in ("FLOAT", "DOUBLE"):
+        whole = f"CAST(CAST({column} AS HUGEINT) AS VARCHAR)"
+        return (
+            f"CASE WHEN isnan({column}) OR isinf({column}) THEN NULL "
+            f"WHEN {column} = trunc({column}) AND abs({column}) < 1e15 THEN {whole} ELSE {text} END"
+        )
+    return f"CASE WHEN regexp_full_match(lower({text}), {MISSING_PATTERN}) THEN NULL ELSE {text} END"

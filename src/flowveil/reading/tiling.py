@@ -1,7 +1,6 @@
-"""What the tiles are: H3 cells, or the zones of a user's own map.
+"""Tilings: H3 cells, or the zones of a user's map, as 64-bit numbers.
 
-The engine groups trips by 64-bit numbers, whatever they mean. A tiling says how a column becomes such numbers, which of
-them are tiles, and which tree stands over those that were seen.
+A tiling converts columns and points to numbers, knows which numbers are tiles, and builds the tree over them.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from flowveil.zoning.outside import with_outside
 
 Mask = NDArray[np.bool_]
 
-#: Stand-ins for a tile that is missing and for one that cannot be a tile; no H3 cell is that small.
+#: Numbers of a missing and of an unreadable tile; smaller than any H3 cell.
 NO_TILE = 0
 UNREADABLE_TILE = 1
 _FIRST_OF_MAP = 2
@@ -36,60 +35,60 @@ _FARTHEST_NORTH = 80.0
 
 
 class Tiling(Protocol):
-    """How columns become tiles."""
+    """Converts columns and points to tiles."""
 
     @property
     def noun(self) -> str:
-        """What a tile is, to complete the message "a tile that is not ..."."""
+        """Completes the message "a tile that is not ..."."""
         ...
 
     @property
     def takes_points(self) -> bool:
-        """Whether points can be turned into tiles."""
+        """Whether points can be converted to tiles."""
         ...
 
     @property
     def outside(self) -> int:
-        """The number of the tile that stands for everything outside a study area: larger than all others."""
+        """The number of the tile `outside`, larger than all others."""
         ...
 
     def tile_numbers(self, column: pa.Array) -> Cells64:
-        """A column of the engine's query as numbers; `NO_TILE` and `UNREADABLE_TILE` where there is no tile."""
+        """Returns a column of the engine's query as numbers; `NO_TILE` or `UNREADABLE_TILE` for other values."""
         ...
 
     def is_tile(self, numbers: Cells64) -> Mask:
-        """Which numbers are tiles."""
+        """Returns which numbers are tiles."""
         ...
 
     def tiles_at(self, lat: NDArray[np.float64], lon: NDArray[np.float64]) -> Cells64:
-        """The tile of each point on the earth; `NO_TILE` where none holds it. Only where points are taken."""
+        """Returns the tile of each point, `NO_TILE` if none contains it. Only if `takes_points`."""
         ...
 
     def lift(self, numbers: Cells64) -> Cells64:
-        """The tiles to count by, where those given are finer."""
+        """Returns the ancestors of tiles that are finer than the resolution."""
         ...
 
     def in_area(self, numbers: Cells64, area: Area) -> Mask:
-        """Which tiles have their centres in an area."""
+        """Returns which tiles have their centres in an area."""
         ...
 
     def resolutions(self, numbers: Cells64) -> NDArray[np.int64]:
-        """How many tiles there are of each H3 resolution; none for a map."""
+        """Returns the number of tiles of each H3 resolution; zeros for a map."""
         ...
 
     def hierarchy(self, tiles: Cells64) -> Hierarchy:
-        """The tree over distinct tiles in increasing order; they become its leaves 0, 1, ..."""
+        """Returns the tree whose leaves are these distinct tiles, in increasing order."""
         ...
 
     @property
     def whole_map(self) -> Hierarchy | None:
-        """The tree over all tiles there are, seen or not; None where they cannot be listed."""
+        """The tree over all tiles of a map, also those without trips; None for H3."""
         ...
 
 
 @dataclass(frozen=True)
 class H3Tiling:
-    """Tiles are H3 cells of one resolution; given cells may be coarser, and stay so."""
+    """H3 cells of one resolution; coarser cells of the input keep theirs."""
 
     resolution: int
     noun: str = "an H3 cell"
@@ -97,44 +96,44 @@ class H3Tiling:
     outside: int = OUTSIDE_CELL
 
     def tile_numbers(self, column: pa.Array) -> Cells64:
-        """The query made them numbers already."""
+        """Returns the numbers of the query."""
         return column.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
 
     def is_tile(self, numbers: Cells64) -> Mask:
-        """Valid cells."""
+        """Returns which numbers are valid cells."""
         return is_cell(numbers)
 
     def tiles_at(self, lat: NDArray[np.float64], lon: NDArray[np.float64]) -> Cells64:
-        """The cell of each point: H3 covers the earth."""
+        """Returns the cell of each point."""
         return index_points(lat, lon, self.resolution)
 
     def lift(self, numbers: Cells64) -> Cells64:
-        """Cells finer than the resolution become their ancestors."""
+        """Returns the ancestors of cells that are finer than the resolution."""
         return np.where(resolution_of(numbers) > self.resolution, parent_of(numbers, self.resolution), numbers)
 
     def in_area(self, numbers: Cells64, area: Area) -> Mask:
-        """By the cells themselves."""
+        """Returns which cells have their centres in the area."""
         return area.holds_cells(numbers)
 
     def resolutions(self, numbers: Cells64) -> NDArray[np.int64]:
-        """Counted as given, before anything is lifted."""
+        """Returns the number of cells of each resolution."""
         return np.bincount(resolution_of(numbers), minlength=MAX_RESOLUTION + 1)
 
     def hierarchy(self, tiles: Cells64) -> Hierarchy:
-        """The smallest H3 tree that holds the cells."""
+        """Returns the smallest H3 tree that contains the cells."""
         if tiles[0] == np.uint64(self.outside):
             raise DataError("All trips begin, or all end, outside the area. Hint: a larger area (--within).")
         return h3_hierarchy(tiles)
 
     @property
     def whole_map(self) -> None:
-        """H3 covers the earth."""
+        """None: the tiles of the earth are not listed."""
         return None
 
 
 @dataclass(frozen=True, eq=False)
 class MapTiling:
-    """Tiles are the zones of a map, numbered in the order of its leaves."""
+    """Zones of a map, numbered in the order of its leaves."""
 
     zone_map: ZoneMap
     noun: str = "on the map"
@@ -142,28 +141,28 @@ class MapTiling:
 
     @cached_property
     def _tree(self) -> Hierarchy:
-        """The map, with a tile for everything outside the area where that is kept."""
+        """The tree of the map, with the tile `outside` if it is kept."""
         return with_outside(self.zone_map.hierarchy) if self.keeps_outside else self.zone_map.hierarchy
 
     @property
     def outside(self) -> int:
-        """Behind the last zone of the map."""
+        """The number after the last zone of the map."""
         return self.zone_map.hierarchy.n_tiles + _FIRST_OF_MAP
 
     @property
     def takes_points(self) -> bool:
-        """Where the map has outlines, points can be found in them."""
+        """Whether the map has outlines."""
         return self.zone_map.locator is not None
 
     def tiles_at(self, lat: NDArray[np.float64], lon: NDArray[np.float64]) -> Cells64:
-        """The zone whose outline holds each point."""
+        """Returns the zone whose outline contains each point."""
         if self.zone_map.locator is None:
             raise ParameterError("The map has no outlines, so points cannot be found on it.")
         zone = self.zone_map.locator.zones_of(lat, lon).astype(np.int64)
         return np.where(zone == NOWHERE, NO_TILE, zone + _FIRST_OF_MAP).astype(np.uint64)
 
     def tile_numbers(self, column: pa.Array) -> Cells64:
-        """Look every code up on the map."""
+        """Looks every code up on the map."""
         numbers = self.zone_map.tiles_of(column).astype(np.int64) + _FIRST_OF_MAP
         numbers[numbers < _FIRST_OF_MAP] = UNREADABLE_TILE
         if column.null_count:
@@ -171,43 +170,43 @@ class MapTiling:
         return numbers.astype(np.uint64)
 
     def is_tile(self, numbers: Cells64) -> Mask:
-        """Everything that was found."""
+        """Returns which codes are on the map."""
         return numbers >= _FIRST_OF_MAP
 
     def lift(self, numbers: Cells64) -> Cells64:
-        """Tiles of a map are what they are."""
+        """Returns the tiles unchanged."""
         return numbers
 
     def in_area(self, numbers: Cells64, area: Area) -> Mask:
-        """By the centres of the zones on the map."""
+        """Returns which zones have their centres in the area."""
         tree = self.zone_map.hierarchy
         if tree.geography is None:
-            raise ParameterError("The map has no places, so none of its zones can be said to lie in the area.")
+            raise ParameterError("The map has no coordinates, so its zones cannot be compared with the area.")
         return area.holds(*tree.geography.centers(tree.leaf_node[numbers.astype(np.int64) - _FIRST_OF_MAP]))
 
     def resolutions(self, numbers: Cells64) -> NDArray[np.int64]:  # noqa: ARG002
-        """A map has none."""
+        """Returns zeros."""
         return np.zeros(MAX_RESOLUTION + 1, dtype=np.int64)
 
     def hierarchy(self, tiles: Cells64) -> Hierarchy:
-        """The map's own tree over the tiles that were seen."""
+        """Returns the tree of the map over these tiles."""
         return restricted_tree(self._tree, tiles.astype(np.int64) - _FIRST_OF_MAP)[0]
 
     @property
     def whole_map(self) -> Hierarchy:
-        """The map as it was given, with `outside` where that is kept."""
+        """The tree of the whole map, with `outside` if it is kept."""
         return self._tree
 
 
 def tiling_of(reading: Reading) -> Tiling:
-    """What the tiles are, as a reading says."""
+    """Returns the tiling of a reading."""
     if reading.zones is None:
         return H3Tiling(reading.resolution)
     return MapTiling(reading.zones, keeps_outside=reading.outside == "keep")
 
 
 class Inside:
-    """Which tiles lie in an area; each tile is asked about once."""
+    """Decides which tiles are in an area; caches each tile."""
 
     def __init__(self, area: Area | None, tiling: Tiling) -> None:
         self._area, self._tiling = area, tiling
@@ -216,11 +215,11 @@ class Inside:
         self._inside = np.zeros(0, dtype=np.bool_)
 
     def near(self, points: tuple[NDArray[np.float64], ...], rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Those of the rows with both ends near the area: tiles of the others cannot lie in it, and need not be found.
+        """Returns the rows with both ends near the area; tiles of other points cannot be in it.
 
         Args:
             points: latitude and longitude of the origin, then of the destination.
-            rows: which of them are asked about.
+            rows: the rows to check.
         """
         if self._bounds is None:
             return rows
@@ -231,7 +230,7 @@ class Inside:
         return rows
 
     def of(self, tiles: Cells64) -> Mask:
-        """Whether each tile lies in the area; all do where there is none."""
+        """Returns whether each tile is in the area; True for all without an area."""
         if self._area is None:
             return np.ones(len(tiles), dtype=np.bool_)
         new = np.setdiff1d(tiles, self._known)
@@ -244,10 +243,10 @@ class Inside:
 
 
 def _bounds_of(area: Area | None, tiling: Tiling) -> Bounds | None:
-    """Bounds within which a point may be in a tile whose centre is in the area; None where all may be.
+    """Returns bounds of all points whose tiles may have their centres in the area; None for no bounds.
 
-    The centre of an H3 cell is less than two mean edges of its resolution from any of its points. Towards the poles and
-    the 180th meridian, where degrees mean little, nothing is ruled out.
+    The centre of an H3 cell is less than two mean edges of its resolution from any of its points. Near the poles and
+    the 180th meridian there are no bounds.
     """
     bounds = area.bounds if area is not None and isinstance(tiling, H3Tiling) else None
     if bounds is None or not isinstance(tiling, H3Tiling):

@@ -28,34 +28,34 @@ from flowveil.reading.sql import MISSING_PATTERN, quoted_text
 
 #: The first microsecond of 1900, and the first after 2100.
 FIRST_MICROSECOND, END_MICROSECOND = -2_208_988_800_000_000, 4_133_980_800_000_000
-#: What the microseconds are called beside the columns of a table.
+#: Name of the column of microseconds that is added to a table.
 MICROSECONDS = "flowveil_us"
-#: Unix numbers count from 1980 on: smaller ones are hours, seconds of a day, days, or dates without separators, and
-#: as seconds or milliseconds they would all lie in the 1970s. The sizes of the three units do not overlap.
+#: Range of Unix numbers, from 1980 on: smaller ones are hours, seconds of a day, days, or dates without separators. The
+#: ranges of the three units do not overlap.
 _UNIX_FROM, _UNIX_TO = 315_532_800, 4_133_980_800
 _UNIX_UNITS = {"s": 1, "ms": 1_000, "us": 1_000_000}
-#: How texts of a recognised form look once every digit is a 9.
+#: Shapes of recognised texts, with 9 for every digit.
 _SHAPE = re.compile(
     r"(?P<date>9999(?P<y>[-/.])99?(?P=y)99?|99?(?P<d>[-/.])99?(?P=d)9999)"
     r"(?:(?P<gap>[T ]) *99?:99(?P<seconds>:99(?:(?P<point>[.,])(?P<fraction>9{1,9}))?)?"
     r"(?P<half> *[AP]M| *[ap]m)?(?P<zone> *(?:Z|UTC|GMT|[+-]99(?::?99)?))?)?"
 )
-#: Offsets that zones have.
+#: An offset from UTC.
 _OFFSET = r"[+-](0[0-9]|1[0-4])(:?[0-5][0-9])?$"
 _MINUTE = 60_000_000
-#: Shapes that are looked at; a column with more holds something else than times.
+#: Upper bound for distinct shapes; a column with more does not hold times.
 _MOST_SHAPES = 2_000
-#: Rows whose shapes are looked at first.
+#: Rows whose shapes are determined first.
 _FIRST_ROWS = 10_000
 _UNIX_TEXT = r"^[0-9]{9,16}(\.[0-9]+)?$"
 _NUMBER = re.compile(r"^U?(TINYINT|SMALLINT|INTEGER|BIGINT|HUGEINT)$|^FLOAT$|^DOUBLE$|^DECIMAL|^\"?NULL\"?$")
 _FLOAT = re.compile(r"^(FLOAT|DOUBLE)$")
 _TEXT = re.compile(r"^VARCHAR|^ENUM")
-#: What a format is made of: it is published, so it holds directives and what separates them, and no words.
+#: A format is published, so it may hold directives and separators, but no words.
 _DIRECTIVES = "YymdHIMSfpbBaAjz"
 _FORMAT = re.compile(rf"(?:%[{_DIRECTIVES}]|[ /:.,;_TZ-]){{1,60}}")
 _ZONE = re.compile(r"UTC|[A-Za-z]+(?:/[A-Za-z0-9_+-]+)+")
-#: A fixed offset, as it is recorded where a column has one instead of a named zone: ``UTC+0530``.
+#: A fixed offset in recorded form: ``UTC+0530``.
 _FIXED = re.compile(r"UTC([+-])(0[0-9]|1[0-4])([0-5][0-9])")
 #: Names of UTC in types of columns, in lower case.
 _UTC_NAMES = frozenset({"utc", "gmt", "z", "zulu", "uct", "universal", "greenwich", "+00:00", "-00:00"})
@@ -89,7 +89,7 @@ class TimeForm:
     Attributes:
         moment: SQL: microseconds since 1970 in local time; NULL if the value is missing or no time. Not yet limited to
             the years 1900 to 2100.
-        missing: SQL: whether there is no value.
+        missing: SQL: whether the value is missing.
         looks: SQL: the shape of a value.
         problem: what is wrong with the column as a whole, or None.
         note: how the time zone was chosen, for the user; or None.
@@ -108,8 +108,8 @@ class TimeForm:
     needs_timezone: str | None = None
 
     def over(self, relation: str) -> str:
-        """The same FROM clause with `MICROSECONDS` beside the other columns: NULL outside 1900 to 2100, too."""
-        # In a query of its own, because an expression that is written twice is worked out twice.
+        """Returns the FROM clause with the additional column `MICROSECONDS`, NULL also outside 1900 to 2100."""
+        # A separate subquery, so that the expression is evaluated once.
         inside = f"flowveil_moment >= {FIRST_MICROSECOND} AND flowveil_moment < {END_MICROSECOND}"
         bounded = f"CASE WHEN {inside} THEN flowveil_moment END"
         moments = f"(SELECT *, {self.moment} AS flowveil_moment FROM {relation})"
@@ -117,18 +117,18 @@ class TimeForm:
 
     @property
     def state(self) -> str:
-        """SQL over that: 0 for a time, 1 for a missing one, 2 for what is no time of this form."""
+        """SQL over `over`: 0 for a time, 1 for a missing value, 2 for a value of another form."""
         if self.problem is not None:
             return "CAST(0 AS TINYINT)"
         return f"CAST(CASE WHEN {MICROSECONDS} IS NOT NULL THEN 0 WHEN {self.missing} THEN 1 ELSE 2 END AS TINYINT)"
 
     @property
     def shape(self) -> str:
-        """SQL over that: how a value of state 2 looks, NULL for the others."""
+        """SQL over `over`: the shape of a value of state 2, otherwise NULL."""
         return f"CASE WHEN {MICROSECONDS} IS NULL AND NOT ({self.missing}) THEN {self.looks} END"
 
     def refuse(self, column: str) -> None:
-        """Raise DataError where the column as a whole has no reading."""
+        """Raises DataError if the column as a whole cannot be read."""
         if self.problem is not None:
             raise DataError(f"The times in column {column!r} cannot be read: {self.problem}.")
 
@@ -152,10 +152,10 @@ def decide(
         kind: its type in DuckDB.
         time_format: a format of strptime, if the user gave one.
         timezone: the zone to show times in, if the user gave one.
-        column_zone: the zone that the type of the column names; DuckDB's own types do not keep it.
+        column_zone: the zone that the type of the column names, which DuckDB drops.
 
     Raises:
-        ParameterError: there is no such zone, or an option does not fit a column of this kind.
+        ParameterError: the zone does not exist, or an option does not apply to a column of this kind.
     """
     found = _recognised(con, relation, column, kind, time_format=time_format, column_zone=column_zone)
     shown: str | None
@@ -181,7 +181,7 @@ def decide(
 
 @dataclass(frozen=True)
 class _Column:
-    """What is known of a column of times before a zone is chosen.
+    """A recognised column of times, before a zone is chosen.
 
     Attributes:
         moment: SQL: microseconds since 1970, in UTC if the times are instants.
@@ -230,7 +230,7 @@ def _recognised(
 
 
 def _with_offsets(con: Any, relation: str, text: str, usable: str, column: _Column) -> _Column:
-    """Adds the offsets that texts end with."""
+    """Returns the column with the offsets at the end of its texts."""
     written = f"regexp_extract({text}, {quoted_text(_OFFSET)})"
     rows = con.execute(
         f"SELECT {written} AS written, count(*) FROM {relation} WHERE {usable} GROUP BY written ORDER BY written"
@@ -244,7 +244,7 @@ def _with_offsets(con: Any, relation: str, text: str, usable: str, column: _Colu
 
 
 def _minutes(offset: str | None) -> int:
-    """The minutes of an offset such as ``-03:30``; 0 for Z, UTC and GMT."""
+    """Returns the minutes of an offset such as ``-03:30``; 0 for Z, UTC and GMT."""
     digits = re.sub(r"\D", "", offset or "")
     size = int(digits[:2] or 0) * 60 + int(digits[2:] or 0)
     return -size if (offset or "").startswith("-") else size
@@ -257,7 +257,7 @@ def _fixed_zone(minutes: int) -> str:
 def _zone_of_offsets(column: _Column) -> tuple[str | None, str]:
     """Returns the fixed offset that all texts have, or None if they differ; and a note."""
     if len(column.offsets) > 1:
-        return None, "Times have different offsets from UTC and are shown in local time, as they are written."
+        return None, "Times have different offsets from UTC and are shown in local time, without conversion."
     zone = _fixed_zone(next(iter(column.offsets)))
     return zone, f"Times are shown in {zone}, the offset that they are written with."
 
@@ -272,13 +272,13 @@ def _zone_of_type(con: Any, zone: str | None) -> str | None:
 
 
 def _in_zone(con: Any, moment: str, zone: str) -> str:
-    """SQL: the local time of an instant, in microseconds."""
+    """Returns SQL: the local time of an instant, in microseconds."""
     fixed = _FIXED.fullmatch(zone)
     if fixed is not None:
         return f"({moment}) + {_minutes(zone.removeprefix('UTC')) * _MINUTE}"
     names = _zone_names(con)
     if zone not in names:
-        raise ParameterError(f"There is no time zone {zone!r}.{did_you_mean(zone, names)}")
+        raise ParameterError(f"The time zone {zone!r} does not exist.{did_you_mean(zone, names)}")
     return f"epoch_us(timezone({quoted_text(zone)}, make_timestamptz({moment})))"
 
 
@@ -288,12 +288,12 @@ def _zone_names(con: Any) -> set[str]:
 
 @dataclass(frozen=True)
 class _Shape:
-    """A shape of a recognised form: its family, and how a text of it becomes a time.
+    """A recognised shape of texts.
 
     Attributes:
-        family: texts of one column must agree in this: order of the date, separator, clock and whether there is a zone.
+        family: order of the date, separator, clock, and whether there is a zone; the same for all texts of a column.
         rest: the format after the date.
-        cut: where a fraction goes past microseconds, and where it ends.
+        cut: start and end of the digits of a fraction beyond microseconds.
     """
 
     family: str
@@ -301,7 +301,7 @@ class _Shape:
     cut: tuple[int, int] | None
 
     @classmethod
-    def of(cls, shape: str) -> _Shape | None:
+    def parse(cls, shape: str) -> _Shape | None:
         found = _SHAPE.fullmatch(shape)
         if found is None:
             return None
@@ -322,7 +322,7 @@ class _Shape:
         return cls(f"{order}{clock}{'z' if zone else '-'}", rest, cut)
 
     def sql(self, text: str, date: str) -> str:
-        """SQL: the microseconds of a text of this shape."""
+        """Returns SQL: the microseconds of a text of this shape."""
         whole = text if self.cut is None else f"({text})[:{self.cut[0]}] || ({text})[{self.cut[1] + 1}:]"
         moment = f"epoch_us(try_strptime({whole}, {quoted_text(date + self.rest)}))"
         return f"CASE WHEN {_matches(text, _OFFSET)} THEN {moment} END" if "%z" in self.rest else moment
@@ -331,7 +331,7 @@ class _Shape:
 def _of_text(con: Any, relation: str, text: str) -> _Column:
     """Recognises a column of text."""
     counts = _shapes(con, relation, text)
-    shapes = {shape: _Shape.of(shape) for shape in counts}
+    shapes = {shape: _Shape.parse(shape) for shape in counts}
     families: Counter[str] = Counter()
     for shape, known in shapes.items():
         if known is not None:
@@ -362,7 +362,7 @@ def _of_text(con: Any, relation: str, text: str) -> _Column:
 
 
 def _order(con: Any, texts: str, separator: str) -> tuple[str, str | None]:
-    """The format of a date whose year comes last: day-first or month-first; and what is wrong."""
+    """Returns the format of dates with the year last, day-first or month-first; and a problem or None."""
     day_first, month_first = f"%d{separator}%m{separator}%Y", f"%m{separator}%d{separator}%Y"
     if separator == ".":
         return day_first, None
@@ -379,7 +379,7 @@ def _order(con: Any, texts: str, separator: str) -> tuple[str, str | None]:
 
 
 def _unix(con: Any, relation: str, number: str) -> tuple[str, str | None]:
-    """SQL of the microseconds of Unix numbers in the unit of most, and what is wrong."""
+    """Returns SQL of the microseconds of Unix numbers, in the most frequent unit; and a problem or None."""
     units = " ".join(
         f"WHEN n >= {_UNIX_FROM * u} AND n < {_UNIX_TO * u} THEN '{name}'" for name, u in _UNIX_UNITS.items()
     )
@@ -412,7 +412,7 @@ def _missing(column: str, kind: str) -> str:
 
 
 def _shape(column: str) -> str:
-    """SQL: a value with every digit a 9 and every letter an A, other signs than those of times a question mark."""
+    """Returns SQL: a value with 9 for digits, A for letters, and ? for signs that times do not have."""
     shape = f"left(trim(CAST({column} AS VARCHAR)), 40)"
     for pattern, sign in ((r"\p{Nd}", "9"), (r"\p{L}", "A"), (r"[^9A :/.,+T-]", "?")):
         shape = f"regexp_replace({shape}, {quoted_text(pattern)}, '{sign}', 'g')"
@@ -424,18 +424,17 @@ def _matches(text: str, pattern: str) -> str:
 
 
 def _any_of(text: str, shapes: Iterable[str]) -> str:
-    """SQL: whether a text has one of these shapes."""
-    # One digit or two in days, months and hours: a column has both, and fewer patterns match faster.
+    """Returns SQL: whether a text has one of these shapes."""
+    # Days, months and hours may have one digit or two: fewer patterns match faster.
     escaped = (re.sub(r"(?<![:9])99?(?!9)", "<>", re.escape(shape)) for shape in shapes)
     patterns = dict.fromkeys(one.replace("9", "[0-9]").replace("<>", "[0-9]{1,2}") for one in escaped)
     return f"regexp_full_match({text}, {quoted_text('|'.join(patterns))})"
 
 
 def _shapes(con: Any, relation: str, text: str) -> Counter[str]:
-    """The shapes of all texts: how many have each, those of the first rows together.
+    """Returns the number of texts of each shape; the usual shapes are counted in the first rows only.
 
-    Matching takes a quarter of the time of making a shape, so shapes are made of the first texts, and of those that
-    look otherwise.
+    Matching is faster than making shapes, so shapes are made only of the first texts and of texts of other shapes.
     """
     shape = f"translate({text}, '0123456789', '9999999999')"
     grouped = f"GROUP BY shape ORDER BY count(*) DESC, shape LIMIT {_MOST_SHAPES}"
@@ -444,7 +443,7 @@ def _shapes(con: Any, relation: str, text: str) -> Counter[str]:
     seen = Counter(
         dict(con.execute(f"SELECT {shape} AS shape, count(*) FROM {first} WHERE {present} {grouped}").fetchall())
     )
-    usual = [one for one in seen if _Shape.of(one) is not None]
+    usual = [one for one in seen if _Shape.parse(one) is not None]
     if usual:
         present = f"{text} IS NOT NULL AND NOT {_any_of(text, usual)}"
     others = con.execute(f"SELECT {shape} AS shape, count(*) FROM {relation} WHERE {present} {grouped}").fetchall()

@@ -16,8 +16,7 @@ from flowveil.hierarchy import Ints
 from flowveil.release.confirmation import DIFFERENCING
 from flowveil.release.published import Published
 from flowveil.release.statement import Shares, Statement, round_share, share_step
-from flowveil.time_steps import TIME
-from flowveil.times import TIME_COLUMNS
+from flowveil.times import TIME, TIME_COLUMNS
 from flowveil.zoning.box_geometry import BoxMap
 from flowveil.zoning.h3 import resolution_of
 from flowveil.zoning.public_map import H3Map, PublicMap, TreeMap, TwoTreesMap

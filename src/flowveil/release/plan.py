@@ -6,7 +6,7 @@ A method is a pure function from `Flows` and a `Guarantee` to a `Plan`; it never
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -21,6 +21,11 @@ from flowveil.zoning.places import Places
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+#: A rule on cells that is not monotone. Arguments: positions of flows, the cell of each (-1 for none), and for each end
+#: the node of its cell. Returns which cells break the rule.
+CellRule = Callable[[NDArray[np.int64], NDArray[np.int64], Sequence[Ints]], NDArray[np.bool_]]
 
 
 @dataclass(frozen=True)

@@ -140,6 +140,15 @@ class Publishable(ABC):
             **about,
         )
 
+    def derive(self, **how: Any) -> Any:
+        """Computes another table from what this release publishes: coarser zones, sums, some slices.
+
+        See `flowveil.derive` for the arguments; the result has ``flows``, ``zones``, ``report`` and ``write``.
+        """
+        from flowveil import api
+
+        return api.derive_release(self, **how)
+
     def to_pandas(self, table: str = "flows") -> Any:
         """The published ``flows`` or ``zones`` as a pandas table."""
         from flowveil import api

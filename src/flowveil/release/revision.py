@@ -1,13 +1,15 @@
 """A revision: a published release again, after its trips were corrected, over the same zones.
 
-Whoever has both can subtract them, so each change is published like a cell of its own: where it reaches the guarantee
-by itself, in every unit, the cell gets its new value; else the earlier one stays. What is known of the earlier trips
-are their published cells, nothing else. So persons and tiles behind a change are counted from below: trips that were
-added are trips of the new table, and the fewest persons who can have made so many of them are those with the most. Of
-trips that were taken away nobody is known; where persons or tiles are protected, a smaller value is not published.
+A reader can subtract the two releases, so each change is treated as a cell: if it reaches the guarantee by itself, in
+every unit, the cell gets its new value; otherwise it keeps the earlier one. Of the earlier trips only the published
+cells are known. So persons and tiles behind a change are bounded from below: added trips are trips of the new table,
+and the fewest persons who can have made them are those with the most. Of removed trips no person is known; where
+persons or tiles are protected, a smaller value is not published.
 
-A release that was revised before has several earlier ones. The difference to each of them can be computed, so each must
-reach the guarantee.
+A release that was revised before has several earlier ones. The difference from each of them must reach the guarantee.
+
+In layers every earlier cell stays published, so each cell is a fixed set of pairs of tiles: those in its zones and in
+no cell of an earlier layer. Cells are compared one by one as on one map; new cells are not published.
 """
 
 from __future__ import annotations
@@ -27,14 +29,14 @@ from flowveil.flows import MILLION, Cells, Flows, to_fixed_point
 from flowveil.guarantee import UNITS, Guarantee
 from flowveil.hierarchy import Ints
 from flowveil.release.folder import ReleaseFolder
-from flowveil.release.frozen import FrozenMap
 from flowveil.release.plan import Plan
 from flowveil.release.release import Release
 from flowveil.release.statement import Statement
+from flowveil.release.zone_map import FrozenMap
 
-#: What decides who is hidden: the same in all releases of a chain.
+#: Parameters of the guarantee: the same in all releases of a chain.
 PROMISE = ("k", "protect", "k_population", "l")
-#: What a change cannot be held against, because the earlier trips or the list are not at hand.
+#: Rules that cannot be checked for a change: the earlier trips or the list are not available.
 RULES = ("dominance", "stricter", "l_places")
 Bools = NDArray[np.bool_]
 Places = NDArray[np.int64]
@@ -84,10 +86,10 @@ class Earlier:
         Raises:
             ParameterError: another map was given.
         """
-        own = FrozenMap.of(self.folders[-1].path)
+        own = FrozenMap.read(self.folders[-1].path)
         if given is None:
             return own
-        frozen = FrozenMap.of(given)
+        frozen = FrozenMap.read(given)
         if frozen.sha256 not in (own.sha256, self.statements[-1].zones_of):
             raise ParameterError("The release that is revised has other zones. Hint: leave --zones-of out.")
         return frozen
@@ -118,14 +120,14 @@ class Earlier:
 
 
 def _refuse_kind(statement: Statement) -> None:
-    whole = statement.kind == "plain" and statement.suppression["rule"] == "short cells"
+    fixed = statement.kind == "layered" or (statement.kind == "plain" and statement.homogeneous)
     ruled = any(rule in statement.parameters for rule in RULES)
-    if not whole or not statement.homogeneous or ruled:
+    if not fixed or statement.suppression["rule"] != "short cells" or ruled:
         raise ParameterError(
-            "Only a release of one matrix whose cells are whole pairs of zones that do not overlap can be revised: not "
-            "slices, nested zones, boxes, noise, folded times, nor one from which hopeless flows, dominated cells "
-            "or cells around listed places were taken, or whose l counts listed places. Hint: leave the correction "
-            "out, or publish it after an audit against the earlier release."
+            "Only a release of one matrix on one map, or in layers, can be revised: not slices, PairCut's or ATG's "
+            "nested zones, boxes, noise, folded times, nor one from which hopeless flows, dominated cells or cells "
+            "around listed places were taken, or whose l counts listed places. Hint: leave the correction out, or "
+            "publish it after an audit against the earlier release."
         )
 
 
@@ -177,7 +179,7 @@ def revise(release: Release, earlier: Earlier) -> Release:
         release,
         parameters=MappingProxyType(parameters),
         cells=Cells((cells // n_d).astype(np.int32), (cells % n_d).astype(np.int32), volumes[0], volumes[1]),
-        cell_of_flow=number[change.row],
+        cell_of_flow=np.append(number, np.int32(-1))[change.row],
         revision=Revision(revised, earlier),
     )
 
@@ -208,10 +210,19 @@ class _Published(_Table):
     @classmethod
     def of(cls, folder: ReleaseFolder, plan: Plan) -> _Published:
         flows = folder.flows
+        layers = plan.layer
+        in_folder = [0] * len(flows) if layers is None else flows["layer"].to_pylist()
+        in_plan = [0] * len(plan.origin_zones) if layers is None else layers.tolist()
+        no_layer = ([0] * len(flows), [0] * len(plan.destination_zones))
         ends = []
-        for zones, name in ((plan.origin_zones, "origin_zone"), (plan.destination_zones, "destination_zone")):
-            number = {code: n for n, code in enumerate(zones.codes(np.arange(len(zones), dtype=np.int32)).tolist())}
-            ends.append(np.array([number.get(code, -1) for code in flows[name].to_pylist()], dtype=np.int64))
+        for zones, name, (listed, own) in (
+            (plan.origin_zones, "origin_zone", (in_folder, in_plan)),
+            (plan.destination_zones, "destination_zone", no_layer),
+        ):
+            codes = zones.codes(np.arange(len(zones), dtype=np.int32)).tolist()
+            number = {zone: n for n, zone in enumerate(zip(codes, own, strict=True))}
+            zone_of = zip(flows[name].to_pylist(), listed, strict=True)
+            ends.append(np.array([number.get(zone, -1) for zone in zone_of], dtype=np.int64))
         if min(ends[0].min(), ends[1].min()) < 0:
             raise InfeasibleError(
                 "In a zone of the release that is revised there is no trip any more, so the zones of the revision "
@@ -245,7 +256,11 @@ class _Change(_Table):
     def of(cls, release: Release) -> _Change:
         plan, flows = release.plan, release.input
         n_d = len(plan.destination_zones)
-        merged = flows.merge(plan.origin_zone, plan.destination_zone, len(plan.origin_zones), n_d)
+        origin = plan.origin_zone
+        if plan.layer is not None:
+            # A flow in no layer is in no cell of the map.
+            origin = np.where(plan.layer[origin] > 0, origin, np.int32(-1))
+        merged = flows.merge(origin, plan.destination_zone, len(plan.origin_zones), n_d)
         key = merged.cells.origin.astype(np.int64) * n_d + merged.cells.destination
         return cls(key, merged.cells, merged.row, release.guarantee.safe(merged.cells), flows, release.guarantee)
 
@@ -287,7 +302,8 @@ class _Change(_Table):
 
     def _most_of(self, rows: tuple[Ints, Ints, NDArray[np.int64]], n: int) -> NDArray[np.int64]:
         """The most trips that so many members can have made in each cell; those of nobody known count too."""
-        cell, member, trips = rows
+        inside = rows[0] >= 0
+        cell, member, trips = (column[inside] for column in rows)
         width = int(member.max(initial=0)) + 1
         key, which = np.unique(cell.astype(np.int64) * width + member, return_inverse=True)
         made = np.bincount(which, weights=trips, minlength=len(key)).astype(np.int64)

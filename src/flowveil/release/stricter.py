@@ -1,19 +1,17 @@
-"""Cells around listed places that hide less than is asked there are suppressed.
+"""Stricter places: cells around a clinic, a shelter or a place of worship must reach a higher k or l.
 
-A clinic, a shelter, a place of worship: a cell that holds one must reach a higher k, or l, than the others. The rule is
-not monotone, because a merge can bring a listed place into a cell that was safe; so methods cannot search with it. It
-is applied once, after the method has decided, to whole cells, and what it takes out counts towards the limit on
-suppression. Methods spend the whole limit where they can, so where nothing is left for the places, the method is asked
-again to suppress less.
+The rule is not monotone: a merge can bring a listed place into a cell that was safe. Methods rely on monotonicity, so
+it is applied to whole cells after planning, or layer by layer (`flowveil.release.post_rules`). A method of one layer
+spends the whole limit on suppression where it can; if nothing is left for the places, it runs again with less.
 
-A cell holds a place where one of its zones does, on the map: not where one of its trips ends there. Otherwise a cell
-that is published below the higher threshold would say that none of its trips did.
+A cell is around a place if one of its zones contains the place's tile on the map, whether or not a trip ends there:
+otherwise a cell that is published below the higher threshold would reveal that none does.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -22,23 +20,24 @@ from numpy.typing import NDArray
 from flowveil.errors import InfeasibleError, ParameterError
 from flowveil.flows import Cells, Flows
 from flowveil.guarantee import Guarantee
-from flowveil.release.plan import Plan
+from flowveil.hierarchy import Ints
+from flowveil.release.plan import CellRule, Plan
 from flowveil.release.zones import NodeZones
 from flowveil.zoning.places import Places
 
 Mask = NDArray[np.bool_]
 
-#: How often a method is asked to leave more of the limit; the last time, to suppress nothing.
+#: Runs of the method that leave more of the limit; the last one suppresses nothing.
 _TRIES = 3
 
 
 def plan_stricter(
     decide: Callable[[float], Plan], flows: Flows, places: Places, guarantee: Guarantee, *, max_suppressed: float
 ) -> Plan:
-    """A plan whose cells around listed places reach what is asked there.
+    """Returns a plan whose cells around listed places reach the thresholds there.
 
     Args:
-        decide: what the method decides within a share that it may suppress.
+        decide: the method, as a function of the share that may be suppressed.
         flows: what is anonymised.
         places: the list, by the tiles of these flows.
         guarantee: what every cell must satisfy.
@@ -68,7 +67,7 @@ def plan_stricter(
         # What the places took this time, they may take next time: the method gets the rest, or half of what it had.
         rest = max_suppressed - (share - own)
         allowed = 0.0 if left == 1 else max(0.0, min(rest, allowed / 2))
-    raise _infeasible(share, max_suppressed)
+    raise too_much_suppressed(share, max_suppressed)
 
 
 def _refuse_given_population(places: Places, guarantee: Guarantee) -> None:
@@ -79,22 +78,24 @@ def _refuse_given_population(places: Places, guarantee: Guarantee) -> None:
         )
 
 
-def _infeasible(share: float, allowed: float) -> InfeasibleError:
+def too_much_suppressed(share: float, allowed: float) -> InfeasibleError:
+    """Returns the error for rules that suppress more than the limit; it says which share suffices."""
     needed = math.ceil(round(share * 100, 6)) / 100
     if needed >= 1:
-        said = "nothing would be left to publish. Hint: lower thresholds around the places, or larger zones."
+        reason = "nothing would be left to publish. Hint: weaker rules, or larger zones."
     else:
-        said = f"{needed:.0%} would be needed. Hint: --max-suppressed {needed:g}, or lower thresholds in the list."
+        reason = f"{needed:.0%} would be needed. Hint: --max-suppressed {needed:g}, or weaker rules."
     return InfeasibleError(
-        f"Cells around listed places that fall short cannot be suppressed within the limit of {allowed:.0%}: {said}",
+        f"Cells that break a rule (stricter places, dominance) cannot be suppressed within the limit of {allowed:.0%}: "
+        f"{reason}",
         best={"suppressed": needed},
     )
 
 
 def without_short(flows: Flows, plan: Plan, places: Places, guarantee: Guarantee) -> Plan:
-    """The plan without the cells that hold a listed place and fall short of what is asked there.
+    """Returns the plan without the cells around listed places that are below the thresholds there.
 
-    Numbers that the method notes of its run are left out: they are those of the cells before any were taken out.
+    Numbers in the notes of the method are removed: they describe the cells before suppression.
 
     Raises:
         ParameterError: zones are boxes, or have times.
@@ -105,7 +106,7 @@ def without_short(flows: Flows, plan: Plan, places: Places, guarantee: Guarantee
             "nor for folded times. Hint: choose another method."
         )
     if places.highest["l"] is not None:
-        flows = flows.located()
+        flows = flows.with_tile_members()
     origin = np.where(plan.kept, plan.origin_zone, np.int32(-1))
     merged = flows.merge(origin, plan.destination_zone, len(plan.origin_zones), len(plan.destination_zones))
     short = falling_short(merged.cells, flows, plan, places, guarantee)
@@ -118,15 +119,57 @@ def _without_numbers(plan: Plan) -> dict[str, object]:
 
 
 def falling_short(cells: Cells, flows: Flows, plan: Plan, places: Places, guarantee: Guarantee) -> Mask:
-    """Which cells of a plan hold a listed place and do not reach what is asked there."""
-    short = np.zeros(len(cells), np.bool_)
-    for name in ("k", "l"):
-        asked = np.zeros(len(cells), np.int64)
-        for zones, at in ((plan.origin_zones, cells.origin), (plan.destination_zones, cells.destination)):
-            assert isinstance(zones, NodeZones)
-            of_node = places.thresholds_of_nodes(zones.hierarchy, flows.whole_map, name)
-            asked = np.maximum(asked, of_node[zones.nodes[at]])
-        for least in np.unique_values(asked[asked > 0]).tolist():
-            here = asked == least
-            short[here] |= ~guarantee.raised(flows, **{name: least}).safe(cells)[here]
-    return short
+    """Returns which cells of a plan contain a listed place and do not reach the threshold there."""
+    assert isinstance(plan.origin_zones, NodeZones)
+    assert isinstance(plan.destination_zones, NodeZones)
+    nodes = plan.origin_zones.nodes[cells.origin], plan.destination_zones.nodes[cells.destination]
+    return _Thresholds(flows, places, guarantee).below(cells, nodes)
+
+
+def stricter_rule(flows: Flows, places: Places, guarantee: Guarantee) -> CellRule:
+    """Returns the rule for cells that are planned in layers.
+
+    Raises:
+        ParameterError: the guarantee has a population that does not follow from k, or times are folded.
+    """
+    _refuse_given_population(places, guarantee)
+    if flows.times is not None:
+        raise ParameterError("Stricter places are not for folded times. Hint: omit --fold-time.")
+    if places.highest["l"] is not None:
+        flows = flows.with_tile_members()
+    thresholds = _Thresholds(flows, places, guarantee)
+
+    def is_below(rows: NDArray[np.int64], cell: NDArray[np.int64], nodes: Sequence[Ints]) -> Mask:
+        n_cells = int(cell.max(initial=0)) + 1
+        of_flow = np.full(len(flows), -1, dtype=np.int32)
+        of_flow[rows] = cell
+        cells = flows.merge(of_flow, np.zeros(len(flows), dtype=np.int32), n_cells, 1).cells
+        of_cell = [np.zeros(n_cells, dtype=np.int32) for _ in nodes]
+        for numbers, node in zip(of_cell, nodes, strict=True):
+            numbers[cell[cell >= 0]] = node[cell >= 0]
+        below = np.zeros(n_cells, dtype=np.bool_)
+        below[cells.origin] = thresholds.below(cells, (of_cell[0][cells.origin], of_cell[1][cells.origin]))
+        return below
+
+    return is_below
+
+
+class _Thresholds:
+    """The thresholds around listed places, by node of each end."""
+
+    def __init__(self, flows: Flows, places: Places, guarantee: Guarantee) -> None:
+        self._flows, self._guarantee = flows, guarantee
+        trees = (flows.origins, flows.destinations)
+        self._of_nodes = {
+            name: [places.thresholds_of_nodes(tree, flows.whole_map, name) for tree in trees] for name in ("k", "l")
+        }
+
+    def below(self, cells: Cells, nodes: tuple[Ints, Ints]) -> Mask:
+        """Returns which cells are below a threshold, given the nodes of each cell."""
+        below = np.zeros(len(cells), np.bool_)
+        for name, (origins, destinations) in self._of_nodes.items():
+            required = np.maximum(origins[nodes[0]], destinations[nodes[1]])
+            for least in np.unique_values(required[required > 0]).tolist():
+                here = required == least
+                below[here] |= ~self._guarantee.raised(self._flows, **{name: least}).safe(cells)[here]
+        return below

@@ -1,91 +1,75 @@
-"""The ledger of a data set: every release that was made from it, by content, and the audit of a new one against them.
+"""The ledger of a data set: which releases were made from its trips, and the rule for the next one.
 
-One ledger is one data set. ``ledger.jsonl`` has one JSON object for each release: its published tables, its report and
-a fingerprint of the input. There is no raw data in it and no person. The fingerprint is keyed with ``secret``, a file
-that only its owner can read: without it nobody can test a guess at the trips.
+A release from raw trips is accepted only if it provably shares no trip with any earlier release (`trip_facts`), if it
+is the same release again, or if it is a revision of those with which it shares trips. The rule is complete: cells of
+disjoint trips cannot be subtracted from each other. A second table of the same trips is derived from the first instead.
+Noisy releases are exempt; their ε add up (`budget`).
 
-The file is locked from the first look to the last byte, so of two runs the second is audited against the first. The
-line of a release is on the disk before the release takes its place: after a crash the ledger may know a release that
-was never published, and never the other way round. A line that a crash left incomplete belongs to no release, and the
-next run removes it.
+The line of a release is durable before the release appears: after a crash the ledger may hold a release that was never
+published, and never the other way round.
 """
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import hmac
-import io
 import json
-import os
-import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from os import PathLike
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from flowveil.audit.published import PublishedRelease, published_release
-from flowveil.audit.subtraction import Groups, confined_groups
-from flowveil.errors import DataError, FlowveilError, InfeasibleError, OutputError, ParameterError
+from flowveil.errors import FlowveilError, InfeasibleError, ParameterError
 from flowveil.output import real_place
+from flowveil.paths import read_json
 from flowveil.publication import folder_content, publish
 from flowveil.published.about import ENTRIES
-from flowveil.published.folder import check_target
+from flowveil.published.folder import MANIFEST, check_target
 from flowveil.release.confirmation import DIFFERENCING
 from flowveil.release.noisy import NothingLeftError, PrivacyLoss
 from flowveil.release.release import Publishable
 from flowveil.series.budget import SPENT, Budget, budget_with, cost_of
+from flowveil.series.ledger_file import LEDGER, LedgerFile, open_ledger
+from flowveil.series.trip_facts import shares_no_trip, trip_facts
 from flowveil.slices import SlicedFlows
+from flowveil.times import TIME
 
-try:
-    import fcntl
-except ImportError:  # Windows: nothing can be locked.
-    fcntl = None  # type: ignore[assignment]
-
-LEDGER, SECRET = "ledger.jsonl", "secret"
-FORMAT = "flowveil ledger"
-_SECRET_BYTES = 32
+#: Entries of a statement that are chosen for the folder, and say nothing of the trips.
+_NOT_OF_TRIPS = ("about", "formats", "basemap", "context", "ledger")
 
 
 @dataclass(frozen=True)
-class Audit:
-    """What a new release reveals together with the earlier ones.
+class LedgerCheck:
+    """What the rule says of a new release.
 
     Attributes:
-        releases: how many earlier releases it was held against.
-        groups: groups of trips that are confined below the guarantee.
-        single_cells: those of them that are one pair of zones.
-        single_trips: those that are exactly one trip.
-        unchecked: comparisons that could not be made.
+        releases: how many earlier releases it was compared with.
+        overlapping: descriptions of those with which it may share trips, each with what to do instead.
+        repeated: the entry of the same release, published before.
     """
 
     releases: int
-    groups: int = 0
-    single_cells: int = 0
-    single_trips: int = 0
-    unchecked: int = 0
+    overlapping: tuple[str, ...] = ()
+    repeated: Mapping[str, Any] | None = None
 
     @property
     def is_clean(self) -> bool:
-        """Whether all could be compared, and nothing was found."""
-        return not self.groups and not self.unchecked
+        """Whether the release may be published."""
+        return not self.overlapping or self.repeated is not None
 
     def in_words(self) -> str:
-        """What was found: counts, never cells."""
-        singles = f"{self.single_cells:,} single cells, {self.single_trips:,} single trips"
-        said = [f"{self.groups:,} groups below the guarantee ({singles})"]
-        if self.unchecked:
-            said.append(f"{self.unchecked:,} comparisons that could not be made")
-        return (
-            f"Subtracted from the {self.releases:,} earlier release{'s' * (self.releases != 1)} of this ledger, the "
-            f"new one leaves {' and '.join(said)}."
-        )
+        """Which earlier releases may hold the same trips, and what to do instead."""
+        more = f" ({len(self.overlapping) - 1:,} more)" if len(self.overlapping) > 1 else ""
+        return f"{self.overlapping[0]}{more}" if self.overlapping else "No earlier release shares trips with it."
+
+
+# ---- publishing --------------------------------------------------------------------------------------------------
 
 
 def publish_recorded(
@@ -97,22 +81,20 @@ def publish_recorded(
     epsilon_total: float | None = None,
     **writing: Any,
 ) -> Path:
-    """Audit a release against all of the ledger, publish it, and record it.
+    """Checks a release against the ledger, publishes it, and records it.
 
     Args:
         release: what to publish.
         directory: its folder.
         ledger: the folder of the ledger; made if it is new.
-        accept_differencing: confirms that it may be published although the audit finds something. The counts are then
-            in its report.
-        epsilon_total: what ε of all noisy releases of the ledger may come to. Stored, and from then on only lowered.
-        **writing: see `flowveil.published.folder.publish`.
+        accept_differencing: publish although earlier releases may hold the same trips. The statement says so.
+        epsilon_total: upper bound for the sum of ε of all noisy releases of the ledger. Stored; later only lowered.
+        **writing: see `flowveil.publication.publish`.
 
     Raises:
-        InfeasibleError: together with earlier releases it would reveal groups below the guarantee, or that could not be
-            checked, and it was not confirmed; or ε would exceed the total. Nothing was written.
+        InfeasibleError: an earlier release may hold the same trips, or ε would exceed the total. Nothing was written.
         ParameterError: there is a total, but the release has no noise, or the total would be raised.
-        OutputError: the ledger cannot be read, written or locked.
+        OutputError: the ledger cannot be read, written or locked, or was changed.
     """
     release.check_publishable()
     check_target(directory)
@@ -121,23 +103,229 @@ def publish_recorded(
         return _publish_noise(release, directory, ledger, epsilon_total, writing)
     if epsilon_total is not None:
         raise ParameterError("--epsilon-total (epsilon_total) is for methods that add noise; this one has no ε.")
-    with _locked(ledger) as book:
-        tables = _tables(release)
-        earlier = _others(book, tables)
-        own = book.fingerprint(release.input)
-        audit = _held(release, earlier, own, writing)
-        if not audit.is_clean and not accept_differencing:
-            raise _refused(audit)
-        release = _said(release, audit)
-        line = {"format": FORMAT, **tables, "fingerprint": own}
-        # The same release a second time is one release. Lines of noise that left nothing are no release at all.
-        known = any(tables.items() <= entry.items() for entry in book.entries)
+    with open_ledger(ledger) as book:
+        entry = _new_entry(release, directory, book, writing)
+        check = _check(release, entry, book)
+        if not check.is_clean and not accept_differencing:
+            raise InfeasibleError(
+                f"{check.in_words()} Nothing was written. Hint: after an audit, --accept-differencing "
+                "(accept_differencing=True) overrules this, and the statement says so to readers."
+            )
+        verdict = check.repeated["verdict"] if check.repeated else {"overlapping": len(check.overlapping)}
+        stated = _with_verdict(release, verdict)
 
-        def record(report: Mapping[str, Any]) -> None:
-            if not known:
-                book.append({**line, "report": report})
+        def record(draft: Path) -> None:
+            if check.repeated is None:
+                book.append({**entry, **_published(draft), "verdict": verdict})
 
-        return publish(release, directory, before_rename=record, **writing)
+        return publish(stated, directory, before_rename=record, **writing)
+
+
+def check_ledger(release: Publishable, *, ledger: str | PathLike[str], **writing: Any) -> LedgerCheck:
+    """Returns what `publish_recorded` would decide; records nothing and makes no ledger.
+
+    Args:
+        release: what is to be published.
+        ledger: the folder of the ledger.
+        **writing: what it is about, as it would be published.
+
+    Raises:
+        OutputError: the ledger cannot be read or locked, or was changed.
+    """
+    release.check_publishable()
+    if release.kind == "noisy" or not (real_place(ledger) / LEDGER).exists():
+        return LedgerCheck(releases=0)
+    with open_ledger(ledger) as book:
+        return _check(release, _new_entry(release, "the new release", book, writing), book)
+
+
+def check_source(source: Path, *, ledger: str | PathLike[str]) -> None:
+    """Refuses to derive from a release that is not in the ledger.
+
+    Raises:
+        InfeasibleError: it is not, so nothing says that it was published under the rule.
+        OutputError: the ledger cannot be read or locked, or was changed.
+    """
+    manifest = _published(source)["manifest"]
+    with open_ledger(ledger, create=False) as book:
+        if all(entry.get("manifest") != manifest for entry in book.entries):
+            raise InfeasibleError(
+                f"'{source}' is not in the ledger, so nothing says that it was published under its rule. Nothing was "
+                "written. Hint: derive from a release that the ledger lists (flowveil ledger DIR)."
+            )
+
+
+def record_derived(folder: Path, *, ledger: str | PathLike[str]) -> None:
+    """Lists a derived release in the ledger. A function of a recorded release, it reveals nothing new.
+
+    Raises:
+        OutputError: the ledger cannot be read, written or locked, or was changed.
+    """
+    published = _published(folder)
+    with open_ledger(ledger, create=False) as book:
+        if all(entry.get("manifest") != published["manifest"] for entry in book.entries):
+            book.append({"name": folder.name, "recorded": _now(), **published})
+
+
+def _check(release: Publishable, new: Mapping[str, Any], book: LedgerFile) -> LedgerCheck:
+    """Applies the rule to all earlier releases from raw trips, withdrawn ones included: they were public."""
+    revised = set(release.parameters.get("revision_of", ()))
+    earlier = [(number, entry) for number, entry in enumerate(book.entries, start=1) if _is_from_trips(entry)]
+    repeated = next((entry for _, entry in earlier if entry.get("content") == new["content"]), None)
+    overlapping = []
+    for number, entry in earlier:
+        if entry.get("flows") in revised:
+            continue
+        facts = entry.get("facts")
+        if facts is None or not shares_no_trip(new["facts"], facts, release.input):
+            overlapping.append(_refusal(number, entry, new))
+    return LedgerCheck(len(earlier), tuple(overlapping), repeated)
+
+
+def _is_from_trips(entry: Mapping[str, Any]) -> bool:
+    """Whether an entry is a release of exact counts from raw trips."""
+    report = entry.get("report") or {}
+    is_derived = (report.get("statement") or {}).get("derived_from") is not None
+    return SPENT not in entry and "withdraws" not in entry and report.get("kind") != "noisy" and not is_derived
+
+
+def _new_entry(
+    release: Publishable, directory: str | PathLike[str], book: LedgerFile, writing: Mapping[str, Any]
+) -> dict[str, Any]:
+    published = folder_content(release, **{name: writing[name] for name in ENTRIES if name in writing}).published
+    report = published.statement.to_report()
+    return {
+        "name": Path(directory).name,
+        "recorded": _now(),
+        "report": report,
+        "content": _content_hash(report, published.cells),
+        "facts": trip_facts(release.input, book),
+        "fingerprint": _fingerprint(release.input, book.secret),
+    }
+
+
+def _published(draft: Path) -> dict[str, Any]:
+    """What an entry records of a written folder: its report without figures, and hashes."""
+    report = read_json(draft / "report.json")
+    manifest = (draft / MANIFEST).read_bytes()
+    return {
+        "report": {name: value for name, value in report.items() if name != "published"},
+        "manifest": hashlib.sha256(manifest).hexdigest(),
+        "flows": json.loads(manifest)["sha256"]["flows.parquet"],
+    }
+
+
+def _content_hash(report: Mapping[str, Any], cells: pa.Table) -> str:
+    """Returns a hash of the statement and the cells, the same for every version, title and export."""
+    stated = {name: value for name, value in report["statement"].items() if name not in _NOT_OF_TRIPS}
+    stated["period"] = report["statement"]["about"].get("period")
+    found = hashlib.sha256(json.dumps({**report, "statement": stated}, sort_keys=True).encode())
+    for name, column in zip(cells.column_names, cells.columns, strict=True):
+        is_number = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
+        values = column.to_numpy().tobytes() if is_number else json.dumps(column.to_pylist()).encode()
+        found.update(f"\0{name}\0{len(values)}\0".encode() + values)
+    return found.hexdigest()
+
+
+def _fingerprint(given: Any, secret: bytes) -> str:
+    """Returns an HMAC of tiles and trips of all flows: the same for any slices, tree and order."""
+    parts = given.slices if isinstance(given, SlicedFlows) else (given,)
+    codes = [tree.code_text(tree.leaf_node) for tree in (parts[0].origins, parts[0].destinations)]
+    pair = np.concatenate([part.origin.astype(np.int64) * len(codes[1]) + part.destination for part in parts])
+    pairs, place = np.unique(pair, return_inverse=True)
+    trips = np.bincount(place, weights=np.concatenate([part.trips for part in parts]))
+    origin, destination = codes[0][pairs // len(codes[1])], codes[1][pairs % len(codes[1])]
+    keyed = hmac.new(secret, digestmod=hashlib.sha256)
+    # Trees order their tiles differently; the codes do not.
+    order = np.lexsort((destination, origin))
+    for column in (origin, destination, trips):
+        keyed.update("\n".join(map(str, column[order].tolist())).encode() + b"\n\n")
+    return keyed.hexdigest()
+
+
+def _with_verdict(release: Any, verdict: Mapping[str, Any]) -> Any:
+    """The release, whose statement says what the ledger decided."""
+    parameters = {**release.parameters, "ledger": dict(verdict)}
+    if verdict["overlapping"] and DIFFERENCING not in parameters["confirmed"]:
+        parameters["confirmed"] = [*parameters["confirmed"], DIFFERENCING]
+    return replace(release, parameters=parameters)
+
+
+def _refuse_inside(ledger: str | PathLike[str], directory: str | PathLike[str]) -> None:
+    place, out = real_place(ledger), real_place(directory)
+    if place == out or out in place.parents:
+        raise ParameterError("The ledger cannot be inside the release. Hint: name another folder with --ledger.")
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+# ---- what a refusal says -----------------------------------------------------------------------------------------
+
+
+def _refusal(number: int, entry: Mapping[str, Any], new: Mapping[str, Any]) -> str:
+    """Names an earlier release, why it may share trips, and the closest table that can be derived."""
+    name = entry_name(number, entry)
+    facts = entry.get("facts")
+    if facts is None:
+        return (
+            f"Nothing proves that the new release shares no trip with {name}: an earlier version recorded it without "
+            "the days and values of its trips. Hint: a new data set needs a new ledger."
+        )
+    if entry.get("fingerprint") == new["fingerprint"]:
+        return f"The new release is of the same trips as {name}. {_derive_instead(entry, new)}."
+    return (
+        f"Nothing proves that the new release shares no trip with {name}: no time column or attribute of both has "
+        f"disjoint values, and their study areas are not disjoint.{_missing_time(facts, new['facts'])} If they share "
+        f"trips: {_derive_instead(entry, new)}. For parts and totals, publish the smallest parts (flowveil series, or "
+        "--by) and derive the totals."
+    )
+
+
+def _missing_time(facts: Mapping[str, Any], new: Mapping[str, Any]) -> str:
+    """What a time column would prove."""
+    times = (facts["time"], new["time"])
+    if None in times:
+        which = "both releases" if times == (None, None) else "the new one" if times[1] is None else "the earlier one"
+        return (
+            f" A declared --period proves nothing. Hint: name the time column of {which} (--time COLUMN), so that "
+            "their days are compared."
+        )
+    if any(time["missing"] for time in times):
+        return f" Some trips have no time in column '{times[1]['column']}'. Hint: remove them."
+    return ""
+
+
+def _derive_instead(entry: Mapping[str, Any], new: Mapping[str, Any]) -> str:
+    """The command that computes the closest table from the earlier release."""
+    earlier, wanted = _columns(entry), _columns(new)
+    command = f"flowveil derive {entry['name']} --out {new['name']}"
+    command += "".join(f" --sum {column}" for column in earlier if column not in wanted)
+    if set(wanted) <= set(earlier):
+        level = "" if set(earlier) > set(wanted) else " --level N"
+        return f"derive it instead, which reveals nothing new: {command}{level}"
+    both = list(dict.fromkeys([*earlier, *wanted]))
+    attributes = ",".join(column for column in both if column != TIME)
+    options = [f"--by {attributes}"] * bool(attributes) + ["--time COLUMN --every STEP"] * (TIME in both)
+    lacking = ", ".join(column for column in wanted if column not in earlier)
+    return (
+        f"it has no column {lacking}; publish {','.join(both)} first ({' '.join(options)} --common-zones) and derive "
+        f"both. What comes closest now: {command}"
+    )
+
+
+def _columns(entry: Mapping[str, Any]) -> list[str]:
+    return list(entry["report"]["statement"]["slice_columns"])
+
+
+def entry_name(number: int, entry: Mapping[str, Any]) -> str:
+    """Returns how messages call an entry."""
+    name = f"'{entry['name']}'" if "name" in entry else "the release"
+    return f"{name} (number {number} of the ledger)"
+
+
+# ---- noise -------------------------------------------------------------------------------------------------------
 
 
 def _publish_noise(
@@ -147,33 +335,31 @@ def _publish_noise(
     total: float | None,
     writing: Mapping[str, Any],
 ) -> Path:
-    """Publish noisy counts if what they and the earlier ones cost stays within the total, and record the cost.
+    """Publishes noisy counts if the sum of ε stays within the total, and records the cost.
 
-    Subtracting noise gives nothing that is certain, so there is no audit. The same counts a second time are recorded
-    again: they may be another draw, and nobody could tell.
+    The same counts a second time are recorded again: they may be another draw.
     """
-    with _locked(ledger) as book:
+    with open_ledger(ledger) as book:
         budget = budget_with(book.entries, release.guarantee, total)
-        line = {"format": FORMAT, **_tables(release)}
-        line |= {"fingerprint": book.fingerprint(release.input), **cost_of(release.guarantee, budget.total)}
-        said = replace(release, parameters={**release.parameters, "ledger": budget.to_dict()})
+        entry = {"name": Path(directory).name, "recorded": _now(), **cost_of(release.guarantee, budget.total)}
+        stated = replace(release, parameters={**release.parameters, "ledger": budget.to_dict()})
 
-        def record(report: Mapping[str, Any]) -> None:
-            book.append({**line, "report": report})
+        def record(draft: Path) -> None:
+            book.append({**entry, **_published(draft)})
 
-        return publish(said, directory, before_rename=record, **writing)
+        return publish(stated, directory, before_rename=record, **writing)
 
 
 @contextmanager
 def recording_nothing(ledger: str | PathLike[str] | None, *, epsilon_total: float | None = None) -> Iterator[None]:
-    """With a ledger, record noise that leaves nothing to publish: that it does is known then, and has cost its ε.
+    """With a ledger, records noise that leaves nothing to publish: that outcome is known then, and has cost its ε.
 
-    What the total does not allow is refused here as it is when something is left, in the same words: else whoever has
-    used up the total could go on to ask whether anything is left.
+    If the total does not allow it, it is refused in the same words as any other release: the message must not reveal
+    whether anything was left.
 
     Raises:
         NothingLeftError: nothing is left, and that is recorded.
-        InfeasibleError: nothing is left, and not even that may be known any more: ε would exceed the total.
+        InfeasibleError: nothing is left, and ε would exceed the total.
         ParameterError: the total would be raised.
         OutputError: the ledger cannot be read, written or locked.
     """
@@ -184,241 +370,75 @@ def recording_nothing(ledger: str | PathLike[str] | None, *, epsilon_total: floa
             try:
                 _record_nothing(nothing.promise, ledger, epsilon_total)
             except FlowveilError as problem:
-                # Without a trace of the outcome, which is what may not be known.
+                # Without a trace of the outcome.
                 raise problem from None
         raise
 
 
 def _record_nothing(promise: PrivacyLoss, ledger: str | PathLike[str], epsilon_total: float | None) -> None:
-    with _locked(ledger) as book:
+    with open_ledger(ledger) as book:
         budget = budget_with(book.entries, promise, epsilon_total)
-        book.append({"format": FORMAT, **cost_of(promise, budget.total)})
+        book.append({"recorded": _now(), **cost_of(promise, budget.total)})
 
 
 def budget_against(release: Publishable, *, ledger: str | PathLike[str]) -> Budget:
-    """What noisy counts and the earlier ones of a ledger come to; nothing is recorded, and no ledger is made.
+    """Returns the sums of ε and δ with a new noisy release; records nothing and makes no ledger.
 
     Raises:
-        InfeasibleError: the total does not allow them.
-        OutputError: the ledger cannot be read or locked.
+        InfeasibleError: the total does not allow it.
+        OutputError: the ledger cannot be read or locked, or was changed.
     """
     promise: PrivacyLoss = release.guarantee  # type: ignore[attr-defined]
     if not (real_place(ledger) / LEDGER).exists():
         return budget_with((), promise, None)
-    with _locked(ledger) as book:
+    with open_ledger(ledger) as book:
         return budget_with(book.entries, promise, None)
 
 
-def audit_against(release: Publishable, *, ledger: str | PathLike[str], **writing: Any) -> Audit:
-    """What `publish_recorded` would find; nothing is recorded, and a ledger that is not there yet is not made.
+# ---- the operator's view -----------------------------------------------------------------------------------------
+
+
+def list_entries(book: LedgerFile) -> list[dict[str, Any]]:
+    """Returns one row for each release: number, name, date, what it is, and whether it was withdrawn."""
+    withdrawn = {entry["withdraws"] for entry in book.entries if "withdraws" in entry}
+    rows = []
+    for number, entry in enumerate(book.entries, start=1):
+        if "withdraws" in entry:
+            continue
+        report = entry.get("report") or {}
+        rows.append(
+            {
+                "number": number,
+                "name": entry.get("name"),
+                "recorded": entry.get("recorded"),
+                "kind": report.get("kind", "nothing left"),
+                "method": report.get("method"),
+                "columns": list((report.get("statement") or {}).get("slice_columns", ())),
+                "epsilon": entry[SPENT]["epsilon"] if SPENT in entry else None,
+                "from_trips": _is_from_trips(entry),
+                "proves_disjointness": "facts" in entry,
+                "withdrawn": number in withdrawn,
+            }
+        )
+    return rows
+
+
+def withdraw(book: LedgerFile, name: str) -> int:
+    """Marks a release as withdrawn and returns its number. It still counts: readers may have kept it.
 
     Args:
-        release: what is to be published.
-        ledger: the folder of the ledger.
-        **writing: what it is about, as it would be published.
+        book: the ledger.
+        name: name of the release, or its number.
 
     Raises:
-        OutputError: the ledger cannot be read or locked.
+        ParameterError: there is no such release, or several, or it is withdrawn.
     """
-    release.check_publishable()
-    if not (real_place(ledger) / LEDGER).exists():
-        return Audit(releases=0)
-    with _locked(ledger) as book:
-        return _held(release, _others(book, _tables(release)), book.fingerprint(release.input), writing)
-
-
-def _tables(release: Publishable) -> dict[str, str]:
-    return {"flows": _packed(release.flows), "zones": _packed(release.zones)}
-
-
-def _others(book: _Book, tables: Mapping[str, str]) -> list[dict[str, Any]]:
-    """All releases of the ledger but this one itself, and but noise that left nothing to publish."""
-    published = [entry for entry in book.entries if "flows" in entry or SPENT not in entry]
-    return [entry for entry in published if {name: entry.get(name) for name in tables} != tables]
-
-
-def _held(release: Publishable, earlier: Sequence[Mapping[str, Any]], own: str, writing: Mapping[str, Any]) -> Audit:
-    compared = [entry for entry in earlier if not _is_revised_by(entry, release)]
-    return _audited(release, compared, own, {name: writing[name] for name in ENTRIES if name in writing})
-
-
-def _refuse_inside(ledger: str | PathLike[str], directory: str | PathLike[str]) -> None:
-    place, out = real_place(ledger), real_place(directory)
-    if place == out or out in place.parents:
-        raise ParameterError("The ledger cannot be inside the release. Hint: name another folder with --ledger.")
-
-
-def _is_revised_by(entry: Mapping[str, Any], release: Publishable) -> bool:
-    """Whether a revision is one of this release: then every change by itself reaches the guarantee."""
-    revision = getattr(release, "revision", None)
-    if revision is None:
-        return False
-    flows = _table(entry, "flows")
-    return any(flows.equals(folder.flows) for folder in revision.earlier.folders)
-
-
-def _audited(release: Publishable, earlier: Sequence[Mapping[str, Any]], own: str, about: Mapping[str, Any]) -> Audit:
-    """Hold a release against earlier ones. Noise is left out: subtracting it gives nothing that is certain.
-
-    Which trips a release holds is stated by its period. Where the fingerprint of the input is the same, they are the
-    same trips whatever is stated: periods of the same trips cannot be others.
-    """
-    exact = {at: entry for at, entry in enumerate(earlier) if SPENT not in entry}
-    known = {at: read for at, entry in exact.items() if not (read := _unpacked(entry)).noisy}
-    if release.kind == "noisy" or not known:
-        return Audit(releases=0)
-    new = published_release(
-        release.flows, release.zones, folder_content(release, **about).report, name="the new release"
-    )
-    same = {at for at in known if earlier[at].get("fingerprint") == own}
-    held = [replace(read, period=new.period) if at in same else read for at, read in known.items()]
-    try:
-        found = confined_groups([*held, new], newest=len(held))
-    except DataError:
-        return Audit(releases=len(held), unchecked=len(held))
-    return _counted(found, held)
-
-
-def _counted(found: Groups, exact: list[PublishedRelease]) -> Audit:
-    # Slices of one release are settled when it is made.
-    unchecked = sum(len(set(places)) > 1 for places, _ in found.unchecked)
-    groups = [group for group in found.groups if len(set(group.releases)) > 1]
-    return Audit(
-        releases=len(exact),
-        groups=len(groups),
-        single_cells=sum(group.single for group in groups),
-        single_trips=sum(group.unit == "trips" and group.low == group.high == 1 for group in groups),
-        unchecked=unchecked + found.contradictions,
-    )
-
-
-def _refused(audit: Audit) -> InfeasibleError:
-    return InfeasibleError(
-        f"{audit.in_words()} Nothing was written. Hint: publish over the same zones (--zones-of EARLIER), leave "
-        "this release out, say with --period or --during which trips it is of where they are others, or confirm it "
-        "with --accept-differencing (accept_differencing=True); the counts are then in its report."
-    )
-
-
-def _said(release: Any, audit: Audit) -> Any:
-    """The release, whose parameters say what the audit found."""
-    parameters = {**release.parameters, "ledger": dict(vars(audit))}
-    if not audit.is_clean and DIFFERENCING not in parameters["confirmed"]:
-        parameters["confirmed"] = [*parameters["confirmed"], DIFFERENCING]
-    return replace(release, parameters=parameters)
-
-
-# ---- the file ----------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Book:
-    """A ledger that is locked.
-
-    Attributes:
-        file: open for reading and writing, at the end of its last whole line.
-        entries: the releases.
-        secret: what fingerprints are keyed with.
-    """
-
-    file: IO[bytes]
-    entries: list[dict[str, Any]]
-    secret: bytes
-
-    def append(self, entry: Mapping[str, Any]) -> None:
-        """Write a line and make it durable."""
-        self.file.write(json.dumps(entry, sort_keys=True, ensure_ascii=False).encode() + b"\n")
-        self.file.flush()
-        os.fsync(self.file.fileno())
-
-    def fingerprint(self, flows: Any) -> str:
-        """The input as it was read, keyed: tiles, trips and weights of every flow, slice by slice, on any tree."""
-        keyed = hmac.new(self.secret, digestmod=hashlib.sha256)
-        for part in flows.slices if isinstance(flows, SlicedFlows) else (flows,):
-            trees = ((part.origins, part.origin), (part.destinations, part.destination))
-            ends = [tree.code_text(tree.leaf_node)[tile] for tree, tile in trees]
-            # Trees order their tiles differently; the codes do not.
-            order = np.lexsort((ends[1], ends[0]))
-            for column in (*ends, part.trips, *part.added().values()):
-                values = np.zeros(0) if column is None else column[order]
-                keyed.update("\n".join(map(str, values.tolist())).encode() + b"\n\n")
-        return keyed.hexdigest()
-
-
-@contextmanager
-def _locked(directory: str | PathLike[str]) -> Iterator[_Book]:
-    """A ledger, locked until the block ends; made where there is none.
-
-    Raises:
-        OutputError: it cannot be read, written or locked.
-    """
-    place = real_place(directory)
-    if fcntl is None:
-        raise OutputError("A ledger cannot be locked on this system. Hint: leave --ledger out and audit by hand.")
-    try:
-        place.mkdir(mode=0o700, exist_ok=True)
-        descriptor = os.open(place / LEDGER, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as problem:
-        raise OutputError(f"The ledger '{directory}' cannot be opened: {problem.strerror}.") from None
-    with open(descriptor, "r+b") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield _Book(file, _read(file), _secret(place))
-
-
-def _read(file: IO[bytes]) -> list[dict[str, Any]]:
-    """All releases; an incomplete last line is removed.
-
-    Raises:
-        OutputError: a whole line is not one of a ledger.
-    """
-    content = file.read()
-    whole = content[: content.rfind(b"\n") + 1]
-    try:
-        entries = [json.loads(line) for line in whole.splitlines()]
-        if any(entry["format"] != FORMAT for entry in entries):
-            raise ValueError
-    except (ValueError, KeyError, TypeError):
-        raise OutputError(
-            "The ledger has a line that does not belong there, so nothing can be audited against it. "
-            "Hint: put back an earlier copy of ledger.jsonl."
-        ) from None
-    file.truncate(len(whole))
-    file.seek(len(whole))
-    return entries
-
-
-def _secret(place: Path) -> bytes:
-    """The secret of a ledger, made once, for its owner alone. The ledger is locked, so only one run makes it."""
-    path = place / SECRET
-    try:
-        if not path.exists():
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with open(descriptor, "wb") as file:
-                file.write(secrets.token_bytes(_SECRET_BYTES))
-                file.flush()
-                os.fsync(file.fileno())
-        secret = path.read_bytes()
-    except OSError as problem:
-        raise OutputError(f"The secret of the ledger cannot be read or made: {problem.strerror}.") from None
-    if len(secret) != _SECRET_BYTES:
-        raise OutputError("The secret of the ledger is not whole. Hint: put back an earlier copy of the file 'secret'.")
-    return secret
-
-
-def _packed(table: pa.Table) -> str:
-    """A table as text: Parquet in base64."""
-    buffer = io.BytesIO()
-    pq.write_table(table, buffer, compression="zstd", version="2.6")
-    return base64.b64encode(buffer.getvalue()).decode()
-
-
-def _table(entry: Mapping[str, Any], name: str) -> pa.Table:
-    return pq.read_table(io.BytesIO(base64.b64decode(entry[name])))
-
-
-def _unpacked(entry: Mapping[str, Any]) -> PublishedRelease:
-    try:
-        flows, zones = _table(entry, "flows"), _table(entry, "zones")
-        return published_release(flows, zones, entry["report"], name="an earlier release")
-    except (KeyError, ValueError, TypeError, pa.ArrowException, ParameterError):
-        raise OutputError("A release of the ledger cannot be read. Hint: put back an earlier copy of it.") from None
+    rows = [row for row in list_entries(book) if name in (row["name"], str(row["number"]))]
+    if len(rows) != 1:
+        listed = ", ".join(str(row["number"]) for row in rows)
+        found = f"it is the name of {listed}" if rows else "there is none"
+        raise ParameterError(f"--withdraw takes the name or number of one release; of '{name}', {found}.")
+    if rows[0]["withdrawn"]:
+        raise ParameterError(f"'{name}' is withdrawn already.")
+    book.append({"withdraws": rows[0]["number"], "recorded": _now()})
+    return int(rows[0]["number"])

@@ -36,7 +36,7 @@ class OpenTable:
 
     def header(self) -> Header:
         """The names of its columns, for messages."""
-        return self.table.header(self.con)
+        return self.table.header()
 
     def text(self, name: str) -> Expression:
         """Expression: the column as text, NULL where missing."""
@@ -54,13 +54,13 @@ class OpenTable:
         """Read the wanted columns once, into the table ``picked`` of the database."""
         used = list(dict.fromkeys(name for name, _ in wanted.values()))
         with in_own_words(self.table.label):
-            relation = self.table.attach(self.con, [self.names.index(name) for name in used])
+            relation = self.table.attach([self.names.index(name) for name in used])
             described = self.con.execute(f"DESCRIBE SELECT * FROM {relation}").fetchall()
             kinds = {name: str(row[1]) for name, row in zip(used, described, strict=True)}
             at = {name: f"c{i}" for i, name in enumerate(used)}
             times = dict.fromkeys(name for name, sql in wanted.values() if sql is _time)
             if times:
-                relation = self.table.kept(self.con, relation)
+                relation = self.table.rereadable(relation)
             for name in times:
                 relation = self._timed(relation, name, at[name], kinds[name])
             parts = [f"{sql(at[name], kinds[name])} AS {alias}" for alias, (name, sql) in wanted.items()]
@@ -83,7 +83,7 @@ class OpenTable:
         """Return the same rows with an additional column of microseconds.
 
         Raises:
-            DataError: the column has no one reading.
+            DataError: the column cannot be read as times.
         """
         zone = self.table.timezone_of(self.names.index(name))
         how = {"time_format": self.time_format, "timezone": self.timezone, "column_zone": zone}

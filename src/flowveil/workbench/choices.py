@@ -1,7 +1,7 @@
-"""Choices of the page as a `Request`: checked, and as a call, a command, lines of Python and a recipe.
+"""Choices of the page as a `Request`: checked, and turned into arguments, a command line, Python code and a recipe.
 
-A page can send anything. A choice is a setting of `flowveil.request` that the page may make, so its type and range are
-those of the setting. None is a path: files are named by the server alone, and a study area is numbers or cells.
+A page can send anything. A choice is a setting of `flowveil.request` that is marked for the page, and has its type and
+range. No choice is a path: the server names the files, and a study area is numbers or cells.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from flowveil.commands import command_line
 from flowveil.errors import DataError, ParameterError
 from flowveil.execution import (
     anonymize_arguments,
+    check_request,
     has_slices,
     map_columns,
     method_name,
@@ -26,42 +26,47 @@ from flowveil.execution import (
 from flowveil.methods import METHODS
 from flowveil.published.about import ENTRIES, checked
 from flowveil.recipe import recipe_text
-from flowveil.request import Request, find_setting, settings
+from flowveil.request import Request, command_line, find_setting, settings
 from flowveil.settings import Setting, is_area, is_given
 from flowveil.workbench.method_options import REFUSED
 
 #: Upper bounds for a text in characters, and for the items of a list.
 _LONGEST, _MOST = 300, 20
-#: Defaults that the page shows as chosen.
-_SHOWN = {"k": 10, "max_suppressed": 0.1}
+_DEFAULT_K = 10
+NO_TRIPS = "There are no trips yet. Hint: drop a file first."
 _THRESHOLDS = ("k", "protect", "max_suppressed", "k_population", "l", "dominance", "allow_small_k", "population_only")
 
 
 def page_settings() -> list[Setting]:
-    """The settings that the page may make."""
+    """Returns the settings that the page offers."""
     return [one for one in settings() if one.page]
 
 
+def cell_choices(choices: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the choices that decide the cells: all but the description and the formats of a release."""
+    return {name: value for name, value in choices.items() if name not in (*ENTRIES, "formats")}
+
+
 def choices_of(content: Any) -> dict[str, Any]:
-    """Choices of a page, checked; None and an empty text are no choice, except for a person, where it means none.
+    """Returns the checked choices of a page, without None and empty texts. An empty person means: no person column.
 
     Raises:
-        ParameterError: an entry is not known, or out of its range.
+        ParameterError: a choice is unknown or out of range.
     """
     if not isinstance(content, dict):
-        raise ParameterError("Choices are names and values.")
+        raise ParameterError("Choices must be an object of names and values.")
     allowed = {one.name: one for one in page_settings()}
     found = {}
     for name, value in content.items():
         if name not in allowed:
-            raise ParameterError(f"There is no choice of the name {str(name)[:40]!a}.")
+            raise ParameterError(f"Unknown choice {str(name)[:40]!a}.")
         if value is None or (value in ("", []) and name != "person"):
             continue
         try:
             checked_value = _checked(allowed[name], value)
         except ParameterError:
-            raise ParameterError(f"The choice '{name}' is not one that can be made.") from None
-        # In the form in which the page sent it, so that it can compare.
+            raise ParameterError(f"--{name.replace('_', '-')} is out of range or of another type.") from None
+        # As the page sent it, so that the page can compare it.
         found[name] = value if isinstance(value, str) else checked_value
     return found
 
@@ -73,18 +78,18 @@ def _checked(one: Setting, value: Any) -> Any:
     elif isinstance(value, dict):
         texts = [*value, *value.values()]
         if not all(isinstance(text, str) for text in texts):
-            raise ParameterError("Options are texts.")
+            raise ParameterError("Options must be texts.")
     too_long = any(isinstance(text, str) and (len(text) > _LONGEST or "\0" in text) for text in texts)
     if (too_long and one.form != "area") or len(texts) > 2 * _MOST or (isinstance(value, list) and len(value) > _MOST):
         raise ParameterError("Too long.")
     if one.form == "area" and not (isinstance(value, str) and is_area(value)):
-        raise ParameterError("An area is numbers or cells.")
+        raise ParameterError("An area must be numbers or cells.")
     return one.check(value)
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A release that a page asks for.
+class PageRequest:
+    """The request of a page.
 
     Attributes:
         request: the request, without files.
@@ -93,28 +98,27 @@ class Asked:
     request: Request
 
     @classmethod
-    def of(cls, choices: Mapping[str, Any]) -> Asked:
-        """From choices that were checked.
+    def from_choices(cls, choices: Mapping[str, Any]) -> PageRequest:
+        """Returns the request of checked choices.
 
         Raises:
-            ParameterError: they contradict each other.
+            ParameterError: the choices contradict each other, or the method does not support them.
         """
         request = Request.from_flat(choices)
         method = METHODS[method_name(request) or ""]
-        noisy = method.promises != "k"
-        slices = request.slices
-        if noisy and slices.given:
-            raise ParameterError(f"Method '{method.name}' makes one matrix: it cannot be cut into slices.")
-        if slices.fold_time and (slices.by or not slices.every):
-            raise ParameterError("Folding needs a time and its step, and makes one matrix: not one for each attribute.")
-        if has_slices(request) and request.protection.dominance is not None:
-            raise ParameterError("A limit on what one person makes up is for a single matrix.")
         if any(name in REFUSED for name in request.method.options):
-            raise ParameterError("Noise that can be drawn again hides nothing.")
-        checked({name: getattr(request.output, name) for name in ENTRIES})
+            raise ParameterError("Noise with a fixed seed protects no one.")
+        if method.promises != "k" and request.slices.given:
+            raise ParameterError(f"Method '{method.name}' makes one matrix on this page, without slices.")
         values: dict[str, Any] = {"method": method.name, **({} if method.hierarchy else {"hierarchy": None})}
-        values |= dict.fromkeys(_THRESHOLDS) if noisy else {n: v for n, v in _SHOWN.items() if n not in request.given}
-        return cls(request.with_values(**values))
+        if method.promises != "k":
+            values |= dict.fromkeys(_THRESHOLDS)
+        elif "k" not in request.given:
+            values["k"] = _DEFAULT_K
+        request = request.with_values(**values)
+        # The map is a file of the session, which this check does not need.
+        check_request(request.with_values(zones="map") if request.arguments("map") else request)
+        return cls(request)
 
     @property
     def method(self) -> str:
@@ -123,13 +127,20 @@ class Asked:
 
     @property
     def hierarchy(self) -> str | None:
-        """The tree that was chosen."""
+        """Name of the tree of zones; None for the method's default."""
         return self.request.method.hierarchy
 
     @property
     def slices(self) -> dict[str, Any]:
-        """How trips are cut."""
+        """Settings of slices."""
         return self.request.slices.given
+
+    @property
+    def slice_columns(self) -> list[str]:
+        """Columns that distinguish the matrices of a sliced release."""
+        if not has_slices(self.request) or self.request.slices.fold_time:
+            return []
+        return [*self.request.slices.by, *(["time"] if self.request.slices.every else [])]
 
     @property
     def formats(self) -> tuple[str, ...]:
@@ -138,12 +149,12 @@ class Asked:
 
     @cached_property
     def thresholds(self) -> dict[str, Any]:
-        """What every cell must satisfy; empty for noise."""
+        """Thresholds of the guarantee; empty for noise."""
         return {name: value for name, value in self.request.protection.given.items() if name in _THRESHOLDS}
 
     @cached_property
     def about(self) -> dict[str, str]:
-        """What the release is about."""
+        """Title, source, period, licence and contact."""
         return checked({name: getattr(self.request.output, name) for name in ENTRIES})
 
     @property
@@ -153,59 +164,59 @@ class Asked:
 
     @cached_property
     def reading(self) -> dict[str, Any]:
-        """How to read the trips, without slices and the map."""
+        """Arguments of reading, without slices and the map."""
         return {n: v for n, v in self.request.arguments("reading").items() if n not in self.request.slices.given}
 
     @cached_property
-    def how_read(self) -> dict[str, Any]:
-        """What reading takes, except the map."""
+    def read_arguments(self) -> dict[str, Any]:
+        """Arguments of reading, without the map."""
         if not has_slices(self.request):
             return self.request.arguments("reading")
         given = {n: v for n, v in self.request.arguments("reading").items() if n != "every"}
         return given | {n: v for n, v in slicing_arguments(self.request).items() if is_given(v)}
 
     def key(self, source: str) -> str:
-        """A name for the flows of a source that is read like this."""
-        read = [source, self.how_read, self.map_columns, self.request.slices.fold_time]
+        """Returns a cache key for the flows of a source that is read with these settings."""
+        read = [source, self.read_arguments, self.map_columns, self.request.slices.fold_time]
         return hashlib.sha256(json.dumps(read, sort_keys=True, default=list).encode()).hexdigest()[:24]
 
     @property
-    def how_made(self) -> dict[str, Any]:
-        """What anonymising takes.
+    def release_arguments(self) -> dict[str, Any]:
+        """Arguments of `flowveil.anonymize`.
 
         Raises:
-            ParameterError: an option of the method cannot be.
+            ParameterError: an option of the method is out of range.
         """
         return anonymize_arguments(self.request)
 
     @property
-    def how_cut(self) -> dict[str, bool]:
-        """What anonymising slices takes besides."""
+    def slice_flags(self) -> dict[str, bool]:
+        """Further arguments of `flowveil.anonymize_slices`."""
         return {name: True for name in ("total", "common_zones", "accept_differencing") if self.slices.get(name)}
 
     def complete(self, source: str, zones: str | None, recorded: Mapping[str, Any] | None = None) -> Request:
-        """The request with its files, and the ledger that the release is recorded in."""
+        """Returns the request with its files and its ledger."""
         return self.request.with_values(input=source, zones=zones, out="release", **(recorded or {}))
 
     def command(self, source: str, zones: str | None, recorded: Mapping[str, Any] | None = None) -> str:
-        """The command that makes the same release."""
+        """Returns the command line of the same release."""
         return command_line(self.complete(source, zones, recorded))
 
     def recipe(self, source: str, zones: str | None, recorded: Mapping[str, Any] | None = None) -> str:
-        """The recipe that makes the same release."""
+        """Returns the recipe of the same release."""
         from flowveil import __version__
 
         return recipe_text(self.complete(source, zones, recorded), version=__version__)
 
     def python(self, source: str, zones: str | None, recorded: Mapping[str, Any] | None = None) -> str:
-        """The lines of Python that make the same release."""
-        reading = [repr(source), *_arguments(self.how_read)]
+        """Returns Python code of the same release."""
+        reading = [repr(source), *_arguments(self.read_arguments)]
         if zones is not None:
             reading.append(f"zones=flowveil.read_zones({', '.join([repr(zones), *_arguments(self.map_columns)])})")
         sliced = has_slices(self.request)
         fold = self.request.slices.fold_time
         read = f"flows = flowveil.read_{'slices' if sliced else 'trips'}({', '.join(reading)})"
-        made = ", ".join(["flows", *_arguments({**self.how_made, **self.how_cut})])
+        made = ", ".join(["flows", *_arguments({**self.release_arguments, **self.slice_flags})])
         formats = {"formats": list(self.formats)} if self.formats else {}
         written = ", ".join(["'release'", *_arguments({**formats, **self.about, **(recorded or {})})])
         return "\n".join(
@@ -218,11 +229,27 @@ class Asked:
         )
 
 
-def choices_in_recipe(text: str) -> dict[str, Any]:
-    """The choices of a recipe that was opened on the page; its files are dropped or picked there.
+def derivation_of(content: Any) -> dict[str, Any]:
+    """Returns the checked arguments of a derived table: a level of zones, and slice columns to add up.
 
     Raises:
-        DataError: it is not TOML.
+        ParameterError: an argument is unknown or of another type.
+    """
+    given = content if isinstance(content, dict) else {}
+    level, columns = given.get("level"), given.get("sum") or []
+    names = isinstance(columns, list) and len(columns) <= _MOST and all(isinstance(one, str) for one in columns)
+    if not (level is None or type(level) is int) or not names or not set(given) <= {"level", "sum"}:
+        raise ParameterError("A derived table has a level of zones and slice columns to add up.")
+    if level is None and not columns:
+        raise ParameterError("Choose coarser zones or columns to add up.")
+    return {"level": level, "sum": columns}
+
+
+def choices_in_recipe(text: str) -> dict[str, Any]:
+    """Returns the choices of a recipe, without its files.
+
+    Raises:
+        DataError: the text is not TOML.
         ParameterError: a setting is unknown or wrong.
     """
     try:

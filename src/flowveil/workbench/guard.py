@@ -208,7 +208,7 @@ class Guard:
         headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]]
         hosts = [value for name, value in headers if name == "host"]
         if len(hosts) != 1 or not self._door.is_at(hosts[0]):
-            raise RefusedError(421, "This is not the host that was asked for.")
+            raise RefusedError(421, "This host is not served here.")
         own, fields = f"http://{hosts[0]}", dict(headers)
         if "origin" in fields and fields["origin"] != own:
             raise RefusedError(403, _OTHER_PAGE)
@@ -237,8 +237,8 @@ class Guard:
     async def _enter(self, answer: Send) -> None:
         """Sets the cookie and forwards to the workbench.
 
-        The page forwards by itself instead of a redirect: after a redirect the request would still count as one from
-        another site, and browsers would not send the cookie.
+        A page forwards instead of a redirect: after a redirect the request would still count as one from another site,
+        and browsers would not send the cookie.
         """
         cookie = f"{self._door.cookie_name}={self._door.cookie}; HttpOnly; SameSite=Strict; Path=/"
         page = notice("Opening the workbench", "This takes a moment.", forward="/")
@@ -293,7 +293,7 @@ class _Body:
         upload = scope["method"] == "PUT"
         self._most = max_upload if upload else MOST_ASKED
         self._too_large = (
-            f"The file is larger than {in_words(max_upload)}, the most that is taken. Hint: start flowveil serve with "
+            f"The file is larger than {size_text(max_upload)}, the most that is taken. Hint: start flowveil serve with "
             "--max-upload, or in the folder of the file, and pick it there."
             if upload
             else "The request is too large."
@@ -327,7 +327,7 @@ class _Body:
         return message
 
 
-def in_words(size: int) -> str:
+def size_text(size: int) -> str:
     """A size as text, such as 500 MB or 2 GB."""
     for unit, name in ((10**9, "GB"), (10**6, "MB"), (10**3, "kB")):
         if size >= unit:

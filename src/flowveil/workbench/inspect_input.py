@@ -1,7 +1,7 @@
-"""A first look at a file: its columns, what they are taken for, and where and when the trips are.
+"""A first look at a file: its columns, their recognised roles, and where and when trips take place.
 
-For the eyes of whoever holds the trips, on their own machine. Even so the shapes of values are shown and not the
-values: ``Aaa 99`` says enough to tell a name from a code.
+For the operator only. Even so it shows shapes of values instead of values: ``Aaa 99`` is enough to distinguish a name
+from a code.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flowveil.engines.duckdb import opening_of, recognised
-from flowveil.errors import FlowveilError
+from flowveil.engines.duckdb import recognised
+from flowveil.errors import FlowveilError, ParameterError
 from flowveil.flows import SUM_COLUMNS
 from flowveil.headers import plain_name
 from flowveil.reading import Reading
@@ -24,6 +24,7 @@ from flowveil.reading.database import in_own_words, open_database
 from flowveil.reading.sql import number_sql
 from flowveil.reading.tables import Table, open_table
 from flowveil.reading.tiling import tiling_of
+from flowveil.reading.times import MICROSECONDS, decide
 
 #: Rows behind a picture of where the trips are, and its width and height in cells.
 _ROWS = 300_000
@@ -31,59 +32,59 @@ _WIDE, _HIGH = 96, 64
 _TIMES = re.compile(r"time|date|depart|arriv|start(ed)?at|end(ed)?at|pickup|dropoff", re.IGNORECASE)
 
 
-def in_words(problem: object, task: Mapping[str, Any]) -> str:
-    """What is wrong; a file that was sent is called what its owner calls it, not what it is kept as."""
-    said = str(problem)
-    for kept, name in task.get("called", {}).items():
-        said = said.replace(kept, name)
-    return said
+def with_upload_names(problem: object, task: Mapping[str, Any]) -> str:
+    """Returns a message with the original names of uploaded files."""
+    text = str(problem)
+    for stored, name in task.get("upload_names", {}).items():
+        text = text.replace(stored, name)
+    return text
 
 
-def look(source: Path, given: dict[str, Any], zones: Any = None) -> dict[str, Any]:
-    """What a file seems to hold.
+def inspect_input(source: Path, given: dict[str, Any], zones: Any = None) -> dict[str, Any]:
+    """Inspects a file.
 
     Args:
         source: the file.
-        given: what is known of it already, by the names of the library.
+        given: arguments of reading that are set already.
         zones: a map whose codes the ends may be.
 
     Returns:
-        ``columns`` with the shapes of their values, ``roles`` that were recognised, or the ``problem`` of recognising
-        them, ``places`` as counts on a grid, ``hours`` as counts.
+        ``columns`` with the shapes of their values, recognised ``roles`` or the ``problem`` of recognising them,
+        ``origin_places`` and ``destination_places`` as counts on a grid, ``hours`` as counts.
     """
-    reading = Reading.of(**given, zones=zones)
+    reading = Reading.from_arguments(**given, zones=zones)
     with open_database(None) as con:
         with in_own_words("The input"):
-            table = open_table(con, source, opening=opening_of(reading))
+            table = open_table(con, source, reading)
             if table.form is not None:
                 reading = table.form.read_as(reading)
         with in_own_words(table.label):
             names = list(table.names)
             shown = [
-                {"name": name, "shapes": _shapes(table.peek(con, at)), "maybe": _maybe(name)}
+                {"name": name, "shapes": _shapes(table.peek(at)), "maybe": _maybe(name)}
                 for at, name in enumerate(names[:200])
             ]
-            roles, problem = _roles(con, table, reading)
+            roles, problem = _roles(table, reading)
             found: dict[str, Any] = {"columns": shown, "roles": roles, "problem": problem, "rows": table.n_rows}
             for end in ("origin", "destination"):
                 if end in roles:
                     found[f"{end}_places"] = _places(con, table, roles[end].split(","))
             when = given.get("time") or next((str(c["name"]) for c in shown if c["maybe"] == "time"), None)
-            found |= {"time": when, "hours": None if when is None else _hours(con, table, when)}
+            found |= {"time": when, "hours": None if when is None else _hours(con, table, when, given)}
     return found
 
 
-def _roles(con: Any, table: Table, reading: Reading) -> tuple[dict[str, str], str | None]:
-    """What columns are taken for; where that fails, what was named, and why."""
+def _roles(table: Table, reading: Reading) -> tuple[dict[str, str], str | None]:
+    """Returns the roles of columns, and the problem of recognising them, if any."""
     try:
-        columns = recognised(con, table, reading, tiling_of(reading))
+        columns = recognised(table, reading, tiling_of(reading))
     except FlowveilError as problem:
         return reading.columns.as_recorded(), str(problem)
     return columns.as_recorded(), None
 
 
 def _maybe(name: str) -> str | None:
-    """What a column may be meant for, by its name alone: for the order of menus."""
+    """Returns the role that the name of a column suggests; None if it suggests none."""
     plain = plain_name(name)
     added = ((column.name, column.usual) for column in SUM_COLUMNS.values())
     for role, known in (("person", PERSONS), *added, ("trips", TRIPS)):
@@ -93,7 +94,7 @@ def _maybe(name: str) -> str | None:
 
 
 def _shapes(values: list[Any]) -> list[str]:
-    """The three most frequent shapes of values: letters, digits and signs, none of them the value's own."""
+    """Returns the three most frequent shapes of values, with letters and digits replaced."""
     counted: dict[str, int] = {}
     for value in values[:500]:
         shape = "missing" if value is None or str(value).strip() == "" else _shape(str(value))
@@ -104,14 +105,14 @@ def _shapes(values: list[Any]) -> list[str]:
 def _shape(text: str) -> str:
     text = re.sub(r"[^\W\d_]", lambda m: "A" if m[0].isupper() else "a", text[:60])
     text = re.sub(r"\d", "9", text)
-    # Long runs say nothing more than that they are long.
+    # Long runs are shortened.
     return re.sub(r"([Aa9])\1{7,}", lambda m: m[1] * 7 + "…", text)
 
 
 def _places(con: Any, table: Table, pair: list[str]) -> dict[str, Any] | None:
-    """How many trips begin, or end, in each cell of a grid over where most of them do."""
+    """Returns the number of trip ends in each cell of a grid around most of them."""
     names = list(table.names)
-    relation = table.attach(con, [names.index(name) for name in pair])
+    relation = table.attach([names.index(name) for name in pair])
     lat, lon = (number_sql(f"CAST(c{i} AS VARCHAR)") for i in (0, 1))
     rows = con.execute(f"SELECT {lat} AS y, {lon} AS x FROM {relation} LIMIT {_ROWS}").fetchnumpy()
     y, x = (np.ma.filled(np.ma.asarray(rows[name], dtype=np.float64), np.nan) for name in ("y", "x"))
@@ -133,18 +134,33 @@ def _places(con: Any, table: Table, pair: list[str]) -> dict[str, Any] | None:
 
 
 def _spread(values: NDArray[np.float64]) -> tuple[float, float]:
-    """Where all but a few of the values are, with some room."""
+    """Returns the range of the central 99 % of the values, with a margin."""
     low, high = np.quantile(values, [0.005, 0.995])
     room = max(0.05 * (high - low), 1e-4)
     return float(low - room), float(high + room)
 
 
-def _hours(con: Any, table: Table, column: str) -> list[int] | None:
-    """Trips by the hour that stands in a column of times: a day with its rush hours in the wrong place shows."""
+def _hours(con: Any, table: Table, column: str, given: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Returns trips by the hour of a column, so that a wrong time zone shows; None if it has no times."""
     names = list(table.names)
     if column not in names:
         return None
-    relation = table.attach(con, [names.index(column)])
-    sql = f"SELECT hour(TRY_CAST(CAST(c0 AS VARCHAR) AS TIMESTAMP)) AS h FROM {relation} LIMIT {_ROWS}"
-    counted = dict(con.execute(f"SELECT h, count(*) FROM ({sql}) WHERE h IS NOT NULL GROUP BY h").fetchall())
-    return [int(counted.get(hour, 0)) for hour in range(24)] if counted else None
+    at = names.index(column)
+    rows = f"(SELECT * FROM {table.attach([at])} LIMIT {_ROWS})"
+    kind = con.execute(f"SELECT any_value(typeof(c0)) FROM {rows}").fetchone()[0] or "VARCHAR"
+    how = {name: given.get(name) for name in ("time_format", "timezone")}
+    try:
+        form = decide(con, rows, "c0", kind, **how, column_zone=table.timezone_of(at))
+    except ParameterError:
+        form = decide(con, rows, "c0", kind, column_zone=table.timezone_of(at))
+    if form.problem is not None:
+        return None
+    hour = f"({MICROSECONDS} // 3600000000) % 24"
+    found = con.execute(
+        f"SELECT {hour} AS h, count(*) FROM {form.over(rows)} WHERE {MICROSECONDS} IS NOT NULL GROUP BY h"
+    ).fetchall()
+    counted = dict(found)
+    if not counted:
+        return None
+    counts = [int(counted.get(number, 0)) for number in range(24)]
+    return {"counts": counts, "zone": form.timezone, "needs_timezone": form.needs_timezone}

@@ -1,9 +1,9 @@
-"""Jobs: what runs in worker processes, how far it is, and how it ended.
+"""Jobs of worker processes: their progress and how they ended.
 
-A new job takes the place of an unfinished one of its kind: somebody who moves a slider wants the last position, not all
-of them. Previews have a process of their own that stays, with the flows in its memory. Every other job has a process to
-itself, so that stopping it is ending the process, whatever it does. A process that has stayed small takes the next job;
-others are ended with their job, so that memory is free, and all that have worked are when the trips change.
+A new job replaces an unfinished one of its kind: a reader who moves a slider wants the last position only. Previews
+share one process that stays alive with the flows in memory. Every other job has a separate process, so that cancelling
+it ends the process. A process that used little memory takes the next job; others end with their job. All that have
+worked end when the trips change.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from typing import Any
 
 from flowveil.reading.limits import duckdb_settings
 
-#: States of a job; the last three are ends.
+#: States of a job; the last three are final.
 WAITING, RUNNING, DONE, FAILED, CANCELLED = "waiting", "running", "done", "failed", "cancelled"
-#: Jobs with a process of their own that run side by side.
+#: Upper bound for jobs with a separate process that run concurrently.
 MOST_RUNNING = 2
-#: Seconds that a preview may take to end by itself once another is wanted; ending its process costs about as much.
+#: Seconds that a superseded preview may take to finish; restarting its process costs about as much.
 GRACE = 1.0
-#: Results that are kept, by kind.
+#: Number of results to keep, by kind.
 _KEPT = {"preview": 3, "run": 12}
 _KEPT_OTHERWISE = 3
-#: Longest line of news.
+#: Upper bound for a line of progress.
 _LONGEST = 1 << 20
 
 
@@ -43,16 +43,16 @@ class Job:
     Attributes:
         id: its name in addresses.
         kind: a name of `flowveil.workbench.work.WORK`.
-        asked: what was asked for, for whoever shows the result.
-        result: the file with the result, once it is done.
-        leftover: what it leaves behind that may have to go; see `Jobs.start`.
-        state, label, share: how far it is.
-        error: why it failed, in words.
+        request: the choices that it was started with, for pages.
+        result: the file of its result.
+        leftover: files and folders to remove; see `Jobs.start`.
+        state, label, share: its progress.
+        error: why it failed.
         seconds: how long it took.
     """
 
     kind: str
-    asked: Mapping[str, Any]
+    request: Mapping[str, Any]
     result: Path
     leftover: tuple[Path, ...] = ()
     id: str = field(default_factory=lambda: secrets.token_hex(8))
@@ -65,16 +65,16 @@ class Job:
 
     @property
     def ended(self) -> bool:
-        """Whether nothing more will come of it."""
+        """Whether its state is final."""
         return self.state in (DONE, FAILED, CANCELLED)
 
     def drop(self) -> None:
-        """Remove its result, and what belongs to it."""
+        """Removes its result files."""
         for path in self.result.parent.glob(f"{self.id}.*"):
             path.unlink(missing_ok=True)
 
     def tidy(self, *, done: bool) -> None:
-        """Remove what it leaves behind; a draft of a release is removed by the next one."""
+        """Removes leftover files, and leftover folders unless the job is done."""
         for place in self.leftover:
             if place.is_file():
                 place.unlink(missing_ok=True)
@@ -83,8 +83,8 @@ class Job:
                 place.with_suffix(".zip").unlink(missing_ok=True)
 
     def to_dict(self) -> dict[str, Any]:
-        """What the page knows of it."""
-        names = ("id", "kind", "state", "label", "share", "error", "seconds", "asked")
+        """Returns the job for pages."""
+        names = ("id", "kind", "state", "label", "share", "error", "seconds", "request")
         return {name: getattr(self, name) for name in names}
 
 
@@ -106,7 +106,7 @@ class Jobs:
         return iter(self._jobs.values())
 
     def get(self, id_: str) -> Job | None:
-        """The job of that name, if there is one."""
+        """Returns the job of that id; None if it is unknown."""
         return self._jobs.get(id_)
 
     def start(
@@ -114,33 +114,33 @@ class Jobs:
         kind: str,
         task: Mapping[str, Any],
         *,
-        asked: Mapping[str, Any],
+        request: Mapping[str, Any],
         then: Callable[[Job], None] | None = None,
         leftover: tuple[Path, ...] = (),
     ) -> Job:
-        """Start a job, in the place of an unfinished one of its kind.
+        """Starts a job. It replaces an unfinished one of its kind.
 
         Args:
-            kind: what to do.
-            task: what the work needs to know.
-            asked: what the page shall know of it.
-            then: called when it is done.
-            leftover: files that nobody needs once it has ended, and folders that nobody needs unless it is done.
+            kind: a name of `flowveil.workbench.work.WORK`.
+            task: input of the worker.
+            request: what pages get to know of the task.
+            then: called when the job is done.
+            leftover: files to remove when the job has ended, and folders to remove unless it is done.
         """
         for other in list(self._jobs.values()):
             if other.kind == kind:
                 self.cancel(other)
         name = secrets.token_hex(8)
-        job = Job(kind, asked, self._room / "jobs" / f"{name}.json", leftover, id=name)
+        job = Job(kind, request, self._room / "jobs" / f"{name}.json", leftover, id=name)
         self._jobs[job.id] = job
-        self._forget(kind)
+        self._drop_oldest(kind)
         run = self._run_preview if kind == "preview" else self._run_alone
         job.running = asyncio.get_running_loop().create_task(self._follow(job, run, dict(task), then))
         self._changed()
         return job
 
     def cancel(self, job: Job) -> None:
-        """Stop a job; nothing comes of it any more."""
+        """Stops a job."""
         if not job.ended:
             job.state, job.share = CANCELLED, None
             if job.running is not None:
@@ -148,12 +148,12 @@ class Jobs:
             self._changed()
 
     def cancel_all(self) -> None:
-        """Stop all jobs and forget their results: the trips have changed."""
+        """Stops all jobs and removes their results."""
         for job in list(self._jobs.values()):
             self.cancel(job)
             job.drop()
         self._jobs.clear()
-        # One that has not worked yet knows nothing of them.
+        # A process that has not worked yet has no data of the old trips.
         if self._warm is not None and self._warm.has_worked:
             self._warm.end()
             self._warm = None
@@ -162,7 +162,7 @@ class Jobs:
             self._spare = None
 
     async def close(self) -> None:
-        """Stop all jobs and end all processes."""
+        """Stops all jobs and ends all processes."""
         self._closed = True
         running = [job.running for job in self._jobs.values() if job.running is not None]
         if self._warming is not None:
@@ -179,8 +179,8 @@ class Jobs:
         self._processes.add(process)
         return process
 
-    def _forget(self, kind: str) -> None:
-        """Drop the oldest results of a kind: the folder shall not grow without end."""
+    def _drop_oldest(self, kind: str) -> None:
+        """Removes the oldest results of a kind, so that the folder stays small."""
         old = [job for job in self._jobs.values() if job.kind == kind and job.ended]
         for job in old[: max(0, len(old) - _KEPT.get(kind, _KEPT_OTHERWISE))]:
             job.drop()
@@ -213,7 +213,7 @@ class Jobs:
         async with self._slots:
             process = await self._taken()
             try:
-                return await process.run(task, lambda news: self._hear(job, news))
+                return await process.run(task, lambda progress: self._report(job, progress))
             finally:
                 if process.is_small and not self._closed and (self._spare is None or self._spare.ended):
                     self._spare = process
@@ -223,22 +223,22 @@ class Jobs:
                 self.warm_up()
 
     async def _taken(self) -> _Process:
-        """The process that waits for a job, also where it is about to be started, or a new one."""
+        """Returns the idle process, waiting for it if it is being started, or a new one."""
         async with self._sparing:
             process, self._spare = self._spare, None
             return await self._started() if process is None or process.ended else process
 
     async def _run_preview(self, job: Job, task: dict[str, Any]) -> tuple[str, str]:
-        """In the process that stays. Where it is busy with what nobody wants any more, it gets a moment to finish."""
+        """Runs a job in the process of previews, which gets `GRACE` seconds to finish a superseded one."""
         async with self._preview:
             if self._warm is None or self._warm.ended or not await self._warm.is_free(GRACE):
                 if self._warm is not None:
                     self._warm.end()
                 self._warm = await self._started()
-            return await self._warm.run(task, lambda news: self._hear(job, news))
+            return await self._warm.run(task, lambda progress: self._report(job, progress))
 
     def warm_up(self) -> None:
-        """Start the process of previews and one for the next job, so that neither has to wait for it."""
+        """Starts the process of previews and one for the next job ahead of time."""
         if not self._closed and (self._warming is None or self._warming.done()):
             self._warming = asyncio.get_running_loop().create_task(self._start_ahead())
 
@@ -250,9 +250,9 @@ class Jobs:
             if self._warm is None and not self._closed:
                 self._warm = await self._started()
 
-    def _hear(self, job: Job, news: Mapping[str, Any]) -> None:
+    def _report(self, job: Job, progress: Mapping[str, Any]) -> None:
         if not job.ended:
-            job.state, job.label, job.share = RUNNING, str(news["label"]), news["share"]
+            job.state, job.label, job.share = RUNNING, str(progress["label"]), progress["share"]
             self._changed()
 
 
@@ -266,7 +266,7 @@ class _Process:
 
     @classmethod
     async def start(cls, room: Path) -> _Process:
-        """Start a process. What it writes on the side goes into the private folder."""
+        """Starts a process. Its temporary files go into the private folder."""
         path = os.pathsep.join(os.path.abspath(entry) for entry in sys.path)
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-P", "-c", "from flowveil.workbench.worker import serve; serve()"),
@@ -283,7 +283,7 @@ class _Process:
 
     @property
     def ended(self) -> bool:
-        """Whether it can take no more tasks."""
+        """Whether the process has ended."""
         return self._process.returncode is not None
 
     @property
@@ -292,24 +292,24 @@ class _Process:
         return self._busy is not None
 
     async def gone(self) -> None:
-        """Wait until it has ended."""
+        """Waits until it has ended."""
         await self._process.wait()
 
-    async def run(self, task: Mapping[str, Any], hear: Callable[[Mapping[str, Any]], None]) -> tuple[str, str]:
-        """Run a task to its end; leaving it early does not stop the process."""
-        # It may grow until it says that it has not.
+    async def run(self, task: Mapping[str, Any], report: Callable[[Mapping[str, Any]], None]) -> tuple[str, str]:
+        """Runs a task. Cancelling the caller does not stop the process."""
+        # Unknown until the process reports its memory.
         self.is_small = False
-        self._busy = asyncio.get_running_loop().create_task(self._talk(task, hear))
+        self._busy = asyncio.get_running_loop().create_task(self._talk(task, report))
         return await asyncio.shield(self._busy)
 
     async def is_free(self, seconds: float) -> bool:
-        """Whether it has finished what it was asked for, at the latest after so many seconds."""
+        """Whether its task finishes within the given seconds."""
         if self._busy is None or self._busy.done():
             return True
         done, _ = await asyncio.wait({self._busy}, timeout=seconds)
         return bool(done)
 
-    async def _talk(self, task: Mapping[str, Any], hear: Callable[[Mapping[str, Any]], None]) -> tuple[str, str]:
+    async def _talk(self, task: Mapping[str, Any], report: Callable[[Mapping[str, Any]], None]) -> tuple[str, str]:
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None
         assert stdout is not None
@@ -317,17 +317,17 @@ class _Process:
             stdin.write(json.dumps(task).encode() + b"\n")
             await stdin.drain()
         while line := await stdout.readline():
-            news = json.loads(line)
-            if news["job"] != task["job"]:
+            progress = json.loads(line)
+            if progress["job"] != task["job"]:
                 continue
-            if "ended" in news:
-                self.is_small = news["small"]
-                return news["ended"], news["message"]
-            hear(news)
-        return FAILED, "Its process has ended, perhaps for want of memory."
+            if "ended" in progress:
+                self.is_small = progress["small"]
+                return progress["ended"], progress["message"]
+            report(progress)
+        return FAILED, "The process of this job has ended. It may have run out of memory."
 
     def end(self) -> None:
-        """Stop the process, whatever it does, and the processes that it has started."""
+        """Kills the process and its children."""
         if self._busy is not None:
             self._busy.cancel()
         if self._process.returncode is not None:

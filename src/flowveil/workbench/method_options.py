@@ -1,7 +1,7 @@
-"""What can be asked of each method, in plain words: the fields that the page shows for it.
+"""Options of each method as fields of the page.
 
-They follow from the method's signature, so a new option has a field without a word here. What only tests may use is not
-offered, and is refused where a page asks for it all the same.
+They follow from the signature of the method, so a new option has a field without code here. Options for tests are not
+offered, and are refused if a page sends them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from flowveil.flows import Flows
 from flowveil.methods import METHODS, Method
 from flowveil.zoning.h3 import parent_of, resolution_of
 
-#: Options that nobody may choose in a browser: noise that can be drawn again hides nothing.
+#: Options that a browser may not set: noise with a fixed seed protects no one.
 REFUSED = ("unsafe_seed_for_tests",)
 #: What options are called, for people.
 _WORDS = {
@@ -43,8 +43,7 @@ _WORDS = {
     "neighbors": "Neighbours that are looked at",
     "window": "Window of the search",
 }
-#: What noise needs to be told, and where one may begin; without a map the region and the level, too
-#: (`proposed_region`).
+#: Initial values of required options of noise. Without a map, `proposed_region` gives those of region and level.
 _BEGIN = {"epsilon": "1"}
 _BEGIN_WITH_PEOPLE = {"bound": "3"}
 #: Share of the trip ends that a proposed region holds, the most cells that it has, and levels below them.
@@ -56,13 +55,12 @@ class Field:
     """One option of a method.
 
     Attributes:
-        name: what the method calls it.
-        label: what it is, for people.
-        usual: what is taken where nothing is given.
-        choices: what it may be, where that is a list.
-        step: of a number; empty for a text.
-        begin, begin_with_people: what the page puts there when the method is chosen: always, and where people are
-            known.
+        name: its name in the method.
+        label: its meaning.
+        usual: its default.
+        choices: allowed values, if they are a list.
+        step: step of a number; empty for a text.
+        begin, begin_with_people: initial value when the method is chosen: always, and if people are known.
     """
 
     name: str
@@ -100,8 +98,8 @@ def _field(method: Method, name: str, hint: Any) -> Field:
 def proposed_region(flows: Flows) -> dict[str, str]:
     """Options for noise over hexagons: a few large cells that hold nearly all trip ends, and a level of zones in them.
 
-    A proposal, for the eyes of whoever holds the trips and knows whether the region is public: a city is, the only cell
-    in which one person was is not. So cells that few trips are in are left out.
+    A proposal for the operator, who knows whether the region is public: a city is, the only cell that one person
+    visited is not. Cells with few trips are not proposed.
     """
     trees = ((flows.origins, flows.origin), (flows.destinations, flows.destination))
     if any(tree.kind != "h3" or tree.code.dtype != np.uint64 for tree, _ in trees):

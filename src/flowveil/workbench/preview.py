@@ -1,11 +1,12 @@
-"""A release that is tried: five figures in plain words, and its maps beside those of the trips. Not for publication.
+"""A release that is tried: figures, and its maps next to those of the input. Not for publication.
 
-A preview leaves the last effort of a method out and is there in a moment; the full run is what would be published.
-Maps of all tries lie in one frame, which follows from the trips: a map stays where it is while its zones change.
+A preview skips the search of a method; the full run is what would be published. Figures are those of report.json, so a
+number on the page equals the one in the folder. All maps share one frame, which follows from the input.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -17,20 +18,21 @@ from flowveil.anonymization import anonymize, anonymize_slices
 from flowveil.flows import Flows
 from flowveil.hierarchy import Hierarchy, Ints
 from flowveil.methods import METHODS
+from flowveil.published.folder import FolderContent
 from flowveil.published.layers import further_layer, look
 from flowveil.published.maps import ENDS, Frame, Geometries, map_of_release, part_bounds
-from flowveil.published.places import distance_in_words, typical_radius_m
+from flowveil.published.places import distance_in_words
+from flowveil.published.report import summed
 from flowveil.published.slices import overview, zones_in
 from flowveil.slices import SlicedFlows
-from flowveil.times import TIME_COLUMNS
-from flowveil.workbench.choices import Asked
+from flowveil.workbench.choices import PageRequest
 
-#: Areas of the map of what was there before.
+#: Upper bound for areas on the map of the input.
 _MOST_AREAS = 5_000
 
 
-class Before:
-    """The trips as they were: where they start and end, at the finest level that a map can show."""
+class InputMap:
+    """Where trips of the input start and end, at the finest level that a map can show."""
 
     def __init__(self, flows: Flows) -> None:
         self.trips = int(flows.trips.sum())
@@ -54,11 +56,11 @@ class Before:
         return Frame.around(bounds) if len(bounds) else None
 
     def layers(self, data: dict[str, Any]) -> dict[str, Any]:
-        """The map of the trips as layers of a map of a release, coloured on the same scale; its shapes are added."""
+        """Returns the map of the input as layers of the map of a release, on the same colour scale; adds its shapes."""
         if data["frame"] is None:
             return {}
         if self._drawn is None or self._drawn["frame"] != data["frame"]:
-            # Drawn once: every try lies in one frame, and only its own areas differ.
+            # Drawn once: all releases share the frame.
             alone: dict[str, Any] = {"frame": data["frame"], "shapes": []}
             layers = {
                 f"{end}_before": {**further_layer(alone, **areas), **look(end, "trips per km²", scale=end)}
@@ -91,69 +93,90 @@ def _areas(tree: Hierarchy, tile: Ints, flows: Flows) -> dict[str, Any]:
     }
 
 
-def quick(asked: Asked, flows: Flows) -> Any:
-    """A release in a moment: ODkAnon with the same limit on suppression, where the method itself takes longer."""
-    how = asked.how_made
+def quick_release(asked: PageRequest, flows: Flows) -> Any:
+    """Returns a quick release: ODkAnon with the same limit on suppression, unless the method itself is quick."""
+    how = asked.release_arguments
     if METHODS[asked.method].promises != "k" or asked.method in ("odkanon", "suppression"):
         return anonymize(flows, **how)
     kept = {name: how[name] for name in asked.thresholds}
+    kept.setdefault("max_suppressed", METHODS[asked.method].max_suppressed)
     return anonymize(flows, method="odkanon", budget="volume", **kept)
 
 
-def full(asked: Asked, flows: Flows | SlicedFlows, progress: Any) -> Any:
-    """The release that would be published."""
+def full_release(asked: PageRequest, flows: Flows | SlicedFlows, progress: Any) -> Any:
+    """Returns the release that would be published."""
     if isinstance(flows, SlicedFlows):
-        how = {**asked.how_made, **asked.how_cut}
+        how = {**asked.release_arguments, **asked.slice_flags}
         return anonymize_slices(flows, progress=progress, **how)
-    return anonymize(flows, **asked.how_made)
+    return anonymize(flows, **asked.release_arguments)
 
 
-def tables_of(release: Any) -> tuple[pa.Table, pa.Table]:
-    """The matrix and the zones that a map shows: of slices and times, their sum."""
-    flows, zones = release.flows, release.zones
-    if release.slice_columns:
-        flows = overview(flows, release.slice_columns, release.parameters["slices"].get("every"))
-        return flows, zones_in(flows, zones)
-    if TIME_COLUMNS[0] in flows.column_names:
-        flows = overview(flows, TIME_COLUMNS, None)
-    return flows, zones
+def map_tables(content: FolderContent) -> tuple[pa.Table, pa.Table]:
+    """Returns the cells and zones that a map shows: of slices, layers and times, their sum."""
+    flows = summed(content.flows, content.published.statement)
+    return flows, zones_in(flows, content.zones)
 
 
-def shown(release: Any, before: Before) -> dict[str, Any]:
-    """Figures and maps of a release that is tried."""
-    flows, zones = tables_of(release)
+def slice_tables(flows: pa.Table, zones: pa.Table, chosen: Mapping[str, str | None]) -> tuple[pa.Table, pa.Table]:
+    """Returns the cells and zones of one slice."""
+    for name, value in chosen.items():
+        flows = flows.filter(pc.is_null(flows[name]) if value is None else pc.equal(flows[name], value))
+    flows = overview(flows.drop_columns(list(chosen)), (), None)
+    return flows, zones_in(flows, zones)
+
+
+def release_view(content: FolderContent, before: InputMap) -> dict[str, Any]:
+    """Returns figures, slices and maps of a release that is tried."""
+    slices = [part["slice"] for part in content.report["published"].get("slices", ())]
+    return {
+        "figures": release_figures(content.report, before),
+        "map": release_map(*map_tables(content), content.report, before),
+        "slices": slices if len(slices) > 1 else [],
+    }
+
+
+def release_map(flows: pa.Table, zones: pa.Table, report: Mapping[str, Any], before: InputMap) -> dict[str, Any]:
+    """Returns the map of a release, with that of the input as further layers."""
     data = map_of_release(flows, zones, frame=before.frame)
     if data["frame"] is not None:
-        overlap = not METHODS[release.method].homogeneous
+        drawn = {"overlap": not report["statement"]["homogeneous"]}
         after = {
-            f"{end}_after": {**data["layers"][end], **look(end, "trips per km²", scale=end), "overlap": overlap}
-            for end in ENDS
+            f"{end}_after": {**data["layers"][end], **look(end, "trips per km²", scale=end), **drawn} for end in ENDS
         }
         data["layers"] = {**after, **before.layers(data)}
-    return {"figures": figures(release, flows, zones, before), "map": data}
+    return data
 
 
-def figures(release: Any, flows: pa.Table, zones: pa.Table, before: Before) -> list[dict[str, Any]]:
-    """Five figures: name, value, what it means, and the plain number."""
-    published = pc.sum(flows["trips"]).as_py() or 0
-    left = max(0.0, 1 - published / before.trips) if before.trips else 0.0
-    radius = typical_radius_m(flows, zones)
-    noisy = METHODS[release.method].promises != "k"
-    least = min((int(np.min(part.cells.trips)) for _, part in release.parts if len(part.cells)), default=0)
-    n_zones, said = len(zones), f"{100 * left:.1f}".removesuffix(".0") + " %"
+def release_figures(report: Mapping[str, Any], before: InputMap) -> list[dict[str, Any]]:
+    """Returns the figures of a release: name, value, meaning, and the number. All but one are those of report.json.
+
+    The exact share of suppressed trips is for the operator only.
+    """
+    published = report["published"]
+    suppressed = max(0.0, 1 - published["trips"] / before.trips) if before.trips else 0.0
+    radius, both = published["typical_radius_m"], published["both_ends_within_m"]["1000"]
+    known = "not known" if radius is None else distance_in_words(radius)
+    within = "" if both is None else f"; both ends within 1 km for {percent(both)} of the trips"
+    zones = published["origin_zones"], published["destination_zones"]
+    noisy = report["kind"] == "noisy"
     found = [
-        ("Numbers published", f"{len(flows):,}", "pairs of an origin and a destination area", len(flows)),
-        ("Areas", f"{n_zones:,}", "as fine as the protection allows", n_zones),
-        ("Places known to about", "not known" if radius is None else distance_in_words(radius),
-         "radius of the area of a typical trip end", radius),
-        ("Trips suppressed", said, "not in any number that is published", left),
-        ("Smallest number", f"{least:,}", "noise included" if noisy else "trips; no number hides fewer", least),
+        ("Cells published", f"{published['cells']:,}", "rows of the table", published["cells"]),
+        ("Zones", f"{zones[0]:,} × {zones[1]:,}", "origins × destinations", sum(zones)),
+        ("One end known to about", known, f"radius of the zone of a typical trip end{within}", radius),
+        ("Trips suppressed", percent(suppressed), "in no published cell", suppressed),
+        ("Smallest cell", f"{published['smallest_cell'] or 0:,}", "trips, noise included" if noisy else "trips",
+         published["smallest_cell"]),
     ]  # fmt: skip
     return [dict(zip(("name", "value", "meaning", "number"), one, strict=True)) for one in found]
 
 
-def side_by_side(tables: list[tuple[pa.Table, pa.Table]], before: Before) -> dict[str, Any]:
-    """The origin maps of several tries in one frame and on one scale, each as a layer."""
+def percent(share: float) -> str:
+    """Returns a share as text with at most one decimal."""
+    return f"{100 * share:.1f}".removesuffix(".0") + " %"
+
+
+def candidate_maps(tables: list[tuple[pa.Table, pa.Table]], before: InputMap) -> dict[str, Any]:
+    """Returns the maps of several releases in one frame and on one scale, each as a layer."""
     first, *_ = tables
     data = map_of_release(*first, frame=before.frame)
     if data["frame"] is None:

@@ -1,4 +1,4 @@
-"""The addresses of the workbench. Every request has passed the guard; what it asks for is checked where it is used."""
+"""Routes of the workbench. Every request has passed the guard; its content is checked where it is used."""
 
 from __future__ import annotations
 
@@ -18,48 +18,55 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from flowveil.errors import FlowveilError, ParameterError
+from flowveil.errors import FlowveilError, ParameterError, speaking_of_flags
 from flowveil.published.document import asset, module
 from flowveil.workbench.choices import choices_in_recipe
 from flowveil.workbench.guard import POLICY_OF_REPORTS, App, Door, Guard, RefusedError, in_answer, refusal
 from flowveil.workbench.jobs import DONE, Job
 from flowveil.workbench.pages import index
-from flowveil.workbench.session import STARTED, Desk, File
+from flowveil.workbench.session import STARTED, File, Session
 from flowveil.workbench.workspace import TRIPS, ZONES, suffix_of
 
 _TYPES = {".css": "text/css", ".mjs": "text/javascript", ".svg": "image/svg+xml"}
+#: Jobs on a published release: type and name of the file that each makes.
+FOLLOW_UPS = {
+    "analysis": ("application/zip", "analysis.zip"),
+    "dpia": ("text/markdown", "dpia.md"),
+    "derive": ("application/zip", "derived.zip"),
+}
 _ROLES = ("trips", "zones", "release")
-#: Most that a page may say at once.
-_DEEPEST = "Requests are JSON objects."
+_NOT_AN_OBJECT = "Requests must be JSON objects."
 
 
 def workbench(room: Path, root: Path, door: Door, *, demo_people: int = 3_320, ledger: Path | None = None) -> App:
-    """The app, behind its guard.
+    """Returns the app behind its guard.
 
     Args:
         room: the private folder.
         root: the folder below which files can be picked.
-        door: who may enter.
-        demo_people: people of the demonstration.
-        ledger: the folder that remembers all releases of the data set.
+        door: access rules.
+        demo_people: number of people in the demonstration data.
+        ledger: folder of the ledger; None without one.
     """
-    desk: list[Desk] = []
+    session: list[Session] = []
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        desk.append(Desk(room, root, door.max_upload, ledger))
+        session.append(Session(room, root, door.max_upload, ledger))
         try:
             yield
         finally:
-            await desk[0].close()
+            await session[0].close()
 
-    def at(handler: Callable[[Desk, Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
+    def at(handler: Callable[[Session, Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
         async def handle(request: Request) -> Response:
-            return await handler(desk[0], request)
+            # Messages name settings by flag, which the page replaces by the label of the field.
+            with speaking_of_flags():
+                return await handler(session[0], request)
 
         return handle
 
-    async def demo(here: Desk, _: Request) -> Response:
+    async def demo(here: Session, _: Request) -> Response:
         return _job(here.demo(demo_people))
 
     app = Starlette(
@@ -80,11 +87,13 @@ def workbench(room: Path, root: Path, door: Door, *, demo_people: int = 3_320, l
             Route("/api/jobs", at(_start), methods=["POST"]),
             Route("/api/jobs/{id}/cancel", at(_cancel), methods=["POST"]),
             Route("/api/jobs/{id}/result", at(_result), methods=["GET"]),
+            Route("/api/jobs/{id}/file", at(_job_file), methods=["GET"]),
             Route("/api/pins", at(_pin), methods=["POST"]),
             Route("/api/publish", at(_publish), methods=["POST"]),
-            Route("/api/forget", at(_forget), methods=["POST"]),
+            Route("/api/remove-release", at(_remove_release), methods=["POST"]),
             Route("/releases/{id}/release.zip", at(_download), methods=["GET"]),
             Route("/releases/{id}/report.html", at(_report), methods=["GET"]),
+            Route("/releases/{id}/certificate.html", at(_certificate), methods=["GET"]),
         ],
         exception_handlers={HTTPException: _not_found, FlowveilError: _failed},
     )
@@ -103,18 +112,18 @@ async def _failed(request: Request, problem: Exception) -> Response:
     return Response(body, status, headers)
 
 
-async def _said(request: Request) -> dict[str, Any]:
-    """The object that a request carries.
+async def _content(request: Request) -> dict[str, Any]:
+    """Returns the JSON object of a request.
 
     Raises:
-        ParameterError: it is none.
+        ParameterError: the body is not a JSON object.
     """
     try:
         content = json.loads(await request.body())
     except (ValueError, RecursionError):
-        raise ParameterError(_DEEPEST) from None
+        raise ParameterError(_NOT_AN_OBJECT) from None
     if not isinstance(content, dict):
-        raise ParameterError(_DEEPEST)
+        raise ParameterError(_NOT_AN_OBJECT)
     return content
 
 
@@ -125,13 +134,13 @@ def _job(job: Job) -> Response:
 # ---- pages -------------------------------------------------------------------------------------------------------
 
 
-async def _page(_: Desk, __: Request) -> Response:
+async def _page(_: Session, __: Request) -> Response:
     return Response(index(), media_type="text/html")
 
 
 @cache
 def _static_files() -> dict[str, tuple[bytes, str]]:
-    """Everything that can be fetched, by name: there is no way from a name to another file."""
+    """Returns all static files by name, read once. No name leads to another file."""
     folder = files("flowveil.workbench") / "static"
     found = {entry.name: (entry.read_bytes(), _TYPES[os.path.splitext(entry.name)[1]]) for entry in folder.iterdir()}
     found["map.mjs"] = module("map").encode(), _TYPES[".mjs"]
@@ -139,46 +148,46 @@ def _static_files() -> dict[str, tuple[bytes, str]]:
     return found
 
 
-async def _static(_: Desk, request: Request) -> Response:
+async def _static(_: Session, request: Request) -> Response:
     found = _static_files().get(request.path_params["name"])
     if found is None:
-        raise RefusedError(404, "There is no such file.")
+        raise RefusedError(404, "This file is unknown.")
     return Response(found[0], media_type=found[1])
 
 
-async def _state(desk: Desk, _: Request) -> Response:
-    return JSONResponse(desk.state())
+async def _state(session: Session, _: Request) -> Response:
+    return JSONResponse(session.state())
 
 
-async def _events(desk: Desk, _: Request) -> Response:
-    return StreamingResponse(desk.listen(), media_type="text/event-stream")
+async def _events(session: Session, _: Request) -> Response:
+    return StreamingResponse(session.listen(), media_type="text/event-stream")
 
 
 # ---- files -------------------------------------------------------------------------------------------------------
 
 
-async def _browse(desk: Desk, request: Request) -> Response:
+async def _browse(session: Session, request: Request) -> Response:
     role = _role(request.query_params.get("role", "trips"))
-    return JSONResponse({"entries": desk.browse(role, request.query_params.get("path", ""))})
+    return JSONResponse({"entries": session.browse(role, request.query_params.get("path", ""))})
 
 
-async def _pick(desk: Desk, request: Request) -> Response:
-    said = await _said(request)
-    path, role = said.get("path"), _role(said.get("role"))
+async def _pick(session: Session, request: Request) -> Response:
+    content = await _content(request)
+    path, role = content.get("path"), _role(content.get("role"))
     if role == "release" or not isinstance(path, str):
-        raise ParameterError("A file is picked by its path below the folder.")
-    desk.pick(role, path)
-    return JSONResponse(desk.state())
+        raise ParameterError("A file must be named by its path below the folder.")
+    session.pick(role, path)
+    return JSONResponse(session.state())
 
 
-async def _upload(desk: Desk, request: Request) -> Response:
-    """Take a file as it comes, block by block, into the private folder."""
+async def _upload(session: Session, request: Request) -> Response:
+    """Streams an uploaded file into the private folder."""
     role = _role(request.path_params["role"])
     name = request.query_params.get("name", "")
     if not name or len(name) > 255 or "/" in name or "\\" in name or not name.isprintable():
-        raise ParameterError("The name of the file is missing or cannot be.")
+        raise ParameterError("The name of the file is missing or not allowed.")
     suffix = suffix_of(name, {"trips": TRIPS, "zones": ZONES, "release": (".zip",)}[role])
-    target = desk.room / "files" / f"{secrets.token_hex(8)}{suffix}"
+    target = session.room / "files" / f"{secrets.token_hex(8)}{suffix}"
     try:
         with open(target, "xb", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
             async for block in request.stream():
@@ -188,120 +197,144 @@ async def _upload(desk: Desk, request: Request) -> Response:
         if isinstance(problem, ClientDisconnect):
             raise RefusedError(400, "The file did not arrive whole.") from None
         if isinstance(problem, OSError):
-            raise RefusedError(507, "There is no room for the file on this machine.") from None
+            raise RefusedError(507, "The disk of this machine is full.") from None
         raise
     if role == "release":
-        return _job(desk.unpack(target, name))
-    desk.place(role, File(target, name, kept=False))
-    return JSONResponse(desk.state())
+        return _job(session.unpack(target, name))
+    session.set_file(role, File(target, name, kept=False))
+    return JSONResponse(session.state())
 
 
-async def _empty(desk: Desk, request: Request) -> Response:
-    if (await _said(request)).get("role") == "zones":
-        desk.remove_zones()
+async def _empty(session: Session, request: Request) -> Response:
+    if (await _content(request)).get("role") == "zones":
+        session.remove_zones()
     else:
-        desk.empty()
-    return JSONResponse(desk.state())
+        session.empty()
+    return JSONResponse(session.state())
 
 
 def _role(role: Any) -> str:
     if role not in _ROLES:
-        raise RefusedError(404, "There is no such kind of file.")
+        raise RefusedError(404, "This kind of file is unknown.")
     return str(role)
 
 
 # ---- jobs --------------------------------------------------------------------------------------------------------
 
 
-async def _choices(desk: Desk, request: Request) -> Response:
-    desk.choose(await _said(request))
-    return JSONResponse(desk.state())
+async def _choices(session: Session, request: Request) -> Response:
+    session.choose(await _content(request))
+    return JSONResponse(session.state())
 
 
-async def _save_recipe(desk: Desk, _: Request) -> Response:
+async def _save_recipe(session: Session, _: Request) -> Response:
     headers = {"content-disposition": 'attachment; filename="recipe.toml"'}
-    return Response(desk.recipe(), media_type="text/plain; charset=utf-8", headers=headers)
+    return Response(session.recipe(), media_type="text/plain; charset=utf-8", headers=headers)
 
 
-async def _open_recipe(desk: Desk, request: Request) -> Response:
-    text = (await _said(request)).get("text")
+async def _open_recipe(session: Session, request: Request) -> Response:
+    text = (await _content(request)).get("text")
     if not isinstance(text, str):
-        raise ParameterError("A recipe is a text.")
-    desk.choose(choices_in_recipe(text))
-    return JSONResponse(desk.state())
+        raise ParameterError("A recipe must be a text.")
+    session.choose(choices_in_recipe(text))
+    return JSONResponse(session.state())
 
 
-async def _start(desk: Desk, request: Request) -> Response:
-    said = await _said(request)
-    kind = said.get("kind")
-    if kind == "beside":
-        return _job(desk.beside())
+async def _start(session: Session, request: Request) -> Response:
+    content = await _content(request)
+    kind = content.get("kind")
+    if kind == "candidates":
+        return _job(session.compare_pins())
+    if kind == "slice":
+        return _job(session.slice_map(content.get("run"), content.get("slice")))
+    if isinstance(kind, str) and kind in FOLLOW_UPS:
+        return _job(session.follow_up(kind, content.get("release"), content.get("derive")))
     if kind not in STARTED:
-        raise ParameterError(f"Jobs are {', '.join(STARTED)} and beside.")
-    if kind == "preview" and said.get("keep") is True:
-        # Choices and their preview are seen together, or a second page would find choices that nobody tries.
-        desk.choose(said.get("choices"))
-        desk.start(kind)
-        return JSONResponse(desk.state(), 202)
-    return _job(desk.start(kind, said.get("choices")))
+        raise ParameterError("This kind of job is unknown.")
+    if kind == "preview" and content.get("keep") is True:
+        # Choices and their preview change together; otherwise a second page would start another preview.
+        session.choose(content.get("choices"))
+        session.start(kind)
+        return JSONResponse(session.state(), 202)
+    return _job(session.start(kind, content.get("choices")))
 
 
-def _found(desk: Desk, request: Request) -> Job:
-    job = desk.jobs.get(request.path_params["id"])
+def _find_job(session: Session, request: Request) -> Job:
+    job = session.jobs.get(request.path_params["id"])
     if job is None:
-        raise RefusedError(404, "There is no such job.")
+        raise RefusedError(404, "This job is unknown.")
     return job
 
 
-async def _cancel(desk: Desk, request: Request) -> Response:
-    job = _found(desk, request)
-    desk.jobs.cancel(job)
+async def _cancel(session: Session, request: Request) -> Response:
+    job = _find_job(session, request)
+    session.jobs.cancel(job)
     return JSONResponse(job.to_dict())
 
 
-async def _result(desk: Desk, request: Request) -> Response:
-    job = _found(desk, request)
+async def _result(session: Session, request: Request) -> Response:
+    job = _find_job(session, request)
     if job.state != DONE or not job.result.exists():
-        raise RefusedError(404, "There is no result.")
+        raise RefusedError(404, "This job has no result.")
     return FileResponse(job.result, media_type="application/json")
 
 
-async def _pin(desk: Desk, request: Request) -> Response:
-    said = await _said(request)
-    if not isinstance(said.get("id"), str):
-        raise ParameterError("A run is pinned by its name.")
-    if said.get("away"):
-        desk.unpin(said["id"])
+async def _pin(session: Session, request: Request) -> Response:
+    content = await _content(request)
+    if not isinstance(content.get("id"), str):
+        raise ParameterError("A run must be named by its id.")
+    if content.get("away"):
+        session.unpin(content["id"])
     else:
-        desk.pin(said["id"])
-    return JSONResponse(desk.state())
+        session.pin(content["id"])
+    return JSONResponse(session.state())
 
 
 # ---- releases ----------------------------------------------------------------------------------------------------
 
 
-async def _publish(desk: Desk, request: Request) -> Response:
-    said = await _said(request)
-    return _job(desk.publish(read=said.get("read") is True, accepted=said.get("accepted") is True))
+async def _publish(session: Session, request: Request) -> Response:
+    content = await _content(request)
+    signer = content.get("signer")
+    return _job(
+        session.publish(
+            read=content.get("read") is True,
+            accepted=content.get("accepted") is True,
+            signer=signer if isinstance(signer, str) else "",
+        )
+    )
 
 
-async def _forget(desk: Desk, request: Request) -> Response:
-    desk.forget(str((await _said(request)).get("id")))
-    return JSONResponse(desk.state())
+async def _remove_release(session: Session, request: Request) -> Response:
+    session.remove_release(str((await _content(request)).get("id")))
+    return JSONResponse(session.state())
 
 
-def _release(desk: Desk, request: Request) -> Path:
-    for release in desk.releases:
-        if release["id"] == request.path_params["id"] and release["own"]:
-            return Path(release["folder"])
-    raise RefusedError(404, "There is no such release.")
+def _release(session: Session, request: Request) -> Path:
+    return Path(session.own_release(request.path_params["id"])["folder"])
 
 
-async def _download(desk: Desk, request: Request) -> Response:
-    place = _release(desk, request).with_suffix(".zip")
+async def _download(session: Session, request: Request) -> Response:
+    place = _release(session, request).with_suffix(".zip")
     return FileResponse(place, media_type="application/zip", filename="release.zip")
 
 
-async def _report(desk: Desk, request: Request) -> Response:
-    place = _release(desk, request) / "report.html"
+async def _report(session: Session, request: Request) -> Response:
+    place = _release(session, request) / "report.html"
     return FileResponse(place, media_type="text/html", headers={"content-security-policy": POLICY_OF_REPORTS})
+
+
+async def _certificate(session: Session, request: Request) -> Response:
+    """Sends the private certificate, with the sentence that was signed."""
+    place = _release(session, request).with_suffix(".certificate.html")
+    return FileResponse(place, media_type="text/html", filename="certificate.html")
+
+
+async def _job_file(session: Session, request: Request) -> Response:
+    """Sends the file that a job on a published release has made."""
+    job = _find_job(session, request)
+    kind, name = FOLLOW_UPS.get(job.kind, ("", ""))
+    place = job.result.with_suffix(Path(name).suffix)
+    if job.state != DONE or not name or not place.exists():
+        raise RefusedError(404, "This job has no file.")
+    return FileResponse(place, media_type=kind, filename=name)

@@ -44,7 +44,7 @@ def serve(
         max_upload: most bytes of one file.
         exposed: confirms a host that other machines can reach.
         demo_people: people of the demonstration.
-        ledger: the folder that remembers all releases of the data set.
+        ledger: folder of the ledger; None without one.
         ready: called with the address, token included, when it can be opened.
         open_browser: whether to open it.
 
@@ -55,7 +55,7 @@ def serve(
     """
     if not _is_loopback(host) and not exposed:
         raise ParameterError(
-            f"--host {host} lets other machines ask for raw trips, over a connection that is not encrypted. "
+            f"--host {host} gives other machines access to raw trips, over a connection that is not encrypted. "
             "Hint: leave it out; if you mean it, add --i-know-this-exposes-raw-data."
         )
     try:

@@ -1,7 +1,7 @@
-"""What lies on the workbench: the files, the choices, the jobs, the candidates and the releases.
+"""The state of the workbench: files, choices, jobs, candidates and releases.
 
-There is one desk for a server. Every page that is open shows it and is told when it changes, so a reload loses nothing
-and a second tab sees the same.
+A server has one session. Every open page shows it and receives each change, so a reload loses nothing and a second tab
+shows the same.
 """
 
 from __future__ import annotations
@@ -17,32 +17,34 @@ from pathlib import Path
 from typing import Any
 
 from flowveil.errors import ParameterError
-from flowveil.workbench.choices import Asked, choices_of
+from flowveil.workbench.choices import NO_TRIPS, PageRequest, cell_choices, choices_of
 from flowveil.workbench.guard import RefusedError
 from flowveil.workbench.jobs import DONE, Job, Jobs
 from flowveil.workbench.workspace import TRIPS, ZONES, below, is_kind, listing
 
-#: What is chosen when trips are new.
-_FIRST: dict[str, Any] = {"k": 10, "max_suppressed": 0.1, "method": "twincut"}
-#: Candidates that fit beside each other.
+#: Choices for new trips.
+_FIRST: dict[str, Any] = {"k": 10}
+#: Upper bound for candidates: more do not fit next to each other.
 MOST_PINS = 3
-#: Seconds between two messages to a page, and after which it is told that all is quiet.
+#: Shortest time between two messages to a page, and time after which an idle one gets a comment, in seconds.
 _PACE, _QUIET = 0.1, 15.0
-#: Pages that may listen at once.
+#: Upper bound for the characters of a signer's name.
+_LONGEST_SIGNER = 120
+#: Upper bound for pages that listen.
 MOST_LISTENERS = 24
-#: Jobs that a page may start by name, with the choices that lie on the desk.
-STARTED = ("look", "read", "describe", "preview", "run", "frontier", "check")
+#: Jobs that a page may start by name with the choices of the session.
+STARTED = ("inspect", "read", "describe", "preview", "run", "frontier", "check")
 
 
 @dataclass(frozen=True)
 class File:
-    """A file that was chosen.
+    """An input file.
 
     Attributes:
-        path: where it is.
-        name: what it is called, for the page and for the command.
-        kept: whether it is outside the private folder and will still be there.
-        stamp: its path, its size and when it was written last: what shows later that it is another one.
+        path: its path.
+        name: its name on the page.
+        kept: whether it is outside the private folder and outlives the session.
+        stamp: path, size and time of the last change, to notice later that it was replaced.
     """
 
     path: Path
@@ -55,20 +57,20 @@ class File:
         object.__setattr__(self, "stamp", [str(self.path), now.st_size, now.st_mtime_ns])
 
     @property
-    def said(self) -> str:
-        """What a command calls it."""
+    def command_name(self) -> str:
+        """Its name in a command line."""
         return str(self.path) if self.kept else self.name
 
 
 @dataclass(eq=False)
-class Desk:
+class Session:
     """Everything that pages show.
 
     Attributes:
         room: the private folder.
         root: the folder that the server was started in.
-        max_upload: most bytes of one file.
-        ledger: the folder that remembers all releases of the data set, if there is one.
+        max_upload: upper bound for the bytes of one file.
+        ledger: folder of the ledger; None without one.
     """
 
     room: Path
@@ -83,20 +85,20 @@ class Desk:
 
     def __post_init__(self) -> None:
         self.jobs = Jobs(self.room, self.changed)
-        self._news = asyncio.Event()
+        self._change = asyncio.Event()
         self._listeners = 0
         self.closing = False
 
-    # ---- telling ---------------------------------------------------------------------------------------------
+    # ---- messages to pages -------------------------------------------------------------------------------------
 
     def changed(self) -> None:
-        """Tell all pages."""
+        """Sends the state to all pages."""
         self.version += 1
-        news, self._news = self._news, asyncio.Event()
-        news.set()
+        change, self._change = self._change, asyncio.Event()
+        change.set()
 
     def state(self) -> dict[str, Any]:
-        """What pages show; results are fetched by themselves."""
+        """Returns the state for pages, without the results of jobs."""
         return {
             "version": self.version,
             "folder": self.root.name or str(self.root),
@@ -108,47 +110,47 @@ class Desk:
             "choices": self.choices,
             "jobs": [job.to_dict() for job in self.jobs],
             "pins": self.pins,
-            "releases": [{n: v for n, v in release.items() if n != "folder"} for release in self.releases],
+            "releases": [{n: v for n, v in one.items() if n not in ("folder", "task")} for one in self.releases],
         }
 
     def listen(self) -> AsyncIterator[str]:
-        """Messages for one page: the state whenever it has changed.
+        """Returns the event stream of one page: the state after each change.
 
         Raises:
-            RefusedError: too many listen already.
+            RefusedError: too many pages listen.
         """
         if self._listeners >= MOST_LISTENERS:
             raise RefusedError(503, "Too many pages are open.")
         return self._messages()
 
     async def _messages(self) -> AsyncIterator[str]:
-        # Many that ask at once are all let in before the first of them is counted: those too many hear nothing.
+        # Concurrent requests pass `listen` before the first of them is counted. Excess listeners get an empty stream.
         if self._listeners >= MOST_LISTENERS:
             return
         self._listeners += 1
         try:
             while not self.closing:
-                news = self._news
+                change = self._change
                 yield f"data: {json.dumps(self.state())}\n\n"
                 await asyncio.sleep(_PACE)
-                while not news.is_set():
+                while not change.is_set():
                     try:
-                        await asyncio.wait_for(news.wait(), _QUIET)
+                        await asyncio.wait_for(change.wait(), _QUIET)
                     except TimeoutError:
                         yield ": quiet\n\n"
         finally:
             self._listeners -= 1
 
     async def close(self) -> None:
-        """Stop everything."""
+        """Stops all jobs and event streams."""
         self.closing = True
         self.changed()
         await self.jobs.close()
 
     # ---- files -----------------------------------------------------------------------------------------------
 
-    def place(self, role: str, file: File) -> None:
-        """Put a file on the desk; new trips clear it of what was about others."""
+    def set_file(self, role: str, file: File) -> None:
+        """Sets the trips or the map. New trips remove everything made from earlier ones."""
         old = self.files.get(role)
         if role == "trips":
             self._clear()
@@ -162,22 +164,22 @@ class Desk:
         self.changed()
 
     def pick(self, role: str, asked: str) -> None:
-        """Take a file from below the folder that the server was started in.
+        """Sets a file from below the folder that the server was started in.
 
         Raises:
-            RefusedError: there is no such file, or it is of another kind.
+            RefusedError: the file is missing or of another kind.
         """
         place = below(self.root, asked)
         if not is_kind(place, TRIPS if role == "trips" else ZONES):
             raise RefusedError(415, "Files of this kind are not read here.")
-        self.place(role, File(place, place.name, kept=True))
+        self.set_file(role, File(place, place.name, kept=True))
 
     def browse(self, role: str, asked: str) -> list[dict[str, object]]:
-        """What can be picked in a folder."""
+        """Lists the files that can be picked in a folder."""
         return listing(self.root, asked, TRIPS if role == "trips" else ZONES)
 
     def remove_zones(self) -> None:
-        """Take the map off the desk."""
+        """Removes the map."""
         old = self.files.pop("zones", None)
         if old is not None:
             self.jobs.cancel_all()
@@ -196,7 +198,7 @@ class Desk:
                 path.unlink(missing_ok=True)
 
     def empty(self) -> None:
-        """Take all trips off the desk; releases stay."""
+        """Removes all files; releases stay."""
         self._clear()
         for file in self.files.values():
             if not file.kept:
@@ -208,88 +210,92 @@ class Desk:
     # ---- jobs ------------------------------------------------------------------------------------------------
 
     def choose(self, content: Any) -> None:
-        """Take over what a page chose.
+        """Sets the choices of a page.
 
         Raises:
-            ParameterError: it cannot be.
+            ParameterError: a choice is unknown, out of range, or contradicts another one.
         """
-        self.choices = choices_of(content)
+        choices = choices_of(content)
+        PageRequest.from_choices(choices)
+        self.choices = choices
         self.changed()
 
     def recipe(self) -> str:
-        """The recipe of what is chosen, with the files by the names that their owner gave them.
+        """Returns the recipe of the choices, with the original names of the files.
 
         Raises:
-            ParameterError: the choices contradict each other, or there are no trips yet.
+            ParameterError: the choices contradict each other, or trips are missing.
         """
         trips, zones = self.files.get("trips"), self.files.get("zones")
         if trips is None:
-            raise ParameterError("There are no trips yet. Hint: drop a file first.")
+            raise ParameterError(NO_TRIPS)
         recorded = None if self.ledger is None else {"ledger": str(self.ledger)}
-        return Asked.of(self.choices).recipe(trips.said, None if zones is None else zones.said, recorded)
+        return PageRequest.from_choices(self.choices).recipe(
+            trips.command_name, None if zones is None else zones.command_name, recorded
+        )
 
     def task(self, choices: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """What a worker needs to know: files and choices.
+        """Returns the task of a worker: files and choices.
 
         Raises:
-            ParameterError: there are no trips yet.
+            ParameterError: trips are missing.
         """
         if "trips" not in self.files:
-            raise ParameterError("There are no trips yet. Hint: drop a file first.")
+            raise ParameterError(NO_TRIPS)
         zones = self.files.get("zones")
         return {
             "room": str(self.room),
             "source": self.files["trips"].stamp,
             "zones": None if zones is None else zones.stamp,
-            "called": {file.path.name: file.name for file in self.files.values() if not file.kept},
+            "upload_names": {file.path.name: file.name for file in self.files.values() if not file.kept},
             "choices": dict(self.choices if choices is None else choices),
         }
 
     def start(self, kind: str, content: Any = None) -> Job:
-        """Start a job on what lies here; with choices of its own, where a page tries others than it keeps.
+        """Starts a job with the choices of the session, or with others that a page only tries.
 
         Raises:
-            ParameterError: it cannot be.
+            ParameterError: a choice is unknown, out of range, or contradicts another one.
         """
         choices = self.choices if content is None else choices_of(content)
         task = self.task(choices)
-        Asked.of(choices)
+        PageRequest.from_choices(choices)
         if kind == "check":
             task["releases"] = [(release["title"], release["folder"]) for release in self.releases]
             task["ledger"] = None if self.ledger is None else str(self.ledger)
-        return self.jobs.start(kind, task, asked=dict(choices))
+        return self.jobs.start(kind, task, request=dict(choices))
 
     def demo(self, people: int) -> Job:
-        """Make a synthetic survey and put it on the desk."""
+        """Makes a synthetic survey and sets it as the trips."""
         path = self.room / "files" / f"{secrets.token_hex(8)}.parquet"
 
         def then(_: Job) -> None:
-            self.place("trips", File(path, "demo.parquet", kept=False))
+            self.set_file("trips", File(path, "demo.parquet", kept=False))
             self.choices |= {"weight": "weight", "title": "Travel in Île-de-France, a synthetic survey"}
             self.choices |= {"source": "Made by flowveil demo; no real person is in it", "licence": "CC0 1.0"}
             self.changed()
 
-        return self.jobs.start("demo", {"out": str(path), "people": people}, asked={}, then=then)
+        return self.jobs.start("demo", {"out": str(path), "people": people}, request={}, then=then)
 
     def unpack(self, packed: Path, name: str) -> Job:
-        """Take over a release that was dropped, to compare new ones with it."""
+        """Unpacks an uploaded release, to compare new ones with it."""
         out = self.room / "releases" / secrets.token_hex(8)
 
         def then(_: Job) -> None:
             self.releases.append({"id": out.name, "title": name, "folder": str(out), "own": False})
 
         task = {"packed": str(packed), "out": str(out)}
-        return self.jobs.start("unpack", task, asked={}, then=then, leftover=(packed, out))
+        return self.jobs.start("unpack", task, request={}, then=then, leftover=(packed, out))
 
-    def forget(self, id_: str) -> None:
-        """Take a dropped release away: new ones are not compared with it any more. Those made here stay.
+    def remove_release(self, id_: str) -> None:
+        """Removes an uploaded release from the comparison. Releases of this session stay.
 
         Raises:
-            RefusedError: there is no such release.
+            RefusedError: the release is unknown.
         """
         found = [release for release in self.releases if release["id"] == id_ and not release["own"]]
         if not found:
-            raise RefusedError(404, "There is no such release.")
+            raise RefusedError(404, "This release is unknown.")
         self.releases.remove(found[0])
         shutil.rmtree(found[0]["folder"], ignore_errors=True)
         self.changed()
@@ -297,16 +303,17 @@ class Desk:
     # ---- candidates and releases -------------------------------------------------------------------------------
 
     def pin(self, id_: str) -> None:
-        """Keep a full run to see it beside others.
+        """Keeps a full run as a candidate.
 
         Raises:
-            RefusedError: there is no such run, or there are as many as fit.
+            RefusedError: the run is unknown.
+            ParameterError: there are `MOST_PINS` candidates already.
         """
         job = self.jobs.get(id_)
         if job is None or job.kind != "run" or job.state != DONE:
-            raise RefusedError(404, "There is no such run.")
+            raise RefusedError(404, "This run is unknown.")
         if len(self.pins) >= MOST_PINS:
-            raise ParameterError(f"{MOST_PINS} candidates fit side by side. Hint: take one away first.")
+            raise ParameterError(f"At most {MOST_PINS} candidates can be compared. Hint: remove one first.")
         if any(pin["id"] == id_ for pin in self.pins):
             return
         with open(job.result, encoding="utf-8") as file:
@@ -317,32 +324,48 @@ class Desk:
         self.changed()
 
     def unpin(self, id_: str) -> None:
-        """Take a candidate away."""
+        """Removes a candidate."""
         self.pins = [pin for pin in self.pins if pin["id"] != id_]
         for path in (self.room / "files").glob("pin-*"):
             if path.stem not in {f"pin-{pin['id']}" for pin in self.pins}:
                 path.unlink(missing_ok=True)
         self.changed()
 
-    def beside(self) -> Job:
-        """Put the candidates side by side."""
+    def compare_pins(self) -> Job:
+        """Starts the job that draws the candidates next to each other."""
         stems = [str(self.room / "files" / f"pin-{pin['id']}") for pin in self.pins]
         if not stems:
-            raise ParameterError("There is no candidate yet.")
-        return self.jobs.start("beside", {**self.task(), "pins": stems}, asked={"pins": [p["id"] for p in self.pins]})
+            raise ParameterError("No candidate was kept yet.")
+        return self.jobs.start(
+            "candidates", {**self.task(), "pins": stems}, request={"pins": [p["id"] for p in self.pins]}
+        )
 
-    def publish(self, *, read: bool, accepted: bool) -> Job:
-        """Publish what was checked.
-
-        Args:
-            read: whether whoever publishes has read what is and what is not protected.
-            accepted: whether what the comparison with earlier releases found is accepted.
+    def slice_map(self, id_: Any, number: Any) -> Job:
+        """Starts the job that draws one slice of a full run.
 
         Raises:
-            ParameterError: it was not checked with these choices, not read, or something was found.
+            RefusedError: the run or the slice is unknown.
+        """
+        run = self.jobs.get(id_) if isinstance(id_, str) else None
+        if run is None or run.kind != "run" or run.state != DONE or type(number) is not int or number < 0:
+            raise RefusedError(404, "This run is unknown.")
+        task = {**self.task(run.request), "run": str(run.result), "slice": number}
+        return self.jobs.start("slice", task, request={"run": id_, "slice": number})
+
+    def publish(self, *, read: bool, accepted: bool, signer: str) -> Job:
+        """Starts the job that publishes the checked release.
+
+        Args:
+            read: whether the signer confirms to have read what is and what is not protected.
+            accepted: whether the signer accepts the findings of the comparison with earlier releases.
+            signer: name for the certificate.
+
+        Raises:
+            ParameterError: these choices were not checked, the text was not confirmed, the signer is missing, or a
+                finding was not accepted.
         """
         done = [job for job in self.jobs if job.kind == "check" and job.state == DONE]
-        if not done or done[-1].asked != self.choices:
+        if not done or cell_choices(done[-1].request) != cell_choices(self.choices):
             raise ParameterError("These choices were not checked yet. Hint: sign off first.")
         with open(done[-1].result, encoding="utf-8") as file:
             audit = json.load(file)["audit"]
@@ -350,28 +373,52 @@ class Desk:
             raise ParameterError("There is a new release to compare with. Hint: sign off again.")
         if not read:
             raise ParameterError("Read and tick what is and what is not protected first.")
+        if not signer.strip() or len(signer) > _LONGEST_SIGNER or not signer.isprintable():
+            raise ParameterError("The name of the person who signs is missing or too long.")
         if audit["not_compared"] and not audit["failures"] and not accepted:
             raise ParameterError("Not everything could be compared with earlier releases. Hint: sign off again.")
         if audit["failures"] and not accepted:
             raise ParameterError("The comparison with earlier releases found something. Hint: sign off again.")
-        asked, trips, zones = Asked.of(self.choices), self.files["trips"], self.files.get("zones")
+        asked, trips, zones = PageRequest.from_choices(self.choices), self.files["trips"], self.files.get("zones")
         out = self.room / "releases" / secrets.token_hex(8)
-        noisy = not asked.thresholds
-        accepted = accepted and bool(audit["failures"])
         recorded: dict[str, Any] = {}
         if self.ledger is not None:
-            recorded = {"ledger": str(self.ledger), **({"accept_differencing": True} if accepted else {})}
-        names = trips.said, None if zones is None else zones.said, recorded
+            differing = accepted and bool(audit["failures"])
+            recorded = {"ledger": str(self.ledger), **({"accept_differencing": True} if differing else {})}
+        names = trips.command_name, None if zones is None else zones.command_name, recorded
 
         def then(_: Job) -> None:
             title = asked.about.get("title") or f"Release {sum(r['own'] for r in self.releases) + 1}"
             self.releases.append(
                 {
-                    **{"id": out.name, "title": title, "folder": str(out), "own": True, "noisy": noisy},
+                    **{"id": out.name, "title": title, "folder": str(out), "own": True},
+                    **{"noisy": not asked.thresholds, "slice_columns": asked.slice_columns},
                     **{"command": asked.command(*names), "python": asked.python(*names)},
-                    "recipe": asked.recipe(*names),
+                    **{"recipe": asked.recipe(*names), "task": self.task()},
                 }
             )
 
-        task = {**self.task(), "out": str(out), "recorded": recorded}
-        return self.jobs.start("publish", task, asked=dict(self.choices), then=then, leftover=(out,))
+        compared = {name: audit[name] for name in ("compared", "not_compared", "ledger") if name in audit}
+        task = {**self.task(), "out": str(out), "recorded": recorded, "signer": signer.strip(), "audit": compared}
+        return self.jobs.start("publish", task, request=dict(self.choices), then=then, leftover=(out,))
+
+    def follow_up(self, kind: str, id_: Any, content: Any) -> Job:
+        """Starts a job on a published release: its analysis, its DPIA text, or a table derived from it.
+
+        Raises:
+            RefusedError: the release is unknown.
+        """
+        release = self.own_release(id_)
+        task = {**release["task"], "release": release["folder"], "derive": content if kind == "derive" else {}}
+        return self.jobs.start(kind, task, request={"release": release["id"]})
+
+    def own_release(self, id_: Any) -> dict[str, Any]:
+        """Returns a release of this session.
+
+        Raises:
+            RefusedError: the release is unknown.
+        """
+        for release in self.releases:
+            if release["id"] == id_ and release["own"]:
+                return release
+        raise RefusedError(404, "This release is unknown.")

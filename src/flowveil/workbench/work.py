@@ -1,7 +1,7 @@
-"""What worker processes do: look, read, describe, try, compare, check, publish. One function for each kind of job.
+"""Tasks of worker processes: one function for each kind of job.
 
 A task names files that the server chose and choices that it checked. Flows are read once for each way of reading and
-kept in the private folder; a process that stays has the last ones in its memory.
+cached in the private folder; a process that stays alive has the last ones in memory.
 """
 
 from __future__ import annotations
@@ -26,44 +26,56 @@ from flowveil.engines import read_slices, read_trips
 from flowveil.errors import DataError, FlowveilError, MissingExtraError, ParameterError
 from flowveil.execution import has_slices, steps_of
 from flowveil.flows import Flows
+from flowveil.publication import folder_content
 from flowveil.reading.matrices import MATRIX, matrix_names
 from flowveil.release.folder import ReleaseFolder
-from flowveil.series.ledger import audit_against, budget_against, recording_nothing
+from flowveil.series.ledger import budget_against, check_ledger, recording_nothing
 from flowveil.slices import SlicedFlows
 from flowveil.verify.verification import verify_release
-from flowveil.workbench.choices import Asked
-from flowveil.workbench.inspect_input import in_words, look
+from flowveil.workbench.choices import NO_TRIPS, PageRequest, derivation_of
+from flowveil.workbench.inspect_input import inspect_input, with_upload_names
 from flowveil.workbench.method_options import proposed_region
-from flowveil.workbench.preview import Before, figures, full, quick, shown, side_by_side, tables_of
+from flowveil.workbench.preview import (
+    InputMap,
+    candidate_maps,
+    full_release,
+    map_tables,
+    quick_release,
+    release_figures,
+    release_map,
+    release_view,
+    slice_tables,
+)
+from flowveil.workbench.sign_off import sign_off_sentence, write_certificate
 from flowveil.zoning.files import load_table
 
-#: Ways of reading whose flows are kept.
+#: Upper bound for cached flows.
 _MOST_KEPT = 4
-#: Points of a trade-off that can be told apart on a chart, and the suppressed share up to which it is shown.
+#: Upper bounds for the points of a trade-off on the chart and for their suppressed share.
 _MOST_POINTS, _LARGEST_SHARE = 24, 0.5
-#: How high the chart is, and how far apart its points are at the least, as shares of its width; see tradeoff.mjs.
+#: Height of the chart and smallest distance of its points, as shares of its width; see tradeoff.mjs.
 _HEIGHT, _APART = 0.35, 0.024
-#: Files of a release that is dropped onto the workbench, and bytes that they may unpack to.
+#: Upper bounds for the files and unpacked bytes of an uploaded release.
 _MOST_FILES, _MOST_BYTES = 64, 4 << 30
 
 
-class News(Protocol):
-    """Where a task says how far it is."""
+class Progress(Protocol):
+    """Receives the progress of a task."""
 
     def label(self, text: str) -> None:
-        """Say what is being done."""
+        """Reports the current step."""
 
     def share(self, done: float) -> None:
-        """Say how much of it is done."""
+        """Reports the share that is done."""
 
 
 @dataclass
 class _Memory:
-    """What a process that stays knows already: the flows of one way of reading, and how they look."""
+    """Cache of a process that stays alive: the flows of one way of reading, and their map."""
 
     key: str = ""
     flows: Flows | SlicedFlows | None = None
-    before: Before | None = None
+    before: InputMap | None = None
     whole: Flows | None = field(default=None)
 
 
@@ -74,7 +86,11 @@ _memory = _Memory()
 
 
 def _source_of(task: Mapping[str, Any], name: str = "source") -> Path | None:
-    """A file of the task, if it is still the one that was chosen."""
+    """Returns a file of the task; None if it is not set.
+
+    Raises:
+        DataError: the file has changed since it was chosen.
+    """
     if task.get(name) is None:
         return None
     path, size, changed = task[name]
@@ -87,16 +103,16 @@ def _source_of(task: Mapping[str, Any], name: str = "source") -> Path | None:
     return Path(path)
 
 
-def _map_of(task: Mapping[str, Any], asked: Asked) -> Any:
+def _map_of(task: Mapping[str, Any], asked: PageRequest) -> Any:
     path = _source_of(task, "zones")
     return None if path is None else read_zones(path, **asked.map_columns)
 
 
-def _flows(task: Mapping[str, Any], asked: Asked, news: News) -> Flows | SlicedFlows:
-    """The flows of the task: from memory, from the private folder, or read now."""
+def _flows(task: Mapping[str, Any], asked: PageRequest, progress: Progress) -> Flows | SlicedFlows:
+    """Returns the flows of the task, from memory, from the private folder or from the input."""
     source = _source_of(task)
     if source is None:
-        raise ParameterError("There are no trips yet. Hint: drop a file first.")
+        raise ParameterError(NO_TRIPS)
     key = asked.key(json.dumps([task["source"], task.get("zones")]))
     if _memory.key == key and _memory.flows is not None:
         return _memory.flows
@@ -105,8 +121,8 @@ def _flows(task: Mapping[str, Any], asked: Asked, news: News) -> Flows | SlicedF
     with suppress(FileNotFoundError), open(kept, "rb") as file:
         found = pickle.load(file)
     if found is None:
-        news.label("Reading the trips")
-        how = {**asked.how_read, "progress": news.share}
+        progress.label("Reading the trips")
+        how = {**asked.read_arguments, "progress": progress.share}
         zones = _map_of(task, asked)
         if zones is not None:
             how["zones"] = zones
@@ -130,111 +146,135 @@ def _keep(flows: Flows | SlicedFlows, place: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def _before(flows: Flows | SlicedFlows) -> tuple[Flows, Before]:
-    """All trips together, and how they look."""
+def _before(flows: Flows | SlicedFlows) -> tuple[Flows, InputMap]:
+    """Returns the trips of all slices together, and their map."""
     if _memory.before is None or _memory.whole is None:
         whole = flows.whole if isinstance(flows, SlicedFlows) else flows
-        _memory.whole, _memory.before = whole, Before(whole)
+        _memory.whole, _memory.before = whole, InputMap(whole)
     return _memory.whole, _memory.before
 
 
 # ---- kinds of jobs -----------------------------------------------------------------------------------------------
 
 
-def _demo(task: Mapping[str, Any], news: News) -> Any:
+def _demo(task: Mapping[str, Any], progress: Progress) -> Any:
     from flowveil.sources.synthetic import synthetic_survey
 
-    news.label("Making a synthetic survey")
+    progress.label("Making a synthetic survey")
     survey = synthetic_survey(people=task["people"])
     pq.write_table(survey, task["out"])
     return {"rows": survey.num_rows}
 
 
-def _look(task: Mapping[str, Any], news: News) -> Any:
-    asked = Asked.of(task["choices"])
-    news.label("Looking at the columns")
+def _inspect(task: Mapping[str, Any], progress: Progress) -> Any:
+    asked = PageRequest.from_choices(task["choices"])
+    progress.label("Inspecting the columns")
     source = _source_of(task)
     if source is None:
-        raise ParameterError("There are no trips yet. Hint: drop a file first.")
+        raise ParameterError(NO_TRIPS)
     given = {name: value for name, value in asked.reading.items() if name not in ("within", "same_zones")}
     if asked.slices.get("time") and asked.slices.get("every"):
         given |= {"time": asked.slices["time"], "every": steps_of(asked.request)[0]}
+        given |= {name: asked.slices[name] for name in ("timezone", "time_format") if name in asked.slices}
     matrices = matrix_names(source) if source.suffix.casefold() == ".omx" else ()
     if len(matrices) > 1 and "matrix" not in given:
-        # They are not added up: each becomes a slice, as on the command line.
+        # Each matrix becomes a slice, as on the command line.
         given["by"] = (MATRIX,)
     mapped, zones, trouble = _source_of(task, "zones"), None, None
     names = [] if mapped is None else load_table(mapped)[0].column_names
     try:
         zones = _map_of(task, asked)
     except FlowveilError as problem:
-        # What its columns are is chosen beside those of the trips: they must be shown all the same.
+        # The page shows the columns of the map next to those of the trips, also where they are not recognised yet.
         trouble = str(problem)
-    found = look(source, given, zones)
+    found = inspect_input(source, given, zones)
     wrong = trouble or found["problem"]
-    found["problem"] = wrong and in_words(wrong, task)
+    found["problem"] = wrong and with_upload_names(wrong, task)
     return {**found, "matrices": list(matrices), "map_columns": names}
 
 
-def _read(task: Mapping[str, Any], news: News) -> Any:
-    asked = Asked.of(task["choices"])
-    flows = _flows(task, asked, news)
+def _read(task: Mapping[str, Any], progress: Progress) -> Any:
+    asked = PageRequest.from_choices(task["choices"])
+    flows = _flows(task, asked, progress)
     intake, one = flows.intake, flows.slices[0] if isinstance(flows, SlicedFlows) else flows
     return {
         "rows": intake.rows,
-        "left_out": dict(intake.left_out),
-        "nobody": dict(intake.nobody),
+        "dropped": dict(intake.left_out),
+        "without_person": dict(intake.nobody),
         "notes": list(intake.notes),
         "columns": dict(intake.columns),
         "resolution": intake.resolution,
         "slices": len(flows) if isinstance(flows, SlicedFlows) else None,
         "people": one.people is not None,
         "weight": one.weight is not None,
-        # Noise is for one matrix.
+        # Noise is drawn for one matrix.
         "region": {} if isinstance(flows, SlicedFlows) else proposed_region(flows),
     }
 
 
-def _describe(task: Mapping[str, Any], news: News) -> Any:
+def _describe(task: Mapping[str, Any], progress: Progress) -> Any:
     from flowveil.analysis.description import describe_flows
 
-    asked = Asked.of(task["choices"])
-    whole, _ = _before(_flows(task, asked, news))
-    news.label("Counting what is safe already")
+    asked = PageRequest.from_choices(task["choices"])
+    whole, _ = _before(_flows(task, asked, progress))
+    progress.label("Counting what is safe already")
     given = {name: asked.thresholds[name] for name in ("k", "protect", "max_suppressed") if name in asked.thresholds}
     return describe_flows(whole, **given, hierarchy=asked.hierarchy).to_dict()
 
 
-def _preview(task: Mapping[str, Any], news: News) -> Any:
-    asked = Asked.of(task["choices"])
-    flows = _flows(task, asked, news)
+def _preview(task: Mapping[str, Any], progress: Progress) -> Any:
+    asked = PageRequest.from_choices(task["choices"])
+    flows = _flows(task, asked, progress)
     whole, before = _before(flows)
-    news.label("Preview")
+    progress.label("Preview")
     folded = whole.times is not None
-    return {**shown(full(asked, whole, None) if folded else quick(asked, whole), before), "choices": task["choices"]}
+    release = full_release(asked, whole, None) if folded else quick_release(asked, whole)
+    return {**release_view(folder_content(release), before), "choices": task["choices"]}
 
 
-def _run(task: Mapping[str, Any], news: News) -> Any:
-    asked = Asked.of(task["choices"])
-    flows = _flows(task, asked, news)
+def _run(task: Mapping[str, Any], progress: Progress) -> Any:
+    asked = PageRequest.from_choices(task["choices"])
+    flows = _flows(task, asked, progress)
     _, before = _before(flows)
-    news.label("Full run")
-    release = full(asked, flows, news.share)
-    for table, name in zip(tables_of(release), ("flows", "zones"), strict=True):
+    progress.label("Full run")
+    release = full_release(asked, flows, progress.share)
+    content = folder_content(release)
+    tables = (*map_tables(content), content.flows, content.zones)
+    for table, name in zip(tables, ("flows", "zones", "cells", "all_zones"), strict=True):
         pq.write_table(table, Path(task["result"]).with_suffix(f".{name}"))
-    return {**shown(release, before), "choices": task["choices"], "method": release.method}
+    report = {name: content.report[name] for name in ("kind", "statement")}
+    return {
+        **release_view(content, before),
+        "choices": task["choices"],
+        "method": release.method,
+        "report": report,
+    }
 
 
-def _frontier(task: Mapping[str, Any], news: News) -> Any:
-    asked = Asked.of(task["choices"])
-    whole, _ = _before(_flows(task, asked, news))
+def _slice(task: Mapping[str, Any], progress: Progress) -> Any:
+    """Draws one slice of a full run."""
+    run = Path(task["run"])
+    found = json.loads(run.read_text(encoding="utf-8"))
+    if task["slice"] >= len(found["slices"]):
+        raise ParameterError("This slice is unknown.")
+    asked = PageRequest.from_choices(task["choices"])
+    _, before = _before(_flows(task, asked, progress))
+    progress.label("Drawing the slice")
+    chosen = found["slices"][task["slice"]]
+    cells, zones = (pq.read_table(run.with_suffix(f".{name}")) for name in ("cells", "all_zones"))
+    return {"map": release_map(*slice_tables(cells, zones, chosen), found["report"], before), "slice": chosen}
+
+
+def _frontier(task: Mapping[str, Any], progress: Progress) -> Any:
+    asked = PageRequest.from_choices(task["choices"])
+    whole, _ = _before(_flows(task, asked, progress))
     if not asked.thresholds:
-        raise ParameterError("A method that adds noise suppresses nothing: there is no such trade-off.")
+        raise ParameterError("Methods that add noise suppress nothing, so they have no trade-off.")
     if whole.times is not None or whole.same_zones:
-        raise ParameterError("The trade-off is computed for places with zones of their own at each end, without times.")
+        raise ParameterError("The trade-off is computed for separate zones at each end, without folded times.")
     if whole.origins.geography is None or whole.destinations.geography is None:
-        raise ParameterError("The map does not say where its zones are, so there are no metres. Hint: skip this step.")
-    news.label("Following the trade-off")
+        raise ParameterError("The map has no places of zones, so distances are unknown. Hint: skip this step.")
+    progress.label("Computing the trade-off")
     named = ("k", "protect", "k_population", "l")
     points = frontier(
         whole,
@@ -242,7 +282,7 @@ def _frontier(task: Mapping[str, Any], news: News) -> Any:
         objective="metres",
         hierarchy=asked.hierarchy,
         up_to=_LARGEST_SHARE,
-        progress=news.share,
+        progress=progress.share,
         **{name: asked.thresholds[name] for name in named if name in asked.thresholds},
     )
     return {
@@ -252,7 +292,7 @@ def _frontier(task: Mapping[str, Any], news: News) -> Any:
 
 
 def _thinned(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Points that can be told apart, and hit, on a chart: at most so many, none upon another, both ends among them."""
+    """Returns points that a reader can distinguish and click: a bounded number, both ends included."""
     if len(points) < 2:
         return points
     wide, high = max(p[0] for p in points) or 1.0, max(p[1] for p in points) or 1.0
@@ -263,7 +303,7 @@ def _thinned(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
             if _distance(kept[-1], point, wide, high) >= apart:
                 kept.append(point)
         if kept[-1] != points[-1]:
-            # The finest has to be there; what it would lie upon has not.
+            # The finest point stays; points close to it go.
             kept = [p for p in kept if p == points[0] or _distance(p, points[-1], wide, high) >= apart] + points[-1:]
         if len(kept) <= _MOST_POINTS:
             return kept
@@ -271,121 +311,141 @@ def _thinned(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
 
 
 def _distance(one: tuple[float, float], other: tuple[float, float], wide: float, high: float) -> float:
-    """How far apart two points are drawn, in widths of the chart."""
+    """Returns the distance of two points on the chart, in widths of the chart."""
     return math.hypot((one[0] - other[0]) / wide, _HEIGHT * (one[1] - other[1]) / high)
 
 
-def _beside(task: Mapping[str, Any], news: News) -> Any:
-    asked = Asked.of(task["choices"])
-    _, before = _before(_flows(task, asked, news))
-    news.label("Putting maps side by side")
+def _candidates(task: Mapping[str, Any], progress: Progress) -> Any:
+    asked = PageRequest.from_choices(task["choices"])
+    _, before = _before(_flows(task, asked, progress))
+    progress.label("Drawing the candidates")
     tables = [(pq.read_table(f"{stem}.flows"), pq.read_table(f"{stem}.zones")) for stem in task["pins"]]
-    return {"map": side_by_side(tables, before)}
+    return {"map": candidate_maps(tables, before)}
 
 
-def _check(task: Mapping[str, Any], news: News) -> Any:
-    """What a release would say of itself, and what subtracting it from earlier ones would reveal."""
-    from flowveil.audit.auditing import audit
-    from flowveil.audit.pages import audit_lines
-    from flowveil.audit.published import published_release, read_release
-    from flowveil.publication import folder_content
+def _check(task: Mapping[str, Any], progress: Progress) -> Any:
+    """Makes the release, and compares it with earlier ones."""
     from flowveil.published.headline import sides
 
-    asked = Asked.of(task["choices"])
-    flows = _flows(task, asked, news)
+    asked = PageRequest.from_choices(task["choices"])
+    flows = _flows(task, asked, progress)
     _, before = _before(flows)
-    news.label("Making the release")
-    release = full(asked, flows, news.share)
-    report = folder_content(release, formats=asked.formats, **asked.about).report
-    protected, not_protected, rest = sides(report["published"]["sentences"])
-    found: dict[str, Any] = {"compared": [name for name, _ in task["releases"]], "failures": [], "lines": []}
-    found["verdict"], found["not_compared"] = "", []
-    if task.get("ledger") is not None:
-        news.label("Comparing with the ledger")
-        held = audit_against(release, ledger=task["ledger"], **asked.about)
-        found["ledger"] = held.releases
-        if release.kind == "noisy":
-            found["budget"] = budget_against(release, ledger=task["ledger"]).to_dict()
-        found["failures"] = [] if held.is_clean else [held.in_words()]
-    if task["releases"]:
-        news.label("Comparing with earlier releases")
-        found["failures"] += _spent(release, task["releases"])
-        own = published_release(release.flows, release.zones, report, name="this release")
-        try:
-            earlier = [replace(read_release(folder), name=title) for title, folder in task["releases"]]
-            made = audit([own, *earlier])
-        except MissingExtraError as problem:
-            found["failures"] += [str(problem)]
-        else:
-            found["failures"] += made.failures
-            found["lines"], found["verdict"] = list(audit_lines(made)), made.sentence
-            found["not_compared"] = made.not_compared
+    progress.label("Making the release")
+    release = full_release(asked, flows, progress.share)
+    content = folder_content(release, formats=asked.formats, **asked.about)
+    protected, not_protected, rest = sides(content.report["published"]["sentences"])
+    audit = _compare_with_earlier(task, release, asked, progress)
     return {
         "choices": task["choices"],
         "protected": protected,
         "not_protected": not_protected,
         "rest": rest,
-        "figures": figures(release, *tables_of(release), before),
-        "audit": found,
+        "figures": release_figures(content.report, before),
+        "sentence": sign_off_sentence(content.report, audit),
+        "audit": audit,
     }
 
 
+def _compare_with_earlier(
+    task: Mapping[str, Any], release: Any, asked: PageRequest, progress: Progress
+) -> dict[str, Any]:
+    """Returns what the ledger and earlier releases say of a new one."""
+    from flowveil.audit.auditing import audit
+    from flowveil.audit.pages import audit_lines
+    from flowveil.audit.published import published_release, read_release
+
+    found: dict[str, Any] = {"compared": [name for name, _ in task["releases"]], "failures": [], "lines": []}
+    found["verdict"], found["not_compared"] = "", []
+    if task.get("ledger") is not None:
+        progress.label("Comparing with the ledger")
+        held = check_ledger(release, ledger=task["ledger"], **asked.about)
+        found["ledger"] = held.releases
+        if release.kind == "noisy":
+            found["budget"] = budget_against(release, ledger=task["ledger"]).to_dict()
+        found["failures"] = [] if held.is_clean else [held.in_words()]
+    if task["releases"]:
+        progress.label("Comparing with earlier releases")
+        found["failures"] += _spent(release, task["releases"])
+        report = folder_content(release, **asked.about).report
+        own = published_release(release.flows, release.zones, report, name="this release")
+        try:
+            earlier = [replace(read_release(folder), name=title) for title, folder in task["releases"]]
+            result = audit([own, *earlier])
+        except MissingExtraError as problem:
+            found["failures"] += [str(problem)]
+        else:
+            found["failures"] += result.failures
+            found["lines"], found["verdict"] = list(audit_lines(result)), result.sentence
+            found["not_compared"] = result.not_compared
+    return found
+
+
 def _spent(release: Any, earlier: list[tuple[str, str]]) -> list[str]:
-    """Noise protects against subtraction, not against being drawn again: what each draw promises adds up."""
+    """Returns a warning if noise was drawn before: the privacy losses of all draws add up."""
     noisy = [title for title, folder in earlier if ReleaseFolder(Path(folder)).report["kind"] == "noisy"]
     if release.kind != "noisy" or not noisy:
         return []
     return [
         f"Noise was drawn before ({', '.join(noisy)}). If it was for the same trips, the privacy losses (epsilon) of "
-        "all draws add up, and together they promise less than each says."
+        "all draws add up, and the guarantee of all together is weaker."
     ]
 
 
-def _publish(task: Mapping[str, Any], news: News) -> Any:
-    asked = Asked.of(task["choices"])
-    flows = _flows(task, asked, news)
-    news.label("Anonymising")
+def _publish(task: Mapping[str, Any], progress: Progress) -> Any:
+    asked = PageRequest.from_choices(task["choices"])
+    flows = _flows(task, asked, progress)
+    progress.label("Anonymising")
     recorded = task.get("recorded", {})
     with recording_nothing(recorded.get("ledger")):
-        release = full(asked, flows, news.share)
-    news.label("Writing and recounting")
+        release = full_release(asked, flows, progress.share)
+    progress.label("Writing and recounting")
     folder = Path(task["out"])
     publish(release, folder, formats=asked.formats, **asked.about, **recorded)
-    news.label("Recounting from the file")
+    progress.label("Recounting from the file")
     source = _source_of(task)
     zones = _map_of(task, asked)
-    # What noise happens to be decides nothing: published is the draw, not the best of several.
+    # The draw of the noise is not tested: otherwise the published draw would be the best of several.
     found = verify_release(folder, against=source, noise=False, **({} if zones is None else {"zones": zones}))
     if not found.holds:
         shutil.rmtree(folder, ignore_errors=True)
         raise DataError("The recount contradicts the release; nothing is published:\n" + "\n".join(found.findings))
-    news.label("Packing")
+    progress.label("Packing")
     names = sorted(path.name for path in folder.iterdir())
     _pack(folder, names, folder.with_suffix(".zip"))
     report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
+    sentence = sign_off_sentence(report, task["audit"], signer=task["signer"])
+    write_certificate(
+        folder,
+        found,
+        source=source,
+        sentence=sentence,
+        signer=task["signer"],
+        place=folder.with_suffix(".certificate.html"),
+    )
     return {
         "files": names,
+        "sentence": sentence,
         "statement": report["published"]["sentences"],
         "kind": report["kind"],
         "method": report["method"],
     }
 
 
-def _pack(folder: Path, names: list[str], target: Path) -> None:
-    """The files of a release as one; the same release gives the same bytes."""
+def _pack(folder: Path, names: list[str], target: Path, root: str = "release") -> None:
+    """Packs the files of a release. The same release gives the same bytes."""
     with zipfile.ZipFile(target, "w") as packed:
         for name in names:
-            entry = zipfile.ZipInfo(f"release/{name}", date_time=(1980, 1, 1, 0, 0, 0))
+            entry = zipfile.ZipInfo(f"{root}/{name}", date_time=(1980, 1, 1, 0, 0, 0))
             entry.compress_type, entry.external_attr = zipfile.ZIP_DEFLATED, 0o644 << 16
             with open(folder / name, "rb") as file, packed.open(entry, "w") as out:
                 shutil.copyfileobj(file, out)
 
 
-def _unpack(task: Mapping[str, Any], news: News) -> Any:
-    """Unpack a release that was dropped: plain names only, as many bytes as there may be, and read it."""
+def _unpack(task: Mapping[str, Any], progress: Progress) -> Any:
+    """Unpacks and reads an uploaded release: plain names and a bounded size only."""
     from flowveil.audit.published import read_release, stated
 
-    news.label("Unpacking a release")
+    progress.label("Unpacking a release")
     out = Path(task["out"])
     os.mkdir(out, 0o700)
     try:
@@ -416,7 +476,7 @@ def _unpack(task: Mapping[str, Any], news: News) -> Any:
 
 
 def _copy(file: Any, target: Any, most: int) -> None:
-    """Copy no more than the zip says: what it says is not always true."""
+    """Copies a file of a zip, and refuses one that is larger than the zip states."""
     while block := file.read(1 << 20):
         most -= len(block)
         if most < 0:
@@ -424,16 +484,49 @@ def _copy(file: Any, target: Any, most: int) -> None:
         target.write(block)
 
 
-WORK: dict[str, Callable[[Mapping[str, Any], News], Any]] = {
+# ---- jobs on a published release -----------------------------------------------------------------------------------
+
+
+def _analysis(task: Mapping[str, Any], progress: Progress) -> Any:
+    """Packs the private measures and page of a release."""
+    from flowveil.analysis.release_analysis import analyze
+
+    progress.label("Analysing")
+    zones = _map_of(task, PageRequest.from_choices(task["choices"]))
+    found = analyze(task["release"], against=_source_of(task), **({} if zones is None else {"zones": zones}))
+    out = Path(task["result"]).with_suffix(".analysis")
+    found.write(out, release=task["release"])
+    _pack(out, sorted(path.name for path in out.iterdir()), Path(task["result"]).with_suffix(".zip"), "analysis")
+    shutil.rmtree(out)
+    return {}
+
+
+def _derive(task: Mapping[str, Any], progress: Progress) -> Any:
+    """Packs a table derived from a release; raw trips are not needed."""
+    from flowveil.api import derive
+
+    progress.label("Deriving")
+    how = derivation_of(task["derive"])
+    out = Path(task["result"]).with_suffix(".derived")
+    derive(task["release"], out, **how, zones=_map_of(task, PageRequest.from_choices(task["choices"])))
+    _pack(out, sorted(path.name for path in out.iterdir()), Path(task["result"]).with_suffix(".zip"))
+    shutil.rmtree(out)
+    return {}
+
+
+WORK: dict[str, Callable[[Mapping[str, Any], Progress], Any]] = {
     "demo": _demo,
-    "look": _look,
+    "inspect": _inspect,
     "read": _read,
     "describe": _describe,
     "preview": _preview,
     "run": _run,
     "frontier": _frontier,
-    "beside": _beside,
+    "slice": _slice,
+    "candidates": _candidates,
     "check": _check,
     "publish": _publish,
     "unpack": _unpack,
+    "analysis": _analysis,
+    "derive": _derive,
 }

@@ -1,8 +1,7 @@
-"""A worker process: takes tasks from the server one after the other, and ends when the server does.
+"""A worker process: runs tasks of the server one after the other, and ends with the server.
 
-Tasks and news of them are lines of JSON. Results are written into files and not sent: they may be large, and the server
-shall not hold them. A thread watches the standard input: once the server has gone, however it went, it closes, and the
-process ends in the middle of whatever it does.
+Tasks and progress are lines of JSON. Results are files, because they may be large. A thread watches the standard input:
+it closes when the server ends for any reason, and then the process exits at once.
 """
 
 from __future__ import annotations
@@ -17,10 +16,10 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from flowveil.errors import FlowveilError
+from flowveil.errors import FlowveilError, speaking_of_flags
 from flowveil.output import write_files
 from flowveil.reading.limits import limits
-from flowveil.workbench.inspect_input import in_words
+from flowveil.workbench.inspect_input import with_upload_names
 from flowveil.workbench.work import WORK
 
 try:
@@ -28,41 +27,41 @@ try:
 except ImportError:  # Windows
     resource = None  # type: ignore[assignment]
 
-#: Bytes that a process may have taken and still stay for the next task.
+#: Upper bound for the memory of a process that may take another task, in bytes.
 _SMALL = 400 * 2**20
 #: Seconds between two lines of progress.
 _EVERY = 0.1
 
 
-class News:
-    """Where a task says how far it is."""
+class Progress:
+    """Sends the progress of a task to the server."""
 
     def __init__(self, answers: Any, job: str) -> None:
         self._answers, self._job, self._last, self._label = answers, job, 0.0, ""
 
     def label(self, text: str) -> None:
-        """Say what is being done."""
+        """Reports the current step."""
         self._label = text
-        self._tell({"label": text, "share": None})
+        self._send({"label": text, "share": None})
 
     def share(self, done: float) -> None:
-        """Say how much of it is done, from 0 to 1."""
+        """Reports the share that is done, from 0 to 1."""
         now = time.monotonic()
         if now - self._last >= _EVERY:
             self._last = now
-            self._tell({"label": self._label, "share": round(done, 3)})
+            self._send({"label": self._label, "share": round(done, 3)})
 
     def ended(self, how: str, message: str = "") -> None:
-        """Say that the task has ended."""
-        self._tell({"ended": how, "message": message, "small": _is_small()})
+        """Reports the end of the task."""
+        self._send({"ended": how, "message": message, "small": _is_small()})
 
-    def _tell(self, what: dict[str, Any]) -> None:
+    def _send(self, what: dict[str, Any]) -> None:
         self._answers.write(json.dumps({"job": self._job, **what}) + "\n")
         self._answers.flush()
 
 
 def _is_small() -> bool:
-    """Whether this process has never taken much memory, so that it may stay; no, where the system does not say."""
+    """Whether the process never used much memory; False where the system does not report it."""
     if resource is None:
         return False
     unit = 1 if sys.platform == "darwin" else 1024
@@ -70,9 +69,9 @@ def _is_small() -> bool:
 
 
 def serve() -> None:
-    """Serve tasks for as long as the server lives."""
+    """Runs tasks until the server ends."""
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
-    # Whatever a library prints must not end up among the answers, nor in a log: it may quote the input.
+    # Output of libraries may quote the input: it goes neither to the server nor to a log.
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.dup2(nowhere, sys.stderr.fileno())
@@ -87,20 +86,21 @@ def serve() -> None:
     threading.Thread(target=watch, daemon=True).start()
     while True:
         task = json.loads(tasks.get())
-        _run(task, News(answers, task["job"]))
+        _run(task, Progress(answers, task["job"]))
 
 
-def _run(task: dict[str, Any], news: News) -> None:
+def _run(task: dict[str, Any], progress: Progress) -> None:
     try:
-        with limits(memory=task["limits"].get("memory_limit"), threads=task["limits"].get("threads")):
-            result = WORK[task["kind"]](task, news)
+        given = task["limits"]
+        with speaking_of_flags(), limits(memory=given.get("memory_limit"), threads=given.get("threads")):
+            result = WORK[task["kind"]](task, progress)
         text = json.dumps(result, allow_nan=False, separators=(",", ":"))
         write_files({task["result"]: lambda file: Path(file).write_text(text, encoding="utf-8")}, private=True)
     except FlowveilError as problem:
-        news.ended("failed", in_words(problem, task))
+        progress.ended("failed", with_upload_names(problem, task))
     except MemoryError:
-        news.ended("failed", "There is not enough memory for this.")
+        progress.ended("failed", "This machine has not enough memory for this job.")
     except Exception as problem:
-        news.ended("failed", f"Unexpected {type(problem).__name__}.")
+        progress.ended("failed", f"Unexpected {type(problem).__name__}.")
     else:
-        news.ended("done")
+        progress.ended("done")

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from flowveil.scratch import scratch_folder
+from flowveil.private_files import scratch_folder
 from flowveil.workbench.guard import RefusedError
 
 _PREFIX = "flowveil-workbench-"
@@ -43,7 +43,7 @@ def below(root: Path, asked: str) -> Path:
     try:
         place = Path(os.path.realpath(base.joinpath(*parts), strict=True))
     except (OSError, ValueError):
-        raise RefusedError(404, "There is no such file below the folder.") from None
+        raise RefusedError(404, "This file is not below the folder.") from None
     if place != base and base not in place.parents:
         raise refused
     if any(part.startswith(".") for part in place.relative_to(base).parts):
@@ -60,7 +60,7 @@ def listing(root: Path, asked: str, suffixes: tuple[str, ...]) -> list[dict[str,
     """
     folder = below(root, asked)
     if not folder.is_dir():
-        raise RefusedError(404, "There is no such folder.")
+        raise RefusedError(404, "This folder is unknown.")
     found: list[dict[str, object]] = []
     for entry in sorted(os.scandir(folder), key=lambda e: (not e.is_dir(), e.name.casefold())):
         if entry.name.startswith(".") or len(found) == MOST_LISTED:

@@ -12,6 +12,7 @@ with one child is that child.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import h3.api.basic_int as h3_int
 import numpy as np
@@ -115,6 +116,30 @@ def children_in(part: int) -> list[int]:
     place = 3 * (MAX_RESOLUTION - finer)
     digits = {int(d) for d in H3_PARTS[number][1:]}
     return sorted(c for c in h3_int.cell_to_children(cell, finer) if c >> place & 7 in digits)
+
+
+def enclosing_parts(code: int) -> list[int]:
+    """Returns a cell or part and every part and cell that contains it, up to the base cell, nearest first."""
+    number = code >> H3_PART_SHIFT & 7
+    cell = code ^ number << H3_PART_SHIFT
+    if number:
+        # A part lies in the larger part of its first child.
+        around = _parts_above(children_in(code)[0])
+        return list(around[around.index(code) :])
+    return [cell, *_parts_above(cell)]
+
+
+@lru_cache(maxsize=1 << 17)
+def _parts_above(cell: int) -> tuple[int, ...]:
+    """The parts and cells around a cell, itself not included; neighbours share most of them."""
+    resolution = h3_int.get_resolution(cell)
+    if resolution == 0:
+        return ()
+    above = h3_int.cell_to_parent(cell, resolution - 1)
+    found = _parts_of_children(np.array([above], np.uint64), np.array([cell], np.uint64))
+    large, small = (int(part[0]) for part in found)
+    parts = [above | part << H3_PART_SHIFT for part in (small, large) if part]
+    return (*parts, above, *_parts_above(above))
 
 
 def n_descendants_of_parts(codes: Cells64, resolution: int) -> NDArray[np.int64]:

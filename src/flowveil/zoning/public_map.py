@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from flowveil.errors import DataError
 from flowveil.hierarchy import H3_PART_SHIFT, H3_PARTS, OUTSIDE, OUTSIDE_CELL, VIRTUAL_ROOT, Floats, Hierarchy, Ints
 from flowveil.zoning.h3 import resolution_of
-from flowveil.zoning.halves import PartGeography, n_descendants_of_parts
+from flowveil.zoning.halves import PartGeography, enclosing_parts, n_descendants_of_parts
 
 _H3_CODE = re.compile(r"([0-9a-f]{15})(\.[0-9]+)?")
 
@@ -162,6 +162,47 @@ def _joined(parts: Sequence[ZonePlaces], order: NDArray[np.int64]) -> ZonePlaces
         known = [value for value in values if value is not None]
         columns[name] = None if len(known) < len(values) else np.concatenate(known)[order]
     return ZonePlaces(**columns)
+
+
+#: A zone and everything that contains it, nearest first, each with its level; a part of a zone is half a level finer.
+Chain = list[tuple[str, float]]
+
+
+def zone_chains(places: PublicMap, codes: Sequence[str]) -> list[Chain]:
+    """Returns each zone and its ancestors on a map, up to the root; on a map without a tree, the zone alone.
+
+    Raises:
+        DataError: a code is not one of this map.
+    """
+    if isinstance(places, H3Map):
+        return [_h3_chain(text) for text in codes]
+    if not isinstance(places, TreeMap):
+        return [[(code, 0.0)] for code in codes]
+    tree = places.tree
+    text = tree.code_text(np.arange(tree.n_nodes, dtype=np.int32)).tolist()
+    level, parent = tree.level.tolist(), tree.parent.tolist()
+    chains: list[Chain] = []
+    for node in places.nodes(codes).tolist():
+        chain: Chain = []
+        while node >= 0:
+            # A part of a zone has the level of the zone.
+            is_part = parent[node] >= 0 and level[parent[node]] == level[node]
+            chain.append((text[node], level[node] + 0.5 * is_part))
+            node = parent[node]
+        chains.append(chain)
+    return chains
+
+
+def _h3_chain(text: str) -> Chain:
+    number = _h3_number(text)
+    if number in (0, OUTSIDE_CELL):
+        return [(text, -1.0)] if number == 0 else [(text, -1.0), (VIRTUAL_ROOT, -1.0)]
+    chain: Chain = []
+    for code in enclosing_parts(number):
+        part = code >> H3_PART_SHIFT & 7
+        cell = code ^ part << H3_PART_SHIFT
+        chain.append((f"{cell:x}{H3_PARTS[part]}", h3_int.get_resolution(cell) + 0.5 * (part > 0)))
+    return [*chain, (VIRTUAL_ROOT, -1.0)]
 
 
 def _h3_number(text: str) -> int:

@@ -150,4 +150,4 @@ def _renumbered(flows: Flows, trees: Trees, numbers: tuple[Ints, Ints]) -> Flows
         destinations=trees[1],
         whole_map=trees[2],
     )
-    return moved if flows.tiles is None else moved.located()
+    return moved if flows.tiles is None else moved.with_tile_members()

@@ -9,17 +9,18 @@ import re
 import pytest
 
 import flowveil
-from flowveil.analysis import comparison, runs
+from flowveil.analysis import experiment
 from flowveil.analysis.areas import area_accuracy, default_levels, main_level
-from flowveil.analysis.comparison_tables import FILES, to_csv, to_html, to_latex, to_markdown
-from flowveil.analysis.runs import WARM_UP_FLOWS
+from flowveil.analysis.comparison import FILES
+from flowveil.analysis.experiment import WARM_UP_FLOWS, Source, Task
 from flowveil.errors import DataError, OutputError, ParameterError
+from flowveil.methods import find_method
 from samples.hourly import hourly_trips
 from samples.processes import in_this_process
 from samples.releases import city_flows
 
 #: What a run calls.
-ANONYMIZE = "flowveil.analysis.runs.anonymize"
+ANONYMIZE = "flowveil.analysis.experiment.anonymize"
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +66,7 @@ def test_what_cannot_be_met_is_shown_as_such(found):
     impossible = [run for run in found.runs if run.k == 100_000]
     assert {run.status for run in impossible} == {"infeasible"}
     assert all(run.reason and run.flows is None and run.seconds is None for run in impossible)
-    for text in (to_csv(found), to_markdown(found), to_latex(found)):
+    for text in (found.to_csv(), found.to_markdown(), found.to_latex()):
         assert "infeasible" in text
 
 
@@ -77,7 +78,7 @@ def test_a_run_that_takes_too_long_is_stopped(flows):
 
 
 def test_a_process_that_ends_is_shown_as_failed(flows, monkeypatch):
-    monkeypatch.setattr(runs.workers, "START_LIMIT", 0.001)
+    monkeypatch.setattr(experiment.workers, "START_LIMIT", 0.001)
     (run,) = flowveil.compare(flows, methods="odkanon", k=10).runs
     assert run.status == "failed"
     assert "did not start, or ended without a result" in run.reason
@@ -92,9 +93,9 @@ def test_what_the_first_call_compiles_is_not_measured(flows, monkeypatch):
         raise RuntimeError("too few flows")
 
     monkeypatch.setattr(ANONYMIZE, watched)
-    asked = {"method": "odkanon", "k": 10, "protect": ("trips", "people"), "budget": "volume"}
-    comparison._prepare(flows, asked)
-    comparison._work(flows, asked)
+    asked = {"method": find_method("odkanon"), "k": 10, "protect": ("trips", "people"), "budget": "volume"}
+    experiment.prepare(Source(flows), Task(asked))
+    experiment.execute(Source(flows), Task(asked))
     (few, before), (n, after) = calls
     assert 0 < few <= WARM_UP_FLOWS < n == len(flows)
     # Nothing is published here, so nothing has to be confirmed.
@@ -103,8 +104,8 @@ def test_what_the_first_call_compiles_is_not_measured(flows, monkeypatch):
     assert after == asked
 
 
-def test_runs_that_are_not_in_the_charts_are_told_apart(found):
-    text = to_html(found)
+def test_runs_that_are_not_in_the_charts_are_named(found):
+    text = found.to_html()
     (said,) = re.findall("Not in the charts: (.*?)</p>", text)
     named = said.rstrip(".").split(", ")
     assert len(named) == len(set(named)) == 4
@@ -116,8 +117,8 @@ def test_a_run_that_breaks_is_named_without_its_message(flows, monkeypatch):
         raise KeyError("SECRET0001")
 
     monkeypatch.setattr(ANONYMIZE, broken)
-    result = comparison._work(flows, {"method": "odkanon"})
-    assert result == {"status": "failed", "reason": "unexpected KeyError"}
+    run = experiment.execute(Source(flows), Task({"method": find_method("odkanon")}))
+    assert (run.status, run.reason) == ("failed", "unexpected KeyError")
 
 
 def test_nothing_below_k_leaves_a_run(found):
@@ -127,26 +128,27 @@ def test_nothing_below_k_leaves_a_run(found):
 
 
 def test_tables_have_a_row_a_run(found):
-    rows = list(csv.DictReader(io.StringIO(to_csv(found))))
+    rows = list(csv.DictReader(io.StringIO(found.to_csv())))
     assert len(rows) == len(found.runs)
     assert rows[0]["method"] == "odkanon"
     assert float(rows[0]["mean_generalization_error"]) == found.runs[0].measures["mean_generalization_error"]
-    useful = sum(bool(run.useful) for run in found.runs)
-    assert useful == sum(run.status == "done" for run in found.runs)
-    first, *sheets = map(str.strip, to_markdown(found).split("\n\n"))
+    first, sheet = map(str.strip, found.to_markdown().split("\n\n"))
     assert first.startswith("Not for publication")
-    # What the methods cost, and what is left for a reader: each with a head and a rule.
-    assert [sheet.count("\n") - 1 for sheet in sheets] == [len(found.runs), useful]
-    for sheet in sheets:
-        assert len({line.count("|") for line in sheet.splitlines()}) == 1
-    latex = to_latex(found)
-    assert latex.count(r"\\") == len(found.runs) + 1 + useful + 1
+    # A head and a rule; the planner's errors are the first measures.
+    assert sheet.count("\n") - 1 == len(found.runs)
+    assert len({line.count("|") for line in sheet.splitlines()}) == 1
+    assert sheet.startswith(
+        "| method | guarantee | seconds | misplaced (%) | productions off (%) | attractions off (%) | "
+        "trip length (ratio) | accessibility off (%) |"
+    )
+    latex = found.to_latex()
+    assert latex.count(r"\\") == len(found.runs) + 1
     text = re.sub(r"\$.*?\$", "", latex.split("\n", 1)[1])
     assert "%" not in text.replace(r"\%", "")
     assert "_" not in text.replace(r"\_", "")
 
 
-def test_it_is_written_into_a_folder_of_its_own(found, tmp_path):
+def test_it_is_written_into_a_separate_folder(found, tmp_path):
     out = found.write(tmp_path / "out")
     assert sorted(p.name for p in out.iterdir()) == sorted(FILES)
     found.write(out)
@@ -159,7 +161,7 @@ def test_it_is_written_into_a_folder_of_its_own(found, tmp_path):
 
 
 def test_wrong_arguments_stop_before_anything_runs(flows, monkeypatch):
-    monkeypatch.setattr(runs.workers, "run_tasks", lambda *_, **__: pytest.fail("something was run"))
+    monkeypatch.setattr(experiment.workers, "run_tasks", lambda *_, **__: pytest.fail("something was run"))
     with pytest.raises(ParameterError, match="Did you mean 'odkanon'"):
         flowveil.compare(flows, methods="odkannon")
     with pytest.raises(ParameterError, match="k must be"):

@@ -20,8 +20,8 @@ import flowveil
 from conftest import trip_table
 from flowveil.analysis.presets import PRESETS
 from flowveil.analysis.published_results import published_results, published_sheet
-from flowveil.analysis.study_data import data_of
-from flowveil.analysis.study_sheets import HEADS
+from flowveil.analysis.study import describe_data
+from flowveil.analysis.tables import HEADS
 from flowveil.cli import cli, main
 from flowveil.errors import OutputError, ParameterError
 from flowveil.published.report import FORMAT
@@ -35,9 +35,7 @@ CLI = ("--resolution", "5", "--weight", "weight", "--set", "resources.workers=1"
 
 @pytest.fixture(scope="module", autouse=True)
 def _one_process():
-    with in_this_process(), pytest.MonkeyPatch.context() as patch:
-        # Times do not matter here.
-        patch.setattr("flowveil.analysis.study.warm_up", lambda *_: None)
+    with in_this_process():
         yield
 
 
@@ -242,17 +240,75 @@ def test_fairness_ranks_by_measures_that_can_be_compared(internal):
 
 
 def test_the_threshold_of_the_population_can_be_given(survey, tmp_path):
-    settings = {"methods": ["oigh"], "protections": ["population"], "k": 5}
+    settings = {"methods": ["oigh"], "protections": ["population"], "population_only": True, "k": 5}
     found = flowveil.run_study(survey, tmp_path / "a", k_population=1e6, **settings, **READ)
     assert min(row["k_population"] for row in found.rows) >= 1e6
     with pytest.raises(ParameterError, match="k_population"):
         flowveil.run_study(survey, tmp_path / "b", k_population=0, **settings, **READ)
 
 
+def test_the_population_alone_is_refused_as_in_anonymize(survey, trips, tmp_path, capsys):
+    asked = {"methods": ["oigh"], "k": 5, **READ}
+    for call in (
+        lambda: flowveil.anonymize(flowveil.read_trips(survey, **READ), "oigh", k=5, protect="population"),
+        lambda: flowveil.compare(survey, protect=["trips", "population"], **asked),
+        lambda: flowveil.run_study(survey, tmp_path / "s", protections=["population"], **asked),
+    ):
+        with pytest.raises(ParameterError, match="--population-only"):
+            call()
+    for command in ("compare", "study"):
+        with pytest.raises(SystemExit):
+            main([command, str(trips), "--protect", "population", *CLI, "--out", str(tmp_path / command)])
+        assert "--population-only" in capsys.readouterr().err
+        assert not (tmp_path / command).exists()
+    # The papers protect the population alone: their presets need no confirmation.
+    flowveil.run_study(survey, tmp_path / "preset", preset="odkanon-report", by="none", **asked)
+
+
+def test_authors_measures_count_published_tiles_and_rows(survey, tmp_path):
+    """A slow count: trees of the published trips, pairs of tiles for C_DM, all trips for the mean weight."""
+    within = "841fb47ffffffff"
+    settings = {"methods": ["odkanon"], "protections": ["trips", "population"], "population_only": True, "k": 5}
+    found = flowveil.run_study(survey, tmp_path / "s", reading="authors", within=within, **settings, **READ)
+    flows = flowveil.read_trips(survey, within=within, **READ)
+    everywhere = flowveil.read_trips(survey, **READ)
+    assert 0 < flows.trips.sum() < everywhere.trips.sum()
+    release = flowveil.anonymize(flows, "odkanon", k=5, protect="trips")
+    (row,) = (r for r in found.rows if (r["protect"], r["basis"]) == ("trips", "trips"))
+    plan, kept = release.plan, release.cell_of_flow >= 0
+    rows = np.bincount(release.cell_of_flow[kept])
+    assert row["c_dm"] == (rows**2).sum() + len(flows) * (len(flows) - kept.sum())
+    tiles_o = {(z, t) for z, t in zip(plan.origin_zone[kept], flows.origin[kept], strict=True)}
+    tiles_d = {(z, t) for z, t in zip(plan.destination_zone[kept], flows.destination[kept], strict=True)}
+    total = sum(
+        trips * (sum(z == o for z, _ in tiles_o) + sum(z == d for z, _ in tiles_d))
+        for o, d, trips in zip(release.cells.origin, release.cells.destination, release.cells.trips, strict=True)
+    )
+    assert row["mean_generalization_error"] == pytest.approx(total / release.cells.trips.sum())
+    assert row["reconstruction_loss"] <= release.metrics()["trips"]["reconstruction_loss"]
+    assert found.settings.k_population == pytest.approx(5 * everywhere.weight.sum() / everywhere.trips.sum())
+    assert "as the authors' program does" in (tmp_path / "s" / "tables.md").read_text("utf-8")
+    with pytest.raises(ParameterError, match="reading"):
+        flowveil.run_study(survey, tmp_path / "b", reading="mine", **settings, **READ)
+
+
+def test_named_protections_answer_whether_a_column_holds_persons(survey, tmp_path, capsys):
+    """As `anonymize --protect trips` does: a column that looks like persons needs no further answer."""
+    path = tmp_path / "trips.parquet"
+    renamed = ["rider" if name == "person_id" else name for name in survey.column_names]
+    pq.write_table(survey.rename_columns(renamed), path)
+    asked = (str(path), "--methods", "oigh", "--k", "5", "--resolution", "5")
+    with pytest.raises(SystemExit):
+        main(["compare", *asked, "--out", str(tmp_path / "a")])
+    assert "--person" in capsys.readouterr().err
+    main(["compare", *asked, "--protect", "trips", "--out", str(tmp_path / "b")])
+    assert (tmp_path / "b" / "comparison.csv").exists()
+
+
 def test_the_represented_population_is_a_sum_over_persons(survey):
     flows = flowveil.read_slices(survey, by="sex", **READ)
     weight = dict(zip(survey["person_id"].to_pylist(), survey["weight"].to_pylist(), strict=True))
-    assert data_of(flows, 5, ())["population"] == pytest.approx(sum(weight.values()))
+    assert describe_data(flows, 5, ())["population"] == pytest.approx(sum(weight.values()))
 
 
 def test_reasons_of_failed_runs_are_in_the_results(survey, tmp_path):
@@ -368,7 +424,18 @@ def test_two_runs_are_drawn_over_each_other_and_not_into_a_release(tmp_path):
     pytest.importorskip("matplotlib")
     trips, picture, out = tmp_path / "trips.parquet", tmp_path / "figure.svg", tmp_path / "comparison"
     pq.write_table(trip_table(), trips)
-    drawn = ("--protect", "trips", "--protect", "population", "--methods", "odkanon", *CLI[2:4], "--k", "5")
+    drawn = (
+        "--protect",
+        "trips",
+        "--protect",
+        "population",
+        "--population-only",
+        "--methods",
+        "odkanon",
+        *CLI[2:4],
+        "--k",
+        "5",
+    )
     drawn += ("--resolution", "6")
     main(["compare", str(trips), *drawn, "--out", str(out), "--picture", str(picture)])
     text = picture.read_text("utf-8")
@@ -376,7 +443,9 @@ def test_two_runs_are_drawn_over_each_other_and_not_into_a_release(tmp_path):
     assert text.count("Dark outlines: 1 zone of another release") == 4
     assert "odkanon, population: origins" in text
     assert "Not for publication" in text
-    found = flowveil.compare(str(trips), methods="odkanon", k=5, protect=("trips", "population"), **READ)
+    found = flowveil.compare(
+        str(trips), methods="odkanon", k=5, protect=("trips", "population"), population_only=True, **READ
+    )
     (tmp_path / "manifest.json").write_text(json.dumps({"format": FORMAT}), "utf-8")
     with pytest.raises(OutputError, match="inside a release"):
         found.picture(tmp_path / "other.svg")

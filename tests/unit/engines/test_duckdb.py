@@ -345,8 +345,8 @@ def contents(flows: Flows) -> tuple[bytes, ...]:
 
 def test_threads_and_rows_that_arrive_leave_no_trace(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     table = many_rows(150_000)
-    expected = contents(engine.read(table, Reading.of(weight="weight"), threads=4).whole)
-    assert contents(engine.read(table, Reading.of(weight="weight"), threads=1).whole) == expected
+    expected = contents(engine.read(table, Reading.from_arguments(weight="weight"), threads=4).whole)
+    assert contents(engine.read(table, Reading.from_arguments(weight="weight"), threads=1).whole) == expected
     monkeypatch.setattr("flowveil.engines.staging._IN_ONE_PIECE", 50_000)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     assert contents(read_trips(table, weight="weight")) == expected
@@ -485,4 +485,4 @@ def test_a_column_that_is_twice_in_a_parquet_file_is_refused(tmp_path: Path) -> 
     columns = [*points(o_lat=[48.85]).columns, pa.array([1.0])]
     pq.write_table(pa.table(columns, names=["o_lat", "o_lon", "d_lat", "d_lon", "o_lon"]), tmp_path / "t.parquet")
     said = {"origin": "o_lat,o_lon", "destination": "d_lat,d_lon"}
-    assert "'o_lon' is there more than once" in message_of(tmp_path / "t.parquet", **said)
+    assert "Several columns are called 'o_lon'" in message_of(tmp_path / "t.parquet", **said)

@@ -12,7 +12,7 @@ from scipy import stats
 
 from flowveil.methods.discrete_gaussian import DiscreteGaussian
 from flowveil.methods.discrete_laplace import system_bits
-from flowveil.methods.zcdp import keeps, largest_rho
+from flowveil.methods.epsilon import keeps, largest_rho
 from reference.goodness import FALSE_ALARM, fit
 
 VARIANCES = [Fraction(3, 10), Fraction(1), Fraction(73, 10), Fraction(90_000, 7)]

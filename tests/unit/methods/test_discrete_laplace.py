@@ -13,9 +13,9 @@ import pytest
 from scipy import stats
 
 from flowveil.methods.discrete_laplace import DiscreteLaplace, Geometric, repeatable_bits, system_bits
-from flowveil.methods.epsilon import opendp_laplace
 from reference.goodness import FALSE_ALARM, fit, laplace_law
 from reference.laplace import chance
+from reference.opendp_noise import opendp_laplace
 
 scales = pytest.mark.parametrize("scale", [0.4, 1.0, 7.3, 20.0])
 

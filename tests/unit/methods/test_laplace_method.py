@@ -16,8 +16,8 @@ from flowveil import Flows, Hierarchy, InfeasibleError, NoisyRelease, ParameterE
 from flowveil.cli import main
 from flowveil.flows import Cells, People
 from flowveil.methods import METHODS
-from flowveil.methods.contributions import bounded_trips
 from flowveil.methods.epsilon import WeakPromiseWarning
+from flowveil.methods.noise_guarantee import bounded_trips
 from flowveil.zoning.h3 import h3_hierarchy
 from reference.goodness import FALSE_ALARM, fit, laplace_law
 

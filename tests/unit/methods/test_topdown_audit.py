@@ -18,9 +18,9 @@ from scipy import stats
 from flowveil.flows import Cells
 from flowveil.methods.discrete_gaussian import DiscreteGaussian
 from flowveil.methods.discrete_laplace import DiscreteLaplace, system_bits
+from flowveil.methods.epsilon import largest_rho
 from flowveil.methods.levels import Level
 from flowveil.methods.topdown import NoiseDistribution, noisy_children, noisy_roots
-from flowveil.methods.zcdp import largest_rho
 from reference.goodness import FALSE_ALARM
 
 WORLDS = 20_000

@@ -14,10 +14,10 @@ from conftest import trip_table
 from flowveil import Flows, Hierarchy, ParameterError, anonymize, read_trips
 from flowveil.flows import Cells
 from flowveil.methods.discrete_laplace import repeatable_bits
+from flowveil.methods.epsilon import largest_rho
 from flowveil.methods.levels import Levels, public_domain
 from flowveil.methods.noise_guarantee import NoiseGuarantee
 from flowveil.methods.topdown import _noise_of_levels, budget_shares, count_top_down
-from flowveil.methods.zcdp import largest_rho
 from samples.releases import rehash
 from samples.verified import findings_of
 

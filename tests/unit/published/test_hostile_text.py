@@ -16,17 +16,17 @@ import pyarrow as pa
 import pytest
 
 import flowveil
-from flowveil.analysis.comparison import Comparison, Frontier, Run
-from flowveil.analysis.comparison_tables import to_html
-from flowveil.analysis.pages.joint import Outcome
+from flowveil.analysis.comparison import Comparison, Frontier
+from flowveil.analysis.experiment import Run
 from flowveil.analysis.pages.profile import Profile, profile_chart
-from flowveil.analysis.pages.study import Boxes, Drawn, render_study
+from flowveil.analysis.pages.trade_offs import Boxes, Outcome, joint_part, ratios_part
+from flowveil.analysis.tables import Sheet, html_part
 from flowveil.audit.auditing import Audit, AuditOfOne
 from flowveil.audit.pages import audit_files
 from flowveil.audit.subtraction import Group, Groups
 from flowveil.audit.suppressed import Suppressed
 from flowveil.published.charts import Bars, Mark, bar_chart, curve_chart
-from flowveil.published.document import frame
+from flowveil.published.document import frame, page
 from flowveil.published.html import render
 from flowveil.published.pictures import draw
 from flowveil.published.series import render_series
@@ -107,12 +107,13 @@ def notebook(text: str) -> Iterator[str]:
 
 def comparison(text: str) -> Iterator[str]:
     _, flows, zones = named(text)
-    done = {"status": "done", "seconds": 1.0, "measures": {"suppressed_share": 0.1, "mean_generalization_error": 9.0}}
+    measures = {"suppressed_share": 0.1, "mean_generalization_error": 9.0}
+    done = {"status": "done", "seconds": 1.0, "by_basis": {"trips": measures}}
     runs = [
         Run(text, 5, (text,), **done, flows=flows, zones=zones),
         Run(text, 9, (text,), "failed", reason=text),
     ]
-    yield to_html(Comparison(tuple(runs), 9.0, 0.1, (Frontier(5, (text,), ((0.0, 9.0), (0.1, 4.0))),)))
+    yield Comparison(tuple(runs), 9.0, 0.1, (Frontier(5, (text,), ((0.0, 9.0), (0.1, 4.0))),)).to_html()
 
 
 def charts(text: str) -> Iterator[str]:
@@ -126,9 +127,12 @@ def charts(text: str) -> Iterator[str]:
 
 
 def study(text: str) -> Iterator[str]:
-    drawn = Drawn({text: [Outcome(text, 0, 0.9, 5.0)]}, [Boxes(text, text, [(text, [0.5, 1.0, 2.0])])], 0.1)
-    table = (text, text, [text, text], [[text, text]], [False, True])
-    yield render_study(drawn, [table], notes=[text], lead=text, internal=text)
+    parts = [
+        joint_part({text: [Outcome(text, 0, 0.9, 5.0)]}, max_suppressed=0.1),
+        ratios_part([Boxes(text, text, [(text, [0.5, 1.0, 2.0])])]),
+        html_part("tables", "Tables", [Sheet((text, text), ((text, 1.0),), text, label=text)], notes=[text]),
+    ]
+    yield page(title="Study", heading="Study", lead=text, parts=parts, internal=text)
 
 
 def series(text: str) -> Iterator[str]:

@@ -45,7 +45,7 @@ def read(trips, zones):
 
 @pytest.fixture(scope="module")
 def written(trips, tmp_path_factory) -> Path:
-    release = flowveil.anonymize(read(trips, zone_map()), k=10)
+    release = flowveil.anonymize(read(trips, zone_map()), "twincut", k=10)
     return release.write(tmp_path_factory.mktemp("written") / "r", formats=FORMATS)
 
 

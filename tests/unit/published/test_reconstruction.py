@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import geopandas
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import shapely
 from pyarrow import csv
 
 import flowveil
@@ -36,8 +38,11 @@ def test_the_command_writes_what_python_returns_and_no_trip_is_lost(folder, tmp_
     for name in ("trips", "weight"):
         assert np.sum(table[name].to_numpy()) == pytest.approx(np.sum(published[name].to_numpy()))
     if suffix == ".parquet":
-        assert pq.read_table(out).equals(table)
+        written = pq.read_table(out)
+        assert written.drop_columns(["kind"]).equals(table)
+        assert set(written["kind"].to_pylist()) == {"estimate"}
     elif suffix == ".csv":
+        assert set(csv.read_csv(out)["kind"].to_pylist()) == {"estimate"}
         assert csv.read_csv(out)["trips"].to_numpy() == pytest.approx(table["trips"].to_numpy())
     else:
         from flowveil.reading.omx import open_omx
@@ -88,3 +93,52 @@ def test_a_map_of_ones_own_gives_its_tiles(tmp_path):
     assert found == pytest.approx(want)
     with pytest.raises(flowveil.ParameterError, match="map of its own"):
         flowveil.reconstruct(folder, 5)
+
+
+@pytest.fixture(scope="module")
+def releases(tmp_path_factory):
+    """A release in layers, and one of boxes, with a period."""
+    place = tmp_path_factory.mktemp("kinds")
+    flows = flowveil.read_trips(trip_table(1500), resolution=8, weight="weight")
+    for method in ("layercut", "curvecut"):
+        release = flowveil.anonymize(flows, method, k=5, protect="trips")
+        release.write(place / method, period="2024-01-01/2024-01-07")
+    centre = pa.table({"lat": [48.86], "lon": [2.35], "population": [1000]})
+    pq.write_table(centre, place / "population.parquet")
+    west = shapely.box(0, 40, 2.35, 60)
+    x, y = (a.ravel() / 40 for a in np.meshgrid(range(88, 100), range(1948, 1960)))
+    squares = shapely.box(x, y, x + 0.025, y + 0.025)
+    for name, shapes in (("land", [west]), ("taz", squares)):
+        codes = [f"{name}{n}" for n in range(len(shapes))]
+        geopandas.GeoDataFrame({"code": codes}, geometry=shapes, crs=4326).to_file(place / f"{name}.geojson")
+    return place
+
+
+@pytest.mark.parametrize("method", ["layercut", "curvecut"])
+@pytest.mark.parametrize("zones", ["7", "taz.geojson"])
+def test_every_option_works_from_the_folder_alone(releases, tmp_path, method, zones):
+    def estimate(*options, suffix=".parquet"):
+        out, where = tmp_path / f"table{suffix}", zones if zones.isdecimal() else str(releases / zones)
+        main(["reconstruct", str(releases / method), "--zones", where, *options, "--out", str(out)])
+        return pq.read_table(out) if suffix == ".parquet" else out
+
+    plain = estimate()
+    published = pq.read_table(releases / method / "flows.parquet")["trips"].to_numpy().sum()
+    assert plain["trips"].to_numpy().sum() == pytest.approx(published)
+    assert not estimate("--no-decay").equals(plain)
+    for name in ("land.geojson", "population.parquet"):
+        assert not estimate(f"--{name.split('.')[0]}", str(releases / name)).equals(plain)
+    assert estimate("--per", "day")["trips"].to_numpy() * 7 == pytest.approx(plain["trips"].to_numpy())
+    for further in ((), ("--per", "day")):
+        whole = estimate("--whole", "--bounds", *further)
+        low, trips, high = (whole[name].to_numpy() for name in ("trips_low", "trips", "trips_high"))
+        assert pa.types.is_integer(whole["trips"].type)
+        assert (low <= trips).all()
+        assert (trips <= high).all()
+        assert trips.sum() == pytest.approx(published / (7 if further else 1), abs=0.51)
+    area = plain["origin"][0].as_py()
+    csv.write_csv(pa.table({"area": [area], "origins": [50.0]}), tmp_path / "totals.csv")
+    scaled = estimate("--totals", str(tmp_path / "totals.csv"))
+    assert sum(r["trips"] for r in scaled.to_pylist() if r["origin"] == area) == pytest.approx(50)
+    assert geopandas.read_file(estimate(suffix=".gpkg"), layer="flows")["kind"].unique().tolist() == ["estimate"]
+    assert estimate(suffix=".omx").stat().st_size > 0

@@ -13,10 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import flowveil
-from flowveil.analysis.comparison import Comparison, Run
-from flowveil.analysis.comparison_tables import to_csv
+from flowveil.analysis.comparison import Comparison
+from flowveil.analysis.experiment import Run, Settings
 from flowveil.analysis.study import Study
-from flowveil.analysis.study_setting import Setting
 from flowveil.analysis.study_tables import write_study
 from flowveil.flows import Flows
 from flowveil.hierarchy import Hierarchy
@@ -119,14 +118,11 @@ def test_tables_of_records_comparisons_and_studies_are_neutral(tmp_path):
     assert fields(tmp_path / "records.csv") == ["'=job", "'=cmd", "'-1"]
     # Every text that a run brings along, whichever column it stands in.
     run = Run("=method", 5, ("@protect",), "-status", reason="=reason", basis="+basis")
-    (read,) = csv.DictReader(to_csv(Comparison((run,), time_limit=1.0, max_suppressed=0.1)).splitlines())
+    (read,) = csv.DictReader(Comparison((run,), time_limit=1.0, max_suppressed=0.1).to_csv().splitlines())
     texts = {"method": "=", "protect": "@", "status": "-", "reason": "=", "basis": "+"}
     assert {name: read[name] for name in texts} == {name: f"'{sign}{name}" for name, sign in texts.items()}
     assert not [field for field in read.values() if FORMULA.search(field)]
     row = {"by": "=sex", "segment": "@f", "method": "odkanon", "protect": "trips", "basis": "trips", "status": "failed"}
-    setting = Setting(
-        methods={"odkanon": find_method("odkanon")}, protections=(("trips",),), k=5, max_suppressed=0.1, limits={},
-        options={}, hierarchy=None, trees="own", preset=None,
-    )  # fmt: skip
-    write_study(Study((row,), ("=sex",), setting, time_limit=1.0), tmp_path)
+    settings = Settings(methods={"odkanon": find_method("odkanon")}, protections=(("trips",),), k=(5,))
+    write_study(Study((row,), ("=sex",), settings), tmp_path)
     assert {"'=sex", "'@f"} <= set(fields(tmp_path / "results.csv"))

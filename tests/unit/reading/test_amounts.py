@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import flowveil
 from flowveil.errors import DataError
-from flowveil.flows import Intake
+from flowveil.flows import ReadSummary
 
 N = 30
 RNG = np.random.default_rng(7)
@@ -157,4 +157,4 @@ def test_when_everything_is_lost_a_larger_limit_is_no_advice() -> None:
 
 
 def test_shares_of_nothing_are_zero() -> None:
-    assert (Intake().dropped_share, Intake().outside_share, Intake().left_out) == (0.0, 0.0, {})
+    assert (ReadSummary().dropped_share, ReadSummary().outside_share, ReadSummary().left_out) == (0.0, 0.0, {})

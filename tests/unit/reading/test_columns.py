@@ -100,7 +100,7 @@ def test_named_columns_win_over_known_names_and_blanks_around_them_do_not_matter
 
 
 def test_a_duplicate_column_is_refused_only_if_it_is_used() -> None:
-    with pytest.raises(DataError, match="more than once"):
+    with pytest.raises(DataError, match="Several columns are called"):
         recognise("o_hex", "d_hex", "uid", "uid", wanted=ColumnMap(person="uid"))
     assert recognise("o_hex", "d_hex", "note", "note").ends == ("o_hex", "d_hex")
 

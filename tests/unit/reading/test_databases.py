@@ -18,7 +18,7 @@ import pytest
 import flowveil
 from conftest import trip_table
 from flowveil.errors import DataError, MissingExtraError, ParameterError
-from flowveil.reading.addresses import database_address
+from flowveil.reading.databases import database_address
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +48,7 @@ def test_duckdb(trips, tmp_path):
         read(f"{place}?table=nothing")
     with pytest.raises(DataError, match="query cannot be read"):
         read(f"{place}?query=SELECT * FROM read_text('/etc/passwd')")
-    with pytest.raises(ParameterError, match="There is no DuckDB file"):
+    with pytest.raises(ParameterError, match=r"The DuckDB file .* does not exist"):
         read("duckdb:nowhere.db?table=trips")
 
 

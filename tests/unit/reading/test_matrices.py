@@ -105,7 +105,7 @@ def test_what_an_omx_file_does_not_say_is_asked_for(tmp_path) -> None:
     write_omx(path, {"trips": matrix(0)}, {"a": np.arange(N), "b": np.arange(N) + 10})
     with pytest.raises(ParameterError, match="2 lookups: 'a', 'b'"):
         flowveil.read_trips(path, zones=ZONES)
-    with pytest.raises(ParameterError, match=r"There is no matrix 'trip'.*Did you mean 'trips'"):
+    with pytest.raises(ParameterError, match=r"The file has no matrix 'trip'.*Did you mean 'trips'"):
         flowveil.read_trips(path, zones=ZONES, matrix="trip")
     write_omx(path, {"trips": matrix(0)}, {"a": np.maximum(np.arange(N), 1)})
     with pytest.raises(DataError, match="duplicates"):

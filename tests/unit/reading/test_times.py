@@ -18,8 +18,8 @@ from flowveil import read_slices
 from flowveil.cli import main
 from flowveil.errors import DataError, ParameterError
 from flowveil.reading import Reading
+from flowveil.reading.plausibility import guess_timezone
 from flowveil.reading.times import MICROSECONDS, check_time_options, decide
-from flowveil.reading.timezones import guess_timezone
 from samples.drafts import unchecked
 from samples.verified import findings_of
 

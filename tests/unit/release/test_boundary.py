@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 import flowveil
 from flowveil import anonymize
-from flowveil.flows import Flows, Intake
+from flowveil.flows import Flows, ReadSummary
 from flowveil.hierarchy import Hierarchy
 from flowveil.release.statement import round_share, share_step
 from samples.releases import tile_release
@@ -84,7 +84,7 @@ def test_noise_and_revisions_state_no_share():
 
 def test_rows_that_could_not_be_read_are_in_the_shares():
     flows = tile_release([60, 40]).input
-    summary = Intake(rows=112, dropped={"missing end": 12}, dropped_trips=12, input_trips=112)
+    summary = ReadSummary(rows=112, dropped={"missing end": 12}, dropped_trips=12, input_trips=112)
     release = anonymize(replace(flows, intake=summary), "suppression", k=10, protect="trips")
     assert release.summary()["statement"]["shares"]["dropped"] >= 12 / 112
 

@@ -14,8 +14,8 @@ from flowveil.api import freeze, picture, reconstruct
 from flowveil.audit.auditing import audit
 from flowveil.errors import FlowveilError, ParameterError
 from flowveil.release.folder import ReleaseFolder, read_bounded
-from flowveil.release.frozen import FrozenMap
 from flowveil.release.revision import Earlier
+from flowveil.release.zone_map import FrozenMap
 from samples.drafts import unchecked
 from samples.hourly import hourly_trips
 from samples.odd_files import endless, pipe
@@ -69,7 +69,7 @@ def test_a_table_that_unpacks_to_far_more_is_not_read(tmp_path):
     with pytest.raises(ParameterError, match="release that can be read"):
         _ = ReleaseFolder(tmp_path).zones
     with pytest.raises(ParameterError, match="frozen map"):
-        FrozenMap.of(tmp_path / "zones.parquet")
+        FrozenMap.read(tmp_path / "zones.parquet")
 
 
 def test_the_path_of_a_folder_is_no_column(made, tmp_path):
@@ -86,7 +86,7 @@ def test_a_map_without_its_resolution_is_not_kept(release, resolution):
     write_json(release / "report.json", report)
     rehash(release)
     with pytest.raises(ParameterError, match=r"at which resolution|form of a release|only zones of a tree"):
-        FrozenMap.of(release)
+        FrozenMap.read(release)
 
 
 def test_changed_folders_are_read_or_refused(made, tmp_path):

@@ -24,7 +24,7 @@ from flowveil.verify.from_flows import recount_flows
 from samples.drafts import unchecked
 from samples.releases import rehash, write_table
 from samples.verified import findings_of
-from unit.release.test_frozen import MAP, flows_on
+from unit.release.test_zone_map import MAP, flows_on
 from unit.series.test_series import K, months
 
 FIRST = [("N1", "N2")] * 20 + [("N2", "N2")] * 12 + [("S1", "S2")] * 15

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from flowveil import anonymize
 from flowveil.series.loss import Loss, loss_against_best
-from unit.release.test_frozen import MAP, flows_on
+from unit.release.test_zone_map import MAP, flows_on
 
 TRIPS = [("N1", "N2")] * 6 + [("N2", "N2")] * 2 + [("N3", "N2")] * 2
 

@@ -233,10 +233,10 @@ def test_no_choice_is_a_path_or_out_of_range(choices):
 
 
 def test_a_choice_of_nought_is_a_choice():
-    from flowveil.workbench.choices import Asked
+    from flowveil.workbench.choices import PageRequest
 
-    asked = Asked.of(choices_of({"max_suppressed": 0, "resolution": 0}))
-    assert asked.how_made["max_suppressed"] == 0
+    asked = PageRequest.from_choices(choices_of({"max_suppressed": 0, "resolution": 0}))
+    assert asked.release_arguments["max_suppressed"] == 0
     assert "--resolution 0" in asked.command("x.csv", None)
 
 
@@ -306,7 +306,15 @@ def test_no_more_pages_listen_than_may(served):
 
 
 def test_garbage_is_answered_without_a_trace(served):
-    for body in (b"{", b"\xff\xfe", b"[]", b'"x"', b'{"kind": {"a": 1}}', b'{"kind": "publish"}', b'{"kind": "look"}'):
+    for body in (
+        b"{",
+        b"\xff\xfe",
+        b"[]",
+        b'"x"',
+        b'{"kind": {"a": 1}}',
+        b'{"kind": "publish"}',
+        b'{"kind": "inspect"}',
+    ):
         status, _, said = served.ask("POST", "/api/jobs", body)
         assert status == 400
         assert b"Traceback" not in said

@@ -14,8 +14,10 @@ from typing import Any
 import h5py
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from pyarrow import csv
+from pyarrow import parquet as pq
 
 from conftest import trip_table
 from flowveil import anonymize, read_trips, verify_release
@@ -23,10 +25,14 @@ from flowveil.cli import main
 from flowveil.errors import DataError, InfeasibleError, ParameterError
 from flowveil.flows import Cells
 from flowveil.release.noisy import NothingLeftError
-from flowveil.workbench.choices import Asked, choices_in_recipe, choices_of, page_settings
+from flowveil.workbench.choices import PageRequest, choices_in_recipe, choices_of, page_settings
 from flowveil.workbench.pages import _BY_SCRIPT, index
+from flowveil.workbench.sign_off import sign_off_sentence
 from flowveil.workbench.work import WORK, _thinned
 from samples.drafts import unchecked
+
+#: What a person signs.
+SIGNED = {"signer": "Data protection office", "audit": {"compared": [], "not_compared": []}}
 
 
 class Silent:
@@ -83,7 +89,7 @@ def stamp(path: Path) -> list[Any]:
     return [str(path), now.st_size, now.st_mtime_ns]
 
 
-def published(folder: Path, room: Path, name: str) -> tuple[Path, Asked, tuple[str, str | None]]:
+def published(folder: Path, room: Path, name: str) -> tuple[Path, PageRequest, tuple[str, str | None]]:
     """Publish as a worker does."""
     file, mapped, chosen = CASES[name]
     (room / "files").mkdir()
@@ -94,10 +100,11 @@ def published(folder: Path, room: Path, name: str) -> tuple[Path, Asked, tuple[s
         "zones": stamp(folder / "map.csv") if mapped else None,
         "choices": choices,
         "out": str(room / "out"),
+        **SIGNED,
     }
     WORK["publish"](task, Silent())
     names = str(folder / file), str(folder / "map.csv") if mapped else None
-    return room / "out", Asked.of(choices_of(choices)), names
+    return room / "out", PageRequest.from_choices(choices_of(choices)), names
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -115,11 +122,11 @@ def test_call_command_and_lines_make_one_release(name, folder, tmp_path, monkeyp
 
 def test_matrices_of_a_file_are_seen_before_anything_is_chosen(folder, tmp_path):
     task = {"room": str(tmp_path), "source": stamp(folder / "trips.omx"), "zones": stamp(folder / "map.csv")}
-    found = WORK["look"]({**task, "choices": {"zones_tile": "code"}}, Silent())
+    found = WORK["inspect"]({**task, "choices": {"zones_tile": "code"}}, Silent())
     assert (found["matrices"], found["problem"]) == (["bus", "car"], None)
     assert "matrix" in [column["name"] for column in found["columns"]]
     # A map that cannot be read as it is: its columns are there to choose from, and the problem is said.
-    found = WORK["look"]({**task, "choices": {"zones_tile": "nowhere"}}, Silent())
+    found = WORK["inspect"]({**task, "choices": {"zones_tile": "nowhere"}}, Silent())
     assert "nowhere" in found["problem"]
     assert found["map_columns"] == ["code", "row", "lat", "lon"]
 
@@ -136,7 +143,7 @@ def test_noise_is_the_same_mechanism_with_new_draws(folder, tmp_path, monkeypatc
     reports = [json.loads((place / "report.json").read_text("utf-8")) for place in (out, Path("release"))]
     assert reports[0]["parameters"] == reports[1]["parameters"]
     assert (out / "flows.parquet").read_bytes() != Path("release/flows.parquet").read_bytes()
-    task = {"room": str(tmp_path), "source": stamp(folder / "trips.csv"), "zones": None, "choices": chosen}
+    task = {"room": str(tmp_path), "source": stamp(folder / "trips.csv"), "zones": None, "choices": chosen, **SIGNED}
     found = WORK["check"]({**task, "releases": [("First", str(out))]}, Silent())
     assert any("add up" in line for line in found["audit"]["failures"])
 
@@ -144,7 +151,8 @@ def test_noise_is_the_same_mechanism_with_new_draws(folder, tmp_path, monkeypatc
 def noisy_task(folder: Path, room: Path, **options: str) -> dict[str, Any]:
     chosen = {"resolution": 7, "method": "topdown", "options": {"bound": "2", "level": "7", **options}}
     (room / "files").mkdir(exist_ok=True)
-    return {"room": str(room), "source": stamp(folder / "trips.csv"), "zones": None, "choices": chosen, "releases": []}
+    task = {"room": str(room), "source": stamp(folder / "trips.csv"), "zones": None, "choices": chosen}
+    return {**task, "releases": [], **SIGNED}
 
 
 def test_what_noise_happens_to_be_does_not_decide_whether_it_is_published(folder, tmp_path, monkeypatch):
@@ -195,9 +203,9 @@ def test_the_trade_off_says_how_far_it_is(folder, tmp_path):
     (tmp_path / "files").mkdir()
     task = {"room": str(tmp_path), "source": stamp(folder / "trips.csv"), "zones": None}
     for method in ("twincut", "paircut"):
-        news = Silent()
-        news.share = heard.append
-        found = WORK["frontier"]({**task, "choices": {"resolution": 7, "k": 3, "method": method}}, news)
+        progress = Silent()
+        progress.share = heard.append
+        found = WORK["frontier"]({**task, "choices": {"resolution": 7, "k": 3, "method": method}}, progress)
         assert max(share for share, _ in found["points"]) <= 0.5
         assert len(set(heard)) > 5
         assert max(heard) <= 1
@@ -212,7 +220,7 @@ def test_the_trade_off_says_how_far_it_is(folder, tmp_path):
 )  # fmt: skip
 def test_what_does_not_go_together_is_refused(chosen):
     with pytest.raises(ParameterError):
-        Asked.of(choices_of(chosen))
+        PageRequest.from_choices(choices_of(chosen))
 
 
 def test_every_setting_of_the_page_has_one_field():
@@ -224,9 +232,58 @@ def test_every_setting_of_the_page_has_one_field():
 def test_a_recipe_of_the_page_is_opened_again():
     for _, _, chosen in CASES.values():
         choices = choices_of(chosen)
-        again = choices_in_recipe(Asked.of(choices).recipe("trips.csv", None))
-        assert Asked.of(again).request == Asked.of(choices).request
+        again = choices_in_recipe(PageRequest.from_choices(choices).recipe("trips.csv", None))
+        assert PageRequest.from_choices(again).request == PageRequest.from_choices(choices).request
     with pytest.raises(DataError, match="not a recipe"):
         choices_in_recipe("[")
     # What only the command line may say is not taken over.
     assert choices_in_recipe("[output]\nout = '/etc'\n[input]\ninput = '/etc/passwd'\n") == {}
+
+
+def test_hours_of_unix_times_are_shown_in_the_chosen_zone(tmp_path):
+    """Ten trips at 06:30 UTC are at half past eight in Oslo in summer; without a zone the page says that it is UTC."""
+    trips = trip_table(10).append_column("started", pa.array([1_720_161_000] * 10))
+    pq.write_table(trips, tmp_path / "trips.parquet")
+    task = {"room": str(tmp_path), "source": stamp(tmp_path / "trips.parquet"), "zones": None}
+    how = {"time": "started", "every": "hour"}
+    local = WORK["inspect"]({**task, "choices": {**how, "timezone": "Europe/Oslo"}}, Silent())["hours"]
+    assert (local["counts"][8], sum(local["counts"]), local["zone"]) == (10, 10, "Europe/Oslo")
+    utc = WORK["inspect"]({**task, "choices": how}, Silent())["hours"]
+    assert utc["counts"][6] == 10
+    assert utc["needs_timezone"]
+
+
+def test_a_map_of_one_slice_shows_its_cells_alone(tmp_path):
+    """The trips on the map of each slice sum to those of report.json, and those of all slices to the overview."""
+    (tmp_path / "files").mkdir()
+    hours = np.repeat(["2024-05-06T07:10:00", "2024-05-06T18:20:00"], [1200, 800])
+    trips = trip_table(2000).append_column("started", pa.array(hours))
+    pq.write_table(trips, tmp_path / "trips.parquet")
+    choices = {"k": 5, "time": "started", "every": "hour", "resolution": 8}
+    task = {"room": str(tmp_path), "source": stamp(tmp_path / "trips.parquet"), "zones": None, "choices": choices}
+    run = tmp_path / "run.json"
+    found = WORK["run"]({**task, "result": str(run)}, Silent())
+    run.write_text(json.dumps(found), encoding="utf-8")
+    cells = pq.read_table(run.with_suffix(".cells"))
+    assert [one["time"] for one in found["slices"]] == ["07:00", "18:00"]
+    for number, one in enumerate(found["slices"]):
+        view = WORK["slice"]({**task, "run": str(run), "slice": number}, Silent())
+        wanted = pc.sum(cells.filter(pc.equal(cells["time"], one["time"]))["trips"]).as_py()
+        assert sum(view["map"]["layers"]["origin"]["trips"]) == wanted
+    with pytest.raises(ParameterError, match="unknown"):
+        WORK["slice"]({**task, "run": str(run), "slice": 2}, Silent())
+
+
+def test_the_signed_sentence_says_who_when_where_and_what_was_compared():
+    report = {
+        "kind": "sliced",
+        "guarantee": {"k": 10, "people": 10, "protect": ["people"]},
+        "parameters": {"resolution": 9, "slices": {"every": "hour"}},
+        "published": {"cells": 9480, "trips": 120000, "slices": [{}] * 24},
+        "statement": {"slice_columns": ["time"], "timezone": "Europe/Oslo"},
+    }
+    audit = {"compared": ["May"], "not_compared": ["May: other zones"]}
+    text = sign_off_sentence(report, audit, signer="Data protection office")
+    expected = ("10 people", "9,480 cells", "24 slices by hour of the day in Europe/Oslo time", "resolution 9")
+    for part in (*expected, "compared with May", "Not compared: May: other zones", "Signed by Data protection office"):
+        assert part in text

@@ -19,6 +19,7 @@ import pytest
 from pyarrow import csv
 
 from conftest import trip_table
+from flowveil import verify_derived
 from flowveil.cli import main
 from samples.served import Served, serving, serving_here
 
@@ -26,6 +27,9 @@ pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
 
 CHOICES = {"k": 5, "resolution": 8, "max_suppressed": 0.1, "method": "odkanon", "title": "Trips of a test"}
+
+#: What a page sends when a release is signed.
+SIGNED = {"read": True, "signer": "Data protection office"}
 
 
 @pytest.fixture(scope="module")
@@ -66,10 +70,10 @@ def gone(pid: int) -> bool:
 
 def test_the_release_is_that_of_the_command_and_of_the_lines(served, folder, tmp_path, monkeypatch):
     served.do("POST", "/api/choices", CHOICES)
-    assert served.do("POST", "/api/publish", {"read": True}, expect=400)["error"].startswith("These choices were not")
+    assert served.do("POST", "/api/publish", SIGNED, expect=400)["error"].startswith("These choices were not")
     assert served.job("check")["protected"]
-    assert "tick" in served.do("POST", "/api/publish", {"read": False}, expect=400)["error"]
-    served.result(served.do("POST", "/api/publish", {"read": True})["id"])
+    assert "tick" in served.do("POST", "/api/publish", {**SIGNED, "read": False}, expect=400)["error"]
+    served.result(served.do("POST", "/api/publish", SIGNED)["id"])
     (release,) = served.do("GET", "/api/state")["releases"]
     packed = zipfile.ZipFile(io.BytesIO(served.ask("GET", f"/releases/{release['id']}/release.zip")[2]))
     monkeypatch.chdir(tmp_path)
@@ -129,7 +133,7 @@ class Silent:
 
 
 def test_earlier_releases_are_compared_with(served):
-    """The first release stays on the desk; with another k, subtraction is tried before anything is published."""
+    """The first release stays on the session; with another k, subtraction is tried before anything is published."""
     before = served.do("GET", "/api/state")["releases"]
     packed = served.ask("GET", f"/releases/{before[0]['id']}/release.zip")[2]
     served.ended(served.do("PUT", "/api/files/release?name=old.zip", packed)["id"])
@@ -138,10 +142,10 @@ def test_earlier_releases_are_compared_with(served):
     assert found["compared"] == ["Trips of a test", "old.zip"]
     assert any("can be compared" in line for line in found["lines"])
     if found["failures"]:
-        assert "found something" in served.do("POST", "/api/publish", {"read": True}, expect=400)["error"]
+        assert "found something" in served.do("POST", "/api/publish", SIGNED, expect=400)["error"]
     (dropped,) = [release["id"] for release in served.do("GET", "/api/state")["releases"] if not release["own"]]
-    served.do("POST", "/api/forget", {"id": dropped})
-    served.do("POST", "/api/forget", {"id": before[0]["id"]}, expect=404)
+    served.do("POST", "/api/remove-release", {"id": dropped})
+    served.do("POST", "/api/remove-release", {"id": before[0]["id"]}, expect=404)
 
     def kept() -> list[str]:
         return sorted(str(path) for folder in ("files", "releases") for path in (served.room / folder).rglob("*"))
@@ -167,9 +171,9 @@ def test_a_ledger_remembers_what_is_published(folder, tmp_path, monkeypatch):
             found = running.job("check")["audit"]
             assert found["ledger"] == earlier
             if earlier:
-                assert any("of this ledger" in line for line in found["failures"])
-                assert running.do("POST", "/api/publish", {"read": True}, expect=400)
-            running.result(running.do("POST", "/api/publish", {"read": True, "accepted": bool(earlier)})["id"])
+                assert any("is of the same trips as" in line for line in found["failures"])
+                assert running.do("POST", "/api/publish", SIGNED, expect=400)
+            running.result(running.do("POST", "/api/publish", {**SIGNED, "accepted": bool(earlier)})["id"])
         releases = running.do("GET", "/api/state")["releases"]
         packed = [running.ask("GET", f"/releases/{one['id']}/release.zip")[2] for one in releases]
     assert (tmp_path / "ledger" / "ledger.jsonl").read_text("utf-8").count("\n") == 2
@@ -187,11 +191,11 @@ def test_a_broken_file_is_reported_without_quoting_it(here):
     assert job["state"] == "failed"
     assert "start_lat" in job["error"]
     assert "SECRETPLACE" not in json.dumps(here.do("GET", "/api/state"))
-    assert "SECRETPLACE" not in json.dumps(here.job("look"))
+    assert "SECRETPLACE" not in json.dumps(here.job("inspect"))
     # A file that was sent is called by its name, not by that of the copy.
     here.do("PUT", "/api/files/zones?name=mine.csv", b"code,of\nSECRETPLACE,1\n")
     job = here.ended(here.do("POST", "/api/jobs", {"kind": "read"})["id"])
-    for said in (job["error"], here.job("look")["problem"]):
+    for said in (job["error"], here.job("inspect")["problem"]):
         assert said.startswith("'mine.csv' "), said
         assert "SECRETPLACE" not in said
     here.do("POST", "/api/empty", {})
@@ -212,7 +216,7 @@ def test_a_file_that_changed_is_not_published(here, folder):
     (folder / "changing.csv").write_bytes((folder / "trips.csv").read_bytes())
     here.do("POST", "/api/pick", {"role": "trips", "path": "changing.csv"})
     started = here.do("GET", "/api/state")
-    assert started["choices"] == {"k": 10, "max_suppressed": 0.1, "method": "twincut"}
+    assert started["choices"] == {"k": 10}
     with open(folder / "changing.csv", "a", encoding="utf-8") as file:
         file.write("\n")
     job = here.ended(here.do("POST", "/api/jobs", {"kind": "read"})["id"])
@@ -332,3 +336,31 @@ def test_nothing_is_left_behind(folder, tmp_path):
         assert running.process.stderr.read() == ""
         assert running.process.stdout is not None
         assert running.process.stdout.read() == ""
+
+
+def test_second_tables_and_private_files_of_a_release(served):
+    """A derived table verifies against its source without trips; the certificate repeats the signed sentence."""
+    served.do("POST", "/api/pick", {"role": "trips", "path": "trips.csv"})
+    served.job("check")
+    served.result(served.do("POST", "/api/publish", {**SIGNED, "accepted": True})["id"])
+    release = served.do("GET", "/api/state")["releases"][-1]
+    status, _, certificate = served.ask("GET", f"/releases/{release['id']}/certificate.html")
+    assert status == 200
+    assert b"Signed by Data protection office." in certificate
+    derived = served.do("POST", "/api/jobs", {"kind": "derive", "release": release["id"], "derive": {"level": 6}})
+    assert served.ended(derived["id"])["state"] == "done"
+    folders = []
+    for path in (f"/releases/{release['id']}/release.zip", f"/api/jobs/{derived['id']}/file"):
+        with zipfile.ZipFile(io.BytesIO(served.ask("GET", path)[2])) as packed:
+            folders.append(served.temporary / f"unpacked-{derived['id']}-{len(folders)}")
+            packed.extractall(folders[-1])
+    source, table = (folder / "release" for folder in folders)
+    assert verify_derived(table, source).holds
+    analysis = served.do("POST", "/api/jobs", {"kind": "analysis", "release": release["id"]})
+    assert served.ended(analysis["id"])["state"] == "done"
+    packed = zipfile.ZipFile(io.BytesIO(served.ask("GET", f"/api/jobs/{analysis['id']}/file")[2]))
+    assert "analysis/measures.json" in packed.namelist()
+    for content in ({"level": "6"}, {"sum": "time"}, {"path": "x"}, {}, None):
+        refused = served.do("POST", "/api/jobs", {"kind": "derive", "release": release["id"], "derive": content})
+        assert served.ended(refused["id"])["state"] == "failed"
+    served.do("POST", "/api/jobs", {"kind": "derive", "release": "x", "derive": {"level": 6}}, expect=404)

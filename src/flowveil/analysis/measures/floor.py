@@ -6,12 +6,11 @@ zones for all others there too, which this floor does not ask for; so it can be 
 
 `division_floor` asks for cells that do not intersect, as those of ATG and PairCut; it is what PairCut proves, within a
 percent of what it finds.
-
-`homogeneous_floor` asks for one cut of each tree. It takes seconds rather than a fraction of one, and is often within
-a percent of what TwinCut finds.
 """
 
 from __future__ import annotations
+
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -22,16 +21,14 @@ from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Floats
 from flowveil.methods.pair_divisions import PairTable
 from flowveil.methods.paircut import proven_score as proven_of_divisions
-from flowveil.methods.paircut import settled
+from flowveil.methods.paircut import settle_price
 from flowveil.methods.pruning import dual_multiplier
-from flowveil.methods.safe_pairs import safe_depths, sketch
-from flowveil.methods.smallest_sizes import SMALLEST_SIZES, SmallestSizes, is_affordable
-from flowveil.methods.twin_dual import proven_score
-from flowveil.methods.twin_trees import TwinTrees
-from flowveil.methods.twincut import Search, starting_cuts
+from flowveil.methods.safe_pairs import safe_levels, sketch
 
-#: Prices tried for the homogeneous floor, as multiples of the one that known maps suggest.
-_PRICES = 8.0 ** np.arange(5)
+#: Largest number of flows times pairs of depths for which the bound is computed; more would take minutes.
+MOST_WORK = 2_000_000_000
+#: Cache of `smallest_safe_sizes`, by flows and guarantee.
+_SMALLEST_SIZES: WeakKeyDictionary[Flows, dict[Guarantee, Floats | None]] = WeakKeyDictionary()
 
 
 def _floor(subject: Subject) -> float | None:
@@ -103,7 +100,7 @@ def smallest_safe_sizes(flows: Flows, guarantee: Guarantee) -> Floats | None:
 
     Infinite where no such pair is safe; None for all where the trees are too deep.
     """
-    known = SMALLEST_SIZES.setdefault(flows, {})
+    known = _SMALLEST_SIZES.setdefault(flows, {})
     if guarantee not in known:
         known[guarantee] = _smallest_safe_sizes(flows, guarantee)
     return known[guarantee]
@@ -113,12 +110,15 @@ def _smallest_safe_sizes(flows: Flows, guarantee: Guarantee) -> Floats | None:
     flows, guarantee = guarantee.to_fixed_point(flows)
     origins = sketch(flows.origins, flows.origin, flows, guarantee)
     destinations = sketch(flows.destinations, flows.destination, flows, guarantee)
-    if not is_affordable(flows, origins, destinations):
+    if len(flows) * (origins.tree.max_depth + 1) * (destinations.tree.max_depth + 1) > MOST_WORK:
         return None
-    smallest = SmallestSizes(flows, origins, destinations)
-    for flow, size in safe_depths(flows, guarantee, origins, destinations, smallest.in_levels):
-        smallest.update(flow, size)
-    return smallest.sizes()
+    smallest = np.full(len(flows), np.inf)
+    for level in safe_levels(flows, guarantee, origins, destinations):
+        flow, pair = level.rows()
+        size = origins.size[level.origin] + destinations.size[level.destination]
+        smallest[flow] = np.minimum(smallest[flow], size[pair])
+    smallest.flags.writeable = False
+    return smallest
 
 
 def division_floor(flows: Flows, guarantee: Guarantee, *, max_suppressed: float = 0.1) -> float | None:
@@ -133,33 +133,5 @@ def division_floor(flows: Flows, guarantee: Guarantee, *, max_suppressed: float 
     price = None if table is None or table.thinned else dual_multiplier(table, budget)
     if table is None or price is None:
         return None
-    price, _ = settled(table, price)
+    price, _ = settle_price(table, price)
     return proven_of_divisions(table, price, budget)
-
-
-def homogeneous_floor(
-    flows: Flows, guarantee: Guarantee, *, max_suppressed: float = 0.1, iterations: int = 150
-) -> float | None:
-    """A mean generalisation error that no homogeneous release within the limit on suppression can be below.
-
-    Proven by Lagrangian decomposition (`flowveil.methods.twin_dual`); more iterations raise it towards its limit. None
-    where nothing can be published within the limit, or where the trees are too deep to hold all their nodes.
-    """
-    flows, guarantee = guarantee.to_fixed_point(flows)
-    budget = max_suppressed * float(np.sum(flows.volume(guarantee.basis)))
-    trees = TwinTrees.from_flows(flows, guarantee)
-    if trees is None or trees.thinned or trees.given(0, np.zeros(1, np.int64)).lost > budget:
-        return None
-    search = Search(trees, budget)
-    search.alternate_from(list(starting_cuts(trees)))
-
-    def proven(price: float, iterations: int) -> float:
-        cost, suppressed = search.cheapest_at(price)
-        return proven_score(
-            trees, budget, price=price, known_cost=cost, known_suppressed=suppressed, iterations=iterations
-        )
-
-    # Where hardly anything may be suppressed, few maps are known and a far higher price may prove more.
-    prices = search.tightest_price() * _PRICES
-    best = prices[int(np.argmax([proven(float(price), iterations // 10) for price in prices]))]
-    return proven(float(best), iterations)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from flowveil.analysis.areas import AreaAccuracy, area_accuracy
 from flowveil.analysis.measures import MEASURES
-from flowveil.analysis.pages.frontier import frontier_part, rounded_points
+from flowveil.analysis.pages.trade_offs import frontier_part, rounded_points
 from flowveil.private_files import write_private
 from flowveil.published.charts import Mark, bar_chart, size_histogram
 from flowveil.published.document import Figure, Part, fill, number, page, sensible

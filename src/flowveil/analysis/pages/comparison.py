@@ -1,4 +1,4 @@
-"""A comparison as one page with its table, charts and maps."""
+"""The page of a comparison: table, charts and maps."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from flowveil.analysis.pages.frontier import Points, frontier_part
-from flowveil.analysis.pages.joint import Outcome, joint_part, share_in_words
+from flowveil.analysis.pages.trade_offs import Outcome, Points, frontier_part, joint_part, share_in_words
+from flowveil.analysis.tables import SHARES, html_part
 from flowveil.published.charts import Line, Mark, line_chart
 from flowveil.published.document import Figure, Part, fill, number, page
 from flowveil.published.layers import look
 from flowveil.published.maps import ENDS, Geometries, around, geometries, place_layers, placed, volume_of, zones_of
 
 if TYPE_CHECKING:
-    from flowveil.analysis.comparison import Comparison, Run
-    from flowveil.analysis.sheets import Sheet
+    from flowveil.analysis.comparison import Comparison
+    from flowveil.analysis.experiment import Run
 
-#: Zones drawn for one end of one run, and maps on the page.
+#: Largest number of zones of one end of one run, and of maps on the page.
 _MAX_ZONES = 4_000
 _MAX_MAPS = 60
 
@@ -39,26 +39,22 @@ _CHARTS = (
 )
 
 
-def render_comparison(comparison: Comparison, *, sheets: Sequence[Sheet], internal: str) -> str:
-    """One page: trade-offs, maps on one colour scale, the tables.
+def render_comparison(comparison: Comparison, *, internal: str) -> str:
+    """Returns the page: trade-offs, the table, and maps on one colour scale.
 
     Args:
         comparison: the runs.
-        sheets: two tables: all runs that have a k, and what all runs leave for a reader.
         internal: why the page is not for publication.
     """
-    runs = comparison.runs
-    done = sum(run.status == "done" for run in (*runs, *comparison.noisy))
+    runs, every = comparison.runs, (*comparison.runs, *comparison.noisy)
+    done = sum(run.status == "done" for run in every)
     methods, steps = _distinct(run.name for run in runs), _distinct(run.k for run in runs)
-    parts = [
-        joint_part(_outcomes(runs, methods), max_suppressed=comparison.max_suppressed),
-        _charts_part(runs, methods, comparison.max_suppressed),
-        _table_part("table", "All runs", sheets[0], runs),
-    ]
-    if not runs:
-        parts = []
-    if sheets[1].rows:
-        parts.append(_table_part("useful", "Flows between areas, true against published", sheets[1]))
+    failures = [f"{run.name}, {run.guarantee}: {run.status}. {run.reason}" for run in every if run.reason]
+    table = html_part("table", "All runs", [comparison.sheet], notes=failures)
+    parts = [table]
+    if runs:
+        parts.insert(0, joint_part(_outcomes(runs, methods), max_suppressed=comparison.max_suppressed))
+        parts.append(_charts_part(runs, methods, comparison.max_suppressed))
     if comparison.frontiers:
         parts.append(frontier_part(_frontiers(comparison, methods), max_suppressed=comparison.max_suppressed))
     maps = _maps_part(runs)
@@ -68,7 +64,7 @@ def render_comparison(comparison: Comparison, *, sheets: Sequence[Sheet], intern
         title="Comparison of methods",
         heading="Comparison of methods",
         lead=(f"{len(methods)} methods, k = {', '.join(map(str, steps))}; " if runs else "")
-        + f"{done} of {len(runs) + len(comparison.noisy)} runs gave a release. "
+        + f"{done} of {len(every)} runs gave a release. "
         f"Up to {comparison.max_suppressed:.0%} may be suppressed; a run was stopped after "
         f"{number(comparison.time_limit)} seconds.",
         parts=parts,
@@ -81,27 +77,8 @@ def _distinct(values: Iterable[Any]) -> list[Any]:
     return list(dict.fromkeys(values))
 
 
-def _table_part(name: str, title: str, sheet: Sheet, runs: Sequence[Run] = ()) -> Part:
-    """A table; a row of a run that failed says why."""
-    lines: list[dict[str, Any]] = [
-        {"entries": [_hyphenated(entry) for entry in row], "status": "done", "reason": None} for row in sheet.rows
-    ]
-    for line, run in zip(lines, runs, strict=False):
-        line |= {"status": run.status, "reason": run.reason}
-    heads = [_hyphenated(head) for head in sheet.head]
-    right = [column for column in range(len(heads)) if sheet.is_right(column)]
-    return Part(name, title, fill("runs.html", heads=heads, rows=lines, right=right, label=title))
-
-
-def _hyphenated(entry: str) -> str:
-    """Text whose long words may be divided where a column is narrow."""
-    for parts in ("desti\u00adnation", "recon\u00adstruction", "distri\u00adbution", "sup\u00adpressed"):
-        entry = entry.replace(parts.replace("\u00ad", ""), parts)
-    return entry
-
-
 def _outcomes(runs: Sequence[Run], methods: Sequence[str]) -> dict[str, list[Outcome]]:
-    """What each run publishes and how fine it is, by k and protection; runs without both are left out."""
+    """Returns published share and error of each run that has both, by k and protection."""
     groups: dict[str, list[Outcome]] = {}
     for run in runs:
         gone, error = run.measures.get("suppressed_share"), run.measures.get("mean_generalization_error")
@@ -136,7 +113,7 @@ def _charts_part(runs: Sequence[Run], methods: Sequence[str], max_suppressed: fl
 
 
 def _line(method: str, runs: Sequence[Run], key: str, place: int, max_suppressed: float) -> Line:
-    """The line of a method; one that drops more than it may says so, and is faded: it looks better than it is."""
+    """Returns the line of a method; one above the limit of suppression is marked and faded."""
     most = max((float(run.measures.get("suppressed_share") or 0) for run in runs), default=0.0)
     over = most > max_suppressed + 1e-3
     name = f"{method} (−{share_in_words(most)})" if over else method
@@ -148,11 +125,11 @@ def _value(run: Run, key: str) -> float | None:
     value = run.seconds if key == "seconds" else run.measures.get(key)
     if value is None:
         return None
-    return 100 * float(value) if key in ("suppressed_share", "area_error") else float(value)
+    return 100 * float(value) if key in SHARES else float(value)
 
 
 def _frontiers(comparison: Comparison, methods: Sequence[str]) -> Iterator[tuple[str, Points, list[Mark]]]:
-    """Error against suppression for each protection and k, with the runs that lie near."""
+    """Yields title, points and marked runs of each frontier."""
     for frontier in comparison.frontiers:
         marks = []
         for run in comparison.runs:
@@ -164,9 +141,9 @@ def _frontiers(comparison: Comparison, methods: Sequence[str]) -> Iterator[tuple
 
 
 def _maps_part(runs: Sequence[Run]) -> Part | None:
-    """Origins and destinations of every run, coloured by volume per km² on one scale for all."""
+    """Returns maps of both ends of every run, coloured by volume per km² on one scale."""
     shown = [run for run in runs if run.zones is not None and run.zones["lat"].null_count < len(run.zones)]
-    # The largest k is the hardest and shows the most where not all fit.
+    # If not all fit, the largest k are kept: they are the hardest.
     while len(shown) * 2 > _MAX_MAPS:
         smallest = min((run.k for run in shown if run.k is not None), default=None)
         fewer = [run for run in shown if run.k != smallest]
@@ -202,7 +179,7 @@ def _maps_part(runs: Sequence[Run]) -> Part | None:
             for end in ENDS
         ]
         groups.append({"protection": protection, "k": k, "maps": maps})
-    return Part("maps", "Maps side by side", fill("compared_maps.html", basis=basis, groups=groups), data)
+    return Part("maps", "Maps of all runs", fill("compared_maps.html", basis=basis, groups=groups), data)
 
 
 def _layer(run: Run, end: str, basis: str) -> tuple[dict[str, Any], Geometries]:

@@ -18,7 +18,7 @@ from flowveil.hierarchy import Floats
 from flowveil.published.charts import Shape, polyline, shape
 from flowveil.published.document import fill
 from flowveil.release.reconstruction import Zoning, zoning_of
-from flowveil.time_steps import TIME
+from flowveil.times import TIME
 
 if TYPE_CHECKING:
     from flowveil.release.noisy import NoisySlices

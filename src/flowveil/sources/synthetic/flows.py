@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowveil.errors import ParameterError
-from flowveil.flows import Flows, Intake
+from flowveil.flows import Flows, ReadSummary
 from flowveil.hierarchy import Floats
 from flowveil.sources.synthetic.region import (
     JOBS,
@@ -141,7 +141,7 @@ def synthetic_flows(n_flows: int, *, seed: int = 0) -> Flows:
         weight,
         origins=h3_hierarchy(origin_tiles),
         destinations=h3_hierarchy(destination_tiles),
-        intake=Intake(rows=int(trips.sum()), resolution=_TILE_RESOLUTION),
+        intake=ReadSummary(rows=int(trips.sum()), resolution=_TILE_RESOLUTION),
     )
 
 

@@ -1,16 +1,20 @@
-/* Choices: what stands in the fields of the page, and what the server keeps of it. */
+/* Choices: values of the fields of the page, and of the session. */
 
 import { $, $$, same } from "./dom.mjs";
-import { desk, isAsking, post, say, watch } from "./desk.mjs";
+import { isRequesting, onState, post, session, setProblem } from "./session.mjs";
 
+/* Recognised roles of columns, shown where no choice was made. */
+export const recognised = {};
+const UNANSWERED = "?";
 const fields = () => $$("[data-choice]");
 
-/* What cannot be chosen now is not chosen. */
+/* Fields that do not apply have no value. */
 const isOff = (field) => field.closest("[data-off][hidden], [data-off-without][hidden]") !== null;
 
 function valueOf(field) {
   const kind = field.dataset.kind;
   if (isOff(field)) return null;
+  if (kind === "person") return field.value === UNANSWERED ? null : field.value;
   if (kind === "number") return field.value === "" || field.dataset.unset ? null : +field.value;
   if (kind === "flag") return field.checked || null;
   if (kind === "one") return field.value ? [field.value] : null;
@@ -19,9 +23,9 @@ function valueOf(field) {
   return field.value === "" ? null : field.value;
 }
 
-/* All choices with those of the page's fields put in; null takes one away. */
+/* All choices, with the values of the fields and the given changes; null removes one. */
 export function chosen(changes = {}) {
-  const found = { ...desk.state.choices };
+  const found = { ...session.state.choices };
   const lists = {};
   for (const field of fields()) {
     const name = field.dataset.choice;
@@ -32,7 +36,10 @@ export function chosen(changes = {}) {
   found.within = edges.every((e) => e !== "") ? edges.join(",") : null;
   const given = $$(`.of-method[data-method="${$("#method").value}"] [data-option]`).filter((field) => field.value !== "");
   found.options = given.length ? Object.fromEntries(given.map((field) => [field.dataset.option, field.value])) : null;
-  if (!found.time) found.every = found.timezone = found.time_format = null;
+  if (!found.time || !found.every) found.every = null;
+  if (!found.time) found.timezone = found.time_format = null;
+  /* A time without a step is not a request. */
+  if (!found.every) found.time = found.timezone = found.time_format = null;
   Object.assign(found, lists, changes);
   for (const [name, value] of Object.entries(found)) if (value === null || (value === "" && name !== "person") || (Array.isArray(value) && !value.length)) delete found[name];
   return found;
@@ -40,25 +47,27 @@ export function chosen(changes = {}) {
 
 export async function keep(changes = {}) {
   const choices = chosen(changes);
-  if (same(choices, desk.state.choices)) say("choices", ""); else await post("/api/choices", choices, "choices");
+  if (same(choices, session.state.choices)) setProblem("choices", ""); else await post("/api/choices", choices, "choices");
   return choices;
 }
 
 function show(choices) {
   for (const field of fields()) {
     if (field === document.activeElement && field.type !== "checkbox") continue;
-    const value = choices[field.dataset.choice], kind = field.dataset.kind;
+    const name = field.dataset.choice, kind = field.dataset.kind, value = choices[name] ?? recognised[name];
     if (kind === "list") field.checked = (value ?? []).includes(field.value);
     else if (kind === "flag") field.checked = value === true;
+    else if (kind === "person") field.value = value ?? UNANSWERED;
     else if (kind === "one") field.value = value?.[0] ?? "";
     else if (kind === "percent") field.value = value === undefined ? "" : +(100 * value).toFixed(6);
     else if (kind === "commas") field.value = (value ?? []).join(", ");
-    else if (field.id === "every") field.value = value ?? "hour";
-    else if (field.type === "range") { if (value === undefined) field.dataset.unset = "1"; else { delete field.dataset.unset; field.value = value; } }
+    /* An unset slider shows the default, so that its thumb and its label agree. */
+    else if (field.type === "range") { if (value === undefined) { field.dataset.unset = "1"; field.value = field.dataset.default; } else { delete field.dataset.unset; field.value = value; } }
+    else if (name === "time" && value === undefined) { /* The page keeps a chosen time before its step is chosen. */ }
     else field.value = value ?? "";
   }
   for (const field of $$("[data-option]")) {
-    const own = field.closest(".of-method").dataset.method === (choices.method ?? "twincut");
+    const own = field.closest(".of-method").dataset.method === choices.method;
     if (field !== document.activeElement) field.value = (own && choices.options?.[field.dataset.option]) || "";
   }
   if (!document.activeElement?.dataset.area) {
@@ -68,11 +77,11 @@ function show(choices) {
 }
 
 let shown = null;
-watch((state) => {
-  if (isAsking() || same(shown, state.choices)) return;
+onState((state) => {
+  if (isRequesting() || same(shown, state.choices)) return;
   shown = state.choices;
   show(state.choices);
   document.dispatchEvent(new CustomEvent("choices"));
 });
-/* Menus of columns are filled later than choices come. */
-export const showAgain = () => { if (desk.state) show(desk.state.choices); };
+/* Menus of columns are filled after the choices arrive. */
+export const showChoices = () => { if (session.state) show(session.state.choices); };

@@ -1,4 +1,4 @@
-/* Elements, and words for numbers. Text is set as text, never as markup: names of files and columns come from outside. */
+/* Elements, and texts of numbers and messages. Text is set as text, never as markup: names come from outside. */
 
 export const $ = (selector, root = document) => root.querySelector(selector);
 export const $$ = (selector, root = document) => [...root.querySelectorAll(selector)];
@@ -33,24 +33,37 @@ export function figuresInto(list, figures) {
   }));
 }
 
-/* The same whatever the order of names. */
-/* What decides how a release comes out: not what it is called, nor the files it is written to. */
-export const deciding = ({ title, source, period, licence, contact, formats, ...others }) => others;
+/* Choices that decide the cells: not the description and the formats of a release. */
+export const cellChoices = ({ title, source, period, licence, contact, formats, ...others }) => others;
+/* Compares without regard to the order of names. */
 export function same(a, b) {
   const plain = (x) => JSON.stringify(x, (_, v) => (v && typeof v === "object" && !Array.isArray(v) ? Object.fromEntries(Object.entries(v).sort()) : v));
   return plain(a) === plain(b);
 }
 
-/* The library speaks to whoever types: what the page has a field for is called by the name of the field. */
-const FIELDS = [
-  [/Hint: (person|trips|weight) names (one|it)\./g, "If there is one, choose it below."],
-  [/Hint: say which with tile\./g, "Choose it below, under Columns of the map: Codes of zones."],
-  [/Hint: name the columns: parent, or levels from coarsest to finest, or lat and lon\./g, "Name them below, under Columns of the map."],
-  [/leave rows with unknown tiles out with skip_unknown \(--skip-unknown\)/g, "leave them out, under How rows are read"],
-  [/\((--[a-z-]+)\)|\([a-z_]+=(True|\.\.\.)\)/g, ""],
-  [/--population-only|population_only=True/g, "the confirmation under More"],
-  [/--accept-differencing/g, "the tick under One matrix for each time or group"],
-  [/--by-many|by_many=True/g, "the confirmation below Groups by"],
-  [/--([a-z]+(-[a-z]+)*)/g, "$1"],
-];
-export const inWords = (text) => FIELDS.reduce((said, [found, words]) => said.replace(found, words), text ?? "");
+/* Messages of the library name settings by flag or argument; the page names them by the label of their field. */
+const SETTING = /--(?:set )?([a-z]+(?:[-.][a-z_]+)*)(?:[ =](?!is\b|or\b|and\b|for\b|with\b|are\b|was\b|needs?\b)('[^']*'|[\w/,.]*[A-Z/_,\d][\w/,.]*))?|\b([a-z]+(?:_[a-z]+)*)=('[^']*'|True|\.\.\.)/g;
+const settingName = (flag, argument) => (argument ?? flag.split(".").at(-1)).replaceAll("-", "_").replace(/^no_person$/, "person").replace(/^format$/, "formats");
+const choiceField = (name) => $$("[data-choice]").find((field) => field.dataset.choice === name);
+
+function labelOf(field) {
+  const label = field.closest("label"), group = field.closest("fieldset");
+  if (field.dataset.kind === "list" && group) return $("legend", group).textContent.trim();
+  return [...(label?.childNodes ?? [])].filter((node) => node.nodeType === 3).map((node) => node.textContent.trim()).join(" ").trim();
+}
+
+/* The field that a message is about; undefined if the page has none. */
+export function fieldOf(text) {
+  for (const [, flag, , argument] of (text ?? "").matchAll(SETTING)) {
+    const field = choiceField(settingName(flag, argument));
+    if (field) return field;
+  }
+  return undefined;
+}
+
+export const pageWords = (text) => (text ?? "").replace(SETTING, (found, flag, value, argument, given) => {
+  const field = choiceField(settingName(flag, argument)), chosen = value ?? given;
+  if (!field) return found;
+  if (flag === "no-person") return "‘No column does’";
+  return `‘${labelOf(field)}’${chosen && chosen !== "True" && chosen !== "..." ? `: ${chosen.replaceAll("'", "")}` : ""}`;
+});

@@ -1,7 +1,7 @@
-/* Step 1: a file is dropped, chosen, picked below the folder, or made up. */
+/* Step 1: a file is dropped, chosen, picked below the folder, or synthesised. */
 
 import { $, $$, fill, make, size } from "./dom.mjs";
-import { desk, get, post, say, send, watch } from "./desk.mjs";
+import { get, onState, post, session, setProblem, upload } from "./session.mjs";
 
 export function mountFiles(go) {
   for (const role of ["trips", "zones", "release"]) {
@@ -22,20 +22,20 @@ export function mountFiles(go) {
     for (const kind of ["dragleave", "drop"]) place.addEventListener(kind, () => place.classList.remove("over"));
     place.addEventListener("drop", (e) => { e.preventDefault(); const [file] = e.dataTransfer.files; if (file) take(role, file); });
   }
-  /* A file that misses its place must not replace the page. */
+  /* A file dropped elsewhere must not replace the page. */
   for (const kind of ["dragover", "drop"]) addEventListener(kind, (e) => e.preventDefault());
 
   async function take(role, file) {
-    if (file.size > desk.state.max_upload) {
-      say(`file ${role}`, `${file.name} has ${size(file.size)}; at most ${size(desk.state.max_upload)} are taken. Start flowveil serve with --max-upload and a larger size, or in the folder of the file, and pick it there.`);
+    if (file.size > session.state.max_upload) {
+      setProblem(`file ${role}`, `${file.name} has ${size(file.size)}; at most ${size(session.state.max_upload)} are taken. Start flowveil serve with --max-upload and a larger size, or in the folder of the file, and pick it there.`);
       return;
     }
     const bar = $("#uploading");
     bar.hidden = role === "release"; bar.value = 0;
-    try { await send(role, file, (part) => { bar.value = part; }); } catch { return; } finally { bar.hidden = true; }
+    try { await upload(role, file, (part) => { bar.value = part; }); } catch { return; } finally { bar.hidden = true; }
     if (role === "trips") go("columns");
   }
-  $("#demo").addEventListener("click", async () => { try { await post("/api/demo", {}, "job demo"); waiting = true; } catch { /* the page has said why */ } });
+  $("#demo").addEventListener("click", async () => { try { await post("/api/demo", {}, "job demo"); waiting = true; } catch { /* the page shows why */ } });
   $("#empty").addEventListener("click", () => post("/api/empty", {}).catch(() => {}));
   $("#remove-zones").addEventListener("click", () => post("/api/empty", { role: "zones" }).catch(() => {}));
   for (const [id, role] of [["#pick", "trips"], ["#pick-zones", "zones"]]) $(id).addEventListener("click", () => { $("#browser").hidden = false; browse(role, "").catch(() => {}); });
@@ -47,7 +47,7 @@ export function mountFiles(go) {
     const rows = entries.map((e) => e.folder
       ? row(e.name + "/", "folder", () => browse(role, e.path))
       : row(e.name, size(e.size), async () => { await post("/api/pick", { role, path: e.path }, `file ${role}`); if (role === "trips") go("columns"); else $("#browser").hidden = true; }));
-    fill($("#entries"), ...up, ...(rows.length || up.length ? rows : [make("li", "There is no file here that can be read.", "soft")]));
+    fill($("#entries"), ...up, ...(rows.length || up.length ? rows : [make("li", "This folder has no readable file.", "soft")]));
     $("#entries button")?.focus();
   }
   function row(name, note, act) {
@@ -59,7 +59,7 @@ export function mountFiles(go) {
   }
 
   let waiting = false;
-  watch((state) => {
+  onState((state) => {
     for (const at of $$(".folder")) at.textContent = state.folder;
     for (const role of ["trips", "zones"]) {
       const file = state.files[role];

@@ -1,11 +1,11 @@
-/* Step 5: the frontier in metres against the share suppressed, and candidates side by side. */
+/* Step 5: the frontier of metres and suppressed share, and a comparison of candidates. */
 
-import { $, draw, figuresInto, fill, inWords, make, metres, same, share } from "./dom.mjs";
-import { desk, isOver, jobsOf, lastDone, post, resultOf, start, watch } from "./desk.mjs";
+import { $, draw, figuresInto, fill, make, metres, pageWords, same, share } from "./dom.mjs";
+import { isOver, jobsOf, lastDone, onState, post, resultOf, session, start } from "./session.mjs";
 import { mount } from "./map.mjs";
-import { noFrontier } from "./offering.mjs";
+import { noFrontier } from "./availability.mjs";
 
-/* Round numbers from 0 to the first that is not below the largest. */
+/* Round numbers from 0 to the first that is at least the largest value. */
 function ticks(most) {
   const rough = most / 4, power = 10 ** Math.floor(Math.log10(rough));
   const step = power * [1, 2, 2.5, 5, 10].find((n) => n * power >= rough * 0.999);
@@ -13,7 +13,7 @@ function ticks(most) {
 }
 
 export function mountTradeoff(isHere, go) {
-  let map = null, shown = "", point = null, pointJob = "", besides = "", beside = null, asked = "";
+  let map = null, shown = "", point = null, pointJob = "", drawnCandidates = "", candidates = null, pinned = "";
 
   $("#follow").addEventListener("click", () => start("frontier").catch(() => {}));
   $("#pin-point").addEventListener("click", () => post("/api/pins", { id: pointJob }).catch(() => {}));
@@ -25,22 +25,22 @@ export function mountTradeoff(isHere, go) {
     $("#no-frontier").hidden = !none;
     $("#no-frontier").textContent = none;
     $("#follow").disabled = !state.files.trips || Boolean(none) || Boolean(job && !isOver(job));
-    if (job?.state === "failed" && shown !== job.id) { shown = job.id; fill($("#frontier"), make("p", inWords(job.error), "notice")); }
-    if (!job) { shown = ""; fill($("#frontier")); fill($("#point-figures")); $("#point-map").hidden = true; $("#point-said").textContent = ""; }
-    if (done && done === job && done.id !== shown) { shown = done.id; const found = await resultOf(done); if (found) chart(found.points, done.asked); }
-    const run = point && jobsOf("run").filter((j) => same(j.asked, point)).at(-1);
+    if (job?.state === "failed" && shown !== job.id) { shown = job.id; fill($("#frontier"), make("p", pageWords(job.error), "notice")); }
+    if (!job) { shown = ""; fill($("#frontier")); fill($("#point-figures")); $("#point-map").hidden = true; $("#point-state").textContent = ""; }
+    if (done && done === job && done.id !== shown) { shown = done.id; const found = await resultOf(done); if (found) chart(found.points, done.request); }
+    const run = point && jobsOf("run").filter((j) => same(j.request, point)).at(-1);
     if (run) {
-      $("#point-said").textContent = run.state === "failed" ? inWords(run.error) : run.state === "done" ? `At most ${share(point.max_suppressed)} suppressed: full run.` : "Computing this point …";
+      $("#point-state").textContent = run.state === "failed" ? pageWords(run.error) : run.state === "done" ? `At most ${share(point.max_suppressed)} suppressed: full run.` : "Computing this point …";
       $("#pin-point").disabled = run.state !== "done";
       if (run.state === "done" && run.id !== pointJob) { pointJob = run.id; const found = await resultOf(run); if (found) showPoint(found); }
     }
     showPins(state);
   }
-  watch(update);
+  onState(update);
   addEventListener("hashchange", () => {
-    if (!desk.state || !isHere()) return;
-    update(desk.state);
-    if (!jobsOf("frontier").length && desk.state.files.trips && !noFrontier(desk.state.choices)) start("frontier").catch(() => {});
+    if (!session.state || !isHere()) return;
+    update(session.state);
+    if (!jobsOf("frontier").length && session.state.files.trips && !noFrontier(session.state.choices)) start("frontier").catch(() => {});
   });
 
   function choose(at, choices) {
@@ -53,7 +53,7 @@ export function mountTradeoff(isHere, go) {
 
   function chart(points, choices) {
     const W = 860, H = 352, left = 66, bottom = 44, right = 22, top = 34;
-    if (!points.length) { fill($("#frontier"), make("p", "There is no release of these trips at this k.", "notice")); return; }
+    if (!points.length) { fill($("#frontier"), make("p", "No release of these trips satisfies this k.", "notice")); return; }
     const ofX = ticks(Math.max(...points.map((p) => p[0]), 0.01)), ofY = ticks(Math.max(...points.map((p) => p[1]), 1));
     const mostX = ofX.at(-1), mostY = ofY.at(-1);
     const x = (v) => left + ((W - left - right) * v) / mostX, y = (v) => H - bottom - ((H - bottom - top) * v) / mostY;
@@ -82,30 +82,30 @@ export function mountTradeoff(isHere, go) {
 
   async function showPins(state) {
     const key = state.pins.map((pin) => pin.id).join();
-    if (key !== asked) {
-      asked = key;
+    if (key !== pinned) {
+      pinned = key;
       fill($("#pins"), ...(state.pins.length ? state.pins.map(card) : [make("p", "None yet.", "soft")]));
-      if (!key) { fill($("#beside")); beside = null; besides = ""; }
-      else if (!jobsOf("beside").some((job) => ["waiting", "running", "done"].includes(job.state) && job.asked.pins.join() === key)) start("beside").catch(() => {});
+      if (!key) { fill($("#candidates")); candidates = null; drawnCandidates = ""; }
+      else if (!jobsOf("candidates").some((job) => ["waiting", "running", "done"].includes(job.state) && job.request.pins.join() === key)) start("candidates").catch(() => {});
     }
-    const done = lastDone("beside", (job) => job.asked.pins.join() === key);
-    if (done && done.id !== besides) {
-      besides = done.id;
+    const done = lastDone("candidates", (job) => job.request.pins.join() === key);
+    if (done && done.id !== drawnCandidates) {
+      drawnCandidates = done.id;
       const found = await resultOf(done);
-      if (found?.map.frame) drawBeside(found.map, state.pins);
+      if (found?.map.frame) drawCandidates(found.map, state.pins);
     }
   }
-  const title = (pin) => `${pin.choices.method ?? "twincut"}, k = ${pin.choices.k ?? 10}, at most ${share(pin.choices.max_suppressed ?? 0.1)} suppressed`;
+  const title = (pin) => `${pin.choices.method ?? "recommended"}, k = ${pin.choices.k ?? 10}${pin.choices.max_suppressed === undefined ? "" : `, at most ${share(pin.choices.max_suppressed)} suppressed`}`;
   function card(pin, i) {
-    const box = make("div", "", "pin"), list = make("dl"), use = make("button", "Use this one", "primary", { type: "button" }), away = make("button", "Take away", "", { type: "button" });
+    const box = make("div", "", "pin"), list = make("dl"), use = make("button", "Use this one", "primary", { type: "button" }), away = make("button", "Remove", "", { type: "button" });
     for (const f of pin.figures) list.append(make("dt", f.name), make("dd", f.value));
-    use.addEventListener("click", async () => { try { await post("/api/choices", pin.choices, "choices"); go("sign"); } catch { /* the page has said why */ } });
+    use.addEventListener("click", async () => { try { await post("/api/choices", pin.choices, "choices"); go("sign"); } catch { /* the page shows why */ } });
     away.addEventListener("click", () => post("/api/pins", { id: pin.id, away: true }).catch(() => {}));
     box.append(make("h4", `${i + 1}: ${title(pin)}`), list, use, " ", away);
     return box;
   }
-  function drawBeside(data, pins) {
-    if (beside) beside.destroy();
+  function drawCandidates(data, pins) {
+    if (candidates) candidates.destroy();
     const maps = make("div", "", "maps"), legend = make("div", "", "legend", { "data-scale": "origin" });
     pins.forEach((pin, i) => {
       const figure = make("figure", "", "map", { "data-layer": `origin_${i}` }), caption = make("figcaption"), around = make("div", "", "canvas");
@@ -114,7 +114,7 @@ export function mountTradeoff(isHere, go) {
       figure.append(caption, around);
       maps.append(figure);
     });
-    fill($("#beside"), maps, legend);
-    beside = mount($("#beside"), data);
+    fill($("#candidates"), maps, legend);
+    candidates = mount($("#candidates"), data);
   }
 }

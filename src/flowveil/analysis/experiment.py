@@ -1,0 +1,509 @@
+"""The runner of comparisons and studies: settings, tasks, and their runs in worker processes. Private.
+
+Each task runs one method on one set of flows with a time limit. Measures are exact.
+"""
+
+from __future__ import annotations
+
+import math
+import pickle
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from flowveil import workers
+from flowveil.analysis.areas import PLANNER, area_accuracy, default_levels, main_level
+from flowveil.analysis.presets import READINGS, TREES, Preset
+from flowveil.anonymization import anonymize
+from flowveil.errors import FlowveilError, InfeasibleError, ParameterError
+from flowveil.flows import Flows
+from flowveil.guarantee import UNITS, Guarantee, check_max_suppressed
+from flowveil.methods import Method, find_method, k_methods
+from flowveil.published.slices import overview
+from flowveil.release.confirmation import SmallKWarning, confirmed
+from flowveil.slices import SlicedFlows
+from flowveil.times import TIME_COLUMNS
+from flowveil.zoning.refinement import refined
+from flowveil.zoning.steps import over_own_tiles
+
+if TYPE_CHECKING:
+    from flowveil.release.release import Release
+
+Value = float | int | None
+#: Measures by name.
+Values = Mapping[str, Value]
+
+#: Status of a run. Only the first has a release.
+DONE, INFEASIBLE, FAILED, TIMED_OUT = "done", "infeasible", "failed", "timed out"
+#: Flows of the run that precedes a measured one.
+WARM_UP_FLOWS = 50
+#: Options in trips. Where the population is protected they are multiplied by the mean weight of a trip, like k.
+_VOLUMES = ("v_target",)
+
+
+# ---- settings ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choices:
+    """What the caller of a comparison or a study chooses. None takes the default, or the value of the preset.
+
+    Attributes:
+        methods: names, methods, or ``all``: those that guarantee a k.
+        k: one or, for a comparison, several.
+        protections: each a unit, several units joined by ``+``, or a sequence of units.
+        k_population: threshold of the population; by default k times the mean weight of a trip.
+        population_only: confirms a protection of the population alone where persons are known.
+        max_suppressed: share that may be suppressed; 0.1 by default.
+        limits: the same by method, where it differs.
+        options: options by method. A ``v_target`` is in trips.
+        hierarchy: ``h3`` or ``halves`` for all methods on trees; by default that of each method.
+        time_limit: seconds that one run may take.
+        epsilon: ε of methods that add noise; comparisons only.
+        preset: the settings of a paper; studies only, like all that follow.
+        trees: ``common``: segments use the trees of the whole data set; ``own``: those of their tiles.
+        reading: ``ours`` or ``authors``: how measures are defined, see `flowveil.analysis.presets.READINGS`.
+        fewest_trips: skips time steps with fewer trips.
+        sample: number of time steps to draw; the same ones every time.
+    """
+
+    methods: Any = None
+    k: int | Sequence[int] | None = None
+    protections: str | Sequence[str | Sequence[str]] | None = None
+    k_population: float | None = None
+    population_only: bool = False
+    max_suppressed: float | None = None
+    limits: Mapping[str, float] = field(default_factory=dict)
+    options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    hierarchy: str | None = None
+    time_limit: float = 300.0
+    epsilon: float | Sequence[float] = ()
+    preset: str | None = None
+    trees: str | None = None
+    reading: str | None = None
+    fewest_trips: int | None = None
+    sample: int | None = None
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Settings:
+    """What an experiment runs, complete and checked; see `Choices`.
+
+    Attributes:
+        methods: by name, in order.
+        protections: the units of each protection.
+        preset: the paper whose settings and tables are used, if any.
+    """
+
+    methods: Mapping[str, Method]
+    protections: tuple[tuple[str, ...], ...]
+    k: tuple[int, ...] = (10,)
+    k_population: float | None = None
+    max_suppressed: float = 0.1
+    limits: Mapping[str, float] = field(default_factory=dict)
+    options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    hierarchy: str | None = None
+    time_limit: float = 300.0
+    trees: str = "common"
+    reading: str = "ours"
+    preset: Preset | None = None
+
+    def check(self, flows: Flows | SlicedFlows) -> None:
+        """Refuse settings that cannot be run on these flows.
+
+        Raises:
+            ParameterError: a name or number is not allowed.
+            DataError: the data lack the persons or weights that a protection needs.
+        """
+        whole = flows.whole if isinstance(flows, SlicedFlows) else flows
+        for allowed, found, name in ((TREES, self.trees, "trees"), (READINGS, self.reading, "reading")):
+            if found not in allowed:
+                raise ParameterError(f"{name} must be {' or '.join(allowed)}; found {found!r}.")
+        for method in self.methods.values():
+            method.planner(whole)
+            _check_sendable(method)
+        if not self.methods or not self.k or not self.protections:
+            raise ParameterError("There is nothing to compare: name at least one method, one k and one protection.")
+        for name in (*self.limits, *self.options):
+            find_method(self.methods.get(name, name))
+        for k in self.k:
+            for units in self.protections:
+                Guarantee.resolve(whole, k=k, protect=units)
+        for share in (self.max_suppressed, *self.limits.values()):
+            check_max_suppressed(share)
+        for name, number in (("k_population", self.k_population), ("The time limit in seconds", self.time_limit)):
+            if number is not None and not (math.isfinite(number) and number > 0):
+                raise ParameterError(f"{name} must be above 0; found {number!r}.")
+        # A tree that cannot be refined is refused before any run.
+        refined(whole, self.hierarchy)
+
+    def limit_of(self, method: str) -> float:
+        """Returns the share that a method may suppress."""
+        return self.limits.get(method, self.max_suppressed)
+
+    def arguments(self, method: Method, k: int, protect: Sequence[str], whole: Flows) -> dict[str, Any]:
+        """Returns the arguments of `flowveil.anonymize` for one run.
+
+        Args:
+            method: the method.
+            k: the k.
+            protect: the protected units.
+            whole: the flows of the whole data set. They decide the population's threshold, so that segments compare.
+        """
+        options = dict(self.options.get(method.name, {}))
+        if method.promises != "k":
+            return {"method": method, **options}
+        given: dict[str, Any] = {"method": method, "k": k, "protect": tuple(protect)}
+        given |= {"max_suppressed": self.limit_of(method.name), **on_tree(method, self.hierarchy)}
+        if "population" in protect:
+            usual = UNITS["population"].threshold(whole, k)
+            given["k_population"] = usual if self.k_population is None else self.k_population
+            volumes = {name: options[name] for name in _VOLUMES if isinstance(options.get(name), int | float)}
+            options |= {name: given["k_population"] / k * value for name, value in volumes.items()}
+        return given | options
+
+
+def parse_protections(given: str | Sequence[str | Sequence[str]]) -> tuple[tuple[str, ...], ...]:
+    """Returns the units of each protection."""
+    return tuple(tuple(listed(units, "+")) for units in ([given] if isinstance(given, str) else given))
+
+
+def confirm_protections(flows: Flows, choices: Choices, protections: Sequence[Sequence[str]], k: int) -> None:
+    """Refuse the population alone where persons are known, as `flowveil.anonymize` does.
+
+    Only protections that the caller names need a confirmation; those of a paper are its subject.
+
+    Raises:
+        ParameterError: one is not confirmed.
+    """
+    if choices.protections is None or choices.preset is not None:
+        return
+    for units in protections:
+        guarantee = Guarantee.resolve(flows, k=k, protect=units)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SmallKWarning)
+            confirmed(guarantee, flows, allow_small_k=True, population_only=choices.population_only)
+
+
+def _check_sendable(method: Method) -> None:
+    """Refuse a function that a worker process cannot import.
+
+    Raises:
+        ParameterError: it cannot be pickled, or is defined in the main program.
+    """
+    try:
+        if getattr(method.plan, "__module__", None) == "__main__":
+            raise pickle.PicklingError
+        pickle.dumps(method)
+    except (pickle.PicklingError, AttributeError, TypeError):
+        raise ParameterError(
+            f"Method '{method.name}' cannot run in a worker process: its function must be defined in a module that "
+            "can be imported. Hint: move it into a file and import it from there; anonymize accepts it as it is."
+        ) from None
+
+
+def methods_of(names: Any, *, same_zones: bool = False) -> list[Method]:
+    """Returns the named methods; ``all`` and None are those that guarantee a k.
+
+    Args:
+        names: names separated by commas or in a sequence; a function or a `Method` may replace a name.
+        same_zones: restrict ``all`` to methods that can give both ends the same zones.
+
+    Raises:
+        ParameterError: one is unknown, or two have the same name.
+    """
+    if names is None or names == "all":
+        names = [name for name in k_methods() if not same_zones or find_method(name).same_zones_plan is not None]
+    parts = listed(names) if isinstance(names, str) else names if isinstance(names, Sequence) else [names]
+    chosen: dict[str, Method] = {}
+    for method in map(find_method, parts):
+        if chosen.setdefault(method.name, method) != method:
+            raise ParameterError(
+                f"Two different methods are called '{method.name}'. Hint: Method('another-name', ...)."
+            )
+    return list(chosen.values())
+
+
+def listed(names: str | Sequence[str], separator: str = ",") -> list[str]:
+    """Returns the names in a text, or in a sequence, without blanks."""
+    parts = names.split(separator) if isinstance(names, str) else names
+    return [part.strip() for part in parts if part.strip()]
+
+
+def on_tree(method: Method, hierarchy: str | None) -> dict[str, str]:
+    """Returns the argument ``hierarchy`` for methods that use a tree."""
+    return {} if hierarchy is None or method.hierarchy is None else {"hierarchy": hierarchy}
+
+
+# ---- tasks and runs ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run and its result.
+
+    Attributes:
+        method, k, protect: what was run.
+        status: ``done``, ``infeasible``, ``timed out`` or ``failed``.
+        reason: why there is no release; None if there is one. Contains nothing of the input.
+        seconds: time of the method and its recount, without starting a process and compiling; None without a release.
+        basis: what the volume counts: trips, or weight where the population is protected.
+        by_basis: exact measures by basis, the planner's errors first. None where a measure is unknown.
+        flows, zones: the tables that would be published; None if they were not kept.
+        homogeneous: whether zones never overlap.
+        time_weight: where time is folded, how many tiles an hour is worth; else None.
+        epsilon: of a method that adds noise; it has no k.
+        by, segment: attribute and value of the segment; None for the whole data set.
+        notes: further numbers of the plan.
+    """
+
+    method: str
+    k: int | None
+    protect: tuple[str, ...]
+    status: str
+    reason: str | None = None
+    seconds: float | None = None
+    basis: str = "trips"
+    by_basis: Mapping[str, Values] = field(default_factory=dict)
+    flows: pa.Table | None = None
+    zones: pa.Table | None = None
+    homogeneous: bool = True
+    time_weight: float | None = None
+    epsilon: float | None = None
+    by: str | None = None
+    segment: str | None = None
+    notes: Values = field(default_factory=dict)
+
+    @property
+    def measures(self) -> Values:
+        """The measures on the basis of the guarantee."""
+        return self.by_basis.get(self.basis, {})
+
+    @property
+    def name(self) -> str:
+        """The method and, where time is folded, the weight of an hour."""
+        return self.method if self.time_weight is None else f"{self.method}, 1 h = {self.time_weight:g} tiles"
+
+    @property
+    def guarantee(self) -> str:
+        """The guarantee in a few words."""
+        if self.epsilon is not None:
+            return f"ε = {self.epsilon:g}" + (f" for each {self.protection}" if self.protect else "")
+        return f"k = {self.k} {self.protection}"
+
+    @property
+    def protection(self) -> str:
+        """The protected units in one word."""
+        return "+".join(self.protect)
+
+    def __repr__(self) -> str:
+        return f"<Run {self.method}, k = {self.k}, {self.protection}: {self.status}>"
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """One run to make.
+
+    Attributes:
+        arguments: of `flowveil.anonymize`, the method included.
+        by, segment: attribute and value of the segment; None for the whole data set.
+    """
+
+    arguments: Mapping[str, Any]
+    by: str | None = None
+    segment: str | None = None
+
+    def to_run(self, status: str, reason: str | None = None) -> Run:
+        """Returns the run without measures."""
+        given = self.arguments
+        return Run(
+            method=given["method"].name,
+            k=given.get("k"),
+            protect=given.get("protect", ()),
+            status=status,
+            reason=reason,
+            time_weight=given.get("time_weight"),
+            epsilon=given.get("epsilon"),
+            by=self.by,
+            segment=self.segment,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """The flows that all tasks of an experiment run on.
+
+    Attributes:
+        flows: of one matrix, or by attributes or time steps.
+        trees: see `Choices`.
+        reading: see `Choices`.
+        keep_tables: whether runs keep the tables that would be published.
+    """
+
+    flows: Flows | SlicedFlows
+    trees: str = "common"
+    reading: str = "ours"
+    keep_tables: bool = False
+
+    def select(self, task: Task) -> Flows:
+        """Returns the flows of a task."""
+        if not isinstance(self.flows, SlicedFlows):
+            return self.flows
+        if task.by is None:
+            return self.flows.whole
+        at = self.flows.columns.index(task.by)
+        flows = self.flows.together([m for m, key in enumerate(self.flows.keys) if key[at] == task.segment])
+        return over_own_tiles(flows) if self.trees == "own" else flows
+
+
+def execute(source: Source, task: Task) -> Run:
+    """Make one run; called in a worker process."""
+    attempted = attempt(source.select(task), task.arguments)
+    run = task.to_run(attempted.status, attempted.reason)
+    release: Any = attempted.release
+    if release is None:
+        return run
+    noisy = release.kind == "noisy"
+    measures = exact_measures(release)
+    if source.reading == "authors" and not noisy:
+        from flowveil.analysis.authors import authors_measures
+
+        measures = {basis: {**values, **authors_measures(release, basis)} for basis, values in measures.items()}
+    run = replace(
+        run,
+        seconds=attempted.seconds,
+        basis="trips" if noisy else release.guarantee.basis,
+        by_basis=measures,
+        homogeneous=release.plan.homogeneous,
+        notes={name: float(value) for name, value in release.plan.notes.items() if name == "v_target"},
+        protect=(release.guarantee.unit,) if noisy else run.protect,
+    )
+    if not source.keep_tables:
+        return run
+    flows = overview(release.flows, TIME_COLUMNS, None) if release.kind == "folded" else release.flows
+    return replace(run, flows=flows, zones=release.zones)
+
+
+def prepare(source: Source, task: Task) -> None:
+    """Run the same on a few flows, so that imports and compilation are not timed. Errors are ignored."""
+    flows = source.select(task)
+    cells = flows.select(np.arange(len(flows)) < WARM_UP_FLOWS)
+    few = Flows(
+        cells.origin,
+        cells.destination,
+        cells.trips,
+        people=cells.people,
+        **cells.added(),
+        origins=flows.origins,
+        destinations=flows.destinations,
+        intake=flows.intake,
+        whole_map=flows.whole_map,
+        times=flows.times,
+        time=None if flows.time is None else flows.time[: len(cells)],
+    )
+    attempt(few, {**task.arguments, "k": 2} if _guarantees_k(task.arguments) else task.arguments)
+
+
+def run_tasks(
+    work: Callable[[Source, Any], Any],
+    source: Source,
+    tasks: Sequence[Any],
+    *,
+    prepare: Callable[[Source, Any], None],
+    time_limit: float,
+    progress: Callable[[float], None],
+    n_workers: int = 1,
+    fresh: bool = False,
+) -> Iterator[tuple[int, Any]]:
+    """Run tasks in worker processes; yields the number of each as it ends, and its result.
+
+    A task that exceeds the time limit, or whose process ends, has the result ``task.to_run(status, reason)``.
+
+    Args:
+        work: ``work(source, task)``, a function of a module.
+        source: the flows.
+        tasks: the tasks.
+        prepare: called before each task, outside its time.
+        time_limit: seconds that a task may take.
+        progress: called with the share of tasks that ended.
+        n_workers: processes in parallel. Times are most comparable with one.
+        fresh: whether every task gets a new process, so that no task speeds up another.
+    """
+    how: dict[str, Any] = {"workers": n_workers, "time_limit": time_limit, "prepare": prepare, "fresh": fresh}
+    ended = {
+        workers.LATE: (TIMED_OUT, f"stopped after {time_limit:,g} seconds"),
+        workers.LOST: (FAILED, "the process did not start, or ended without a result; memory may have run out"),
+    }
+    with closing(workers.run_tasks(work, source, tasks, **how)) as running:
+        for count, one in enumerate(running, 1):
+            yield one.number, tasks[one.number].to_run(*ended[one.how]) if one.how in ended else one.result
+            progress(count / len(tasks))
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """How a call of `flowveil.anonymize` ended.
+
+    Attributes:
+        status: ``done``, ``infeasible`` or ``failed``.
+        seconds, release: its time and result; None unless it is done.
+        error: class of the error, or None.
+        reason: message of the error without anything of the input, or None.
+    """
+
+    status: str
+    seconds: float | None = None
+    release: Release | None = None
+    error: str | None = None
+    reason: str | None = None
+
+
+def attempt(flows: Flows, arguments: Mapping[str, Any]) -> Attempt:
+    """Anonymise, and catch every error."""
+    begun = time.perf_counter()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SmallKWarning)
+            # Nothing is published, so nothing needs a confirmation.
+            confirmations = {"allow_small_k": True, "population_only": True} if _guarantees_k(arguments) else {}
+            release = anonymize(flows, **{**confirmations, **arguments})
+    except Exception as problem:
+        error = type(problem).__name__
+        # The message of a foreign error may quote the input: only its class is named.
+        reason = str(problem) if isinstance(problem, FlowveilError) else f"unexpected {error}"
+        status = INFEASIBLE if isinstance(problem, InfeasibleError) else FAILED
+        return Attempt(status, error=error, reason=reason)
+    return Attempt(DONE, time.perf_counter() - begun, release)
+
+
+def _guarantees_k(arguments: Mapping[str, Any]) -> bool:
+    return find_method(arguments["method"]).promises == "k"
+
+
+def planner_errors(release: Any, basis: str) -> dict[str, Value]:
+    """Returns the planner's errors of a release at the level of tables; empty if they are unknown."""
+    level = main_level(default_levels(release.input))
+    found = [] if level is None else area_accuracy(release, levels=[level], basis=basis)
+    return {name: getattr(one, name) for one in found for name in PLANNER}
+
+
+def exact_measures(release: Any) -> dict[str, dict[str, Value]]:
+    """Returns all measures by basis, the planner's errors first (see `flowveil.analysis.areas`)."""
+    return {
+        basis: {name: _plain(value) for name, value in {**planner_errors(release, basis), **values}.items()}
+        for basis, values in release.metrics().items()
+    }
+
+
+def _plain(value: Any) -> Value:
+    """Returns a number that JSON can hold; None for others."""
+    if value is None:
+        return None
+    number: float | int = value.item() if isinstance(value, np.generic) else value
+    return number if np.isfinite(number) else None

@@ -1,0 +1,311 @@
+"""The loops of CurveCut, compiled: the shortest safe runs, the optimal partition of an order, and the exchange step.
+
+A run is a slice of an order of flows. All units are monotone, so a run that contains a safe run is safe, and a run that
+consists of two safe runs is never better than the two. So of the runs from a flow, only those matter that are safe and
+shorter than two safe runs: for k trips, less than 2k flows.
+
+The exchange repartitions neighbouring boxes along other orders of their flows. The flows of a few boxes, and the
+suppressed flows between them, are sorted along each of the four dimensions, and from one to the other of two distant
+flows. Each order is cut like the whole curve, at the same price. Needs numba (the extra ``boxes``).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+#: Orders that the exchange tries: along the four dimensions, and between two distant flows.
+ORDERS = 5
+
+
+@njit(cache=True)
+def first_safe_ends(
+    order: NDArray[np.int64],
+    held: NDArray[np.float64],
+    least: NDArray[np.float64],
+    rows: tuple[Any, Any, Any],
+    members: tuple[Any, Any, Any],
+    fewest: NDArray[np.int64],
+    seen: tuple[Any, Any, Any],
+) -> NDArray[np.int64]:
+    """Returns the end of the shortest safe run from each position; beyond the end of the order if there is none.
+
+    One window slides along the order and updates sums and distinct counts.
+
+    Args:
+        order: the flows.
+        held, least: sums of each flow (one row per flow), and the thresholds of a safe run.
+        rows, members: start of each flow's members, and the members, for people, origin tiles and destination tiles.
+        fewest: threshold of distinct members by kind; 0 if not protected.
+        seen: zeros for each member, by kind; zeros again on return.
+    """
+    n, n_held = len(order), held.shape[1]
+    ends = np.full(n, n + 1)
+    total = np.zeros(n_held)
+    distinct = np.zeros(3, np.int64)
+    stop = 0
+    for start in range(n):
+        while True:
+            safe = stop > start
+            for q in range(n_held):
+                safe = safe and total[q] >= least[q]
+            for m in range(3):
+                safe = safe and distinct[m] >= fewest[m]
+            if safe or stop == n:
+                break
+            flow = order[stop]
+            for q in range(n_held):
+                total[q] += held[flow, q]
+            for m in range(3):
+                if fewest[m] > 0:
+                    for r in range(rows[m][flow], rows[m][flow + 1]):
+                        member = members[m][r]
+                        distinct[m] += seen[m][member] == 0
+                        seen[m][member] += 1
+            stop += 1
+        if safe:
+            ends[start] = stop
+        flow = order[start]
+        for q in range(n_held):
+            total[q] -= held[flow, q]
+        for m in range(3):
+            if fewest[m] > 0:
+                for r in range(rows[m][flow], rows[m][flow + 1]):
+                    member = members[m][r]
+                    seen[m][member] -= 1
+                    distinct[m] -= seen[m][member] == 0
+    return ends
+
+
+@njit(cache=True)
+def run_boxes(point: NDArray[np.int32], ends: NDArray[np.int64]) -> NDArray[np.int32]:
+    """Returns the boxes of the shortest safe runs: four lowest squares, then four highest.
+
+    Sliding-window minimum and maximum from two parts: the box of the part before ``turn``, known for every position,
+    and the box of the rest, which only grows. Each flow is visited twice.
+
+    Args:
+        point: squares of the flows in their order, one row per flow.
+        ends: end of the shortest safe run from each position.
+    """
+    n = len(point)
+    boxes = np.empty((n, 8), np.int32)
+    tail = np.empty(8, np.int32)
+    turn = reached = 0
+    for start in range(n):
+        stop = ends[start]
+        if stop > n:
+            break
+        if start >= turn:
+            turn = reached = stop
+            tail[:4], tail[4:] = 2**31 - 1, -(2**31)
+            for place in range(turn - 1, start - 1, -1):
+                for d in range(4):
+                    low = high = point[place, d]
+                    if place + 1 < turn:
+                        low, high = min(low, boxes[place + 1, d]), max(high, boxes[place + 1, d + 4])
+                    boxes[place, d], boxes[place, d + 4] = low, high
+        while reached < stop:
+            for d in range(4):
+                tail[d], tail[d + 4] = min(tail[d], point[reached, d]), max(tail[d + 4], point[reached, d])
+            reached += 1
+        for d in range(4):
+            boxes[start, d], boxes[start, d + 4] = min(boxes[start, d], tail[d]), max(boxes[start, d + 4], tail[d + 4])
+    return boxes
+
+
+@njit(cache=True)
+def best_cuts(
+    point: NDArray[np.int32],
+    volume: NDArray[np.float64],
+    ends: NDArray[np.int64],
+    boxes: NDArray[np.int32],
+    step: NDArray[np.int64],
+    price: float,
+    longer: int,
+) -> tuple[NDArray[np.int64], NDArray[np.bool_], float, float]:
+    """Returns the cheapest partition of an order into safe runs and suppressed flows.
+
+    A run costs its volume times the sum of the four sides of its box, a suppressed flow its volume times the price.
+    Dynamic programming over prefixes. Ties are published.
+
+    Args:
+        point: squares of the flows in their order, one row per flow.
+        volume: volume of each flow.
+        ends, boxes: end and box of the shortest safe run from each position.
+        step: width of a square in each dimension.
+        price: price of a suppressed unit.
+        longer: flows by which a run may exceed the shortest.
+
+    Returns:
+        Start of each piece, whether it is a published run, cost of the runs, and suppressed volume.
+    """
+    n = len(point)
+    best, before = np.full(n + 1, np.inf), np.zeros(n + 1, np.int64)
+    best[0] = 0.0
+    reached = np.zeros(n + 1)
+    # Element by element: slices compile slowly.
+    for i in range(n):
+        reached[i + 1] = reached[i] + volume[i]
+    s0, s1, s2, s3 = step
+    for start in range(n):
+        so_far = best[start]
+        if so_far + price * volume[start] < best[start + 1]:
+            best[start + 1], before[start + 1] = so_far + price * volume[start], -1
+        stop = ends[start]
+        if stop > n:
+            continue
+        last = min(n, stop + longer)
+        if stop < n and ends[stop] <= n:
+            last = min(last, ends[stop] - 1)
+        l0, l1, l2, l3, h0, h1, h2, h3 = boxes[start]
+        while True:
+            sides = (h0 - l0 + 1) * s0 + (h1 - l1 + 1) * s1 + (h2 - l2 + 1) * s2 + (h3 - l3 + 1) * s3
+            cost = so_far + (reached[stop] - reached[start]) * sides
+            if cost <= best[stop]:
+                best[stop], before[stop] = cost, start
+            if stop >= last:
+                break
+            p0, p1, p2, p3 = point[stop]
+            l0, l1, l2, l3 = min(l0, p0), min(l1, p1), min(l2, p2), min(l3, p3)
+            h0, h1, h2, h3 = max(h0, p0), max(h1, p1), max(h2, p2), max(h3, p3)
+            stop += 1
+    return _backtrack(best, before, volume, price)
+
+
+@njit(cache=True)
+def _backtrack(
+    best: Any, before: Any, volume: Any, price: float
+) -> tuple[NDArray[np.int64], NDArray[np.bool_], float, float]:
+    """Returns the pieces of the optimal partition; ``before`` is -1 after a suppressed flow."""
+    n = len(volume)
+    first, published = np.empty(n, np.int64), np.empty(n, np.bool_)
+    pieces, place, left = 0, n, 0.0
+    while place > 0:
+        is_run = before[place] >= 0
+        if not is_run:
+            left += volume[place - 1]
+        place = before[place] if is_run else place - 1
+        first[pieces], published[pieces] = place, is_run
+        pieces += 1
+    return first[:pieces][::-1].copy(), published[:pieces][::-1].copy(), best[n] - price * left, left
+
+
+@njit(cache=True)
+def repartition(
+    pieces: Any, stretches: NDArray[np.int64], points: Any, price: float, longer: int, most_flows: int
+) -> tuple[NDArray[np.int64], NDArray[np.bool_], NDArray[np.bool_], NDArray[np.float64], NDArray[np.float64]]:
+    """Repartitions every stretch of pieces for which that is cheaper.
+
+    Args:
+        pieces: flows piece after piece; start of each piece and the end; whether each piece is a published box.
+        stretches: first piece of each stretch, and the end.
+        points: squares and volume of each flow, width of a square in each dimension, and the arguments of
+            `first_safe_ends` other than the order.
+        price: price of a suppressed unit.
+        longer: flows by which a run may exceed the shortest safe one.
+        most_flows: longer stretches are left unchanged.
+
+    Returns:
+        The flows in their new order; whether each starts a piece, and is published; and by stretch, the gain at the
+        price and the additional suppressed volume.
+    """
+    flows, first, published = pieces
+    point, volume, step, safety = points
+    new_order, begins, shown = flows.copy(), np.zeros(len(flows), np.bool_), np.zeros(len(flows), np.bool_)
+    gain, more = np.zeros(len(stretches) - 1), np.zeros(len(stretches) - 1)
+    for s in range(len(stretches) - 1):
+        low, high = stretches[s], stretches[s + 1]
+        start, stop = first[low], first[high]
+        begins[start] = True
+        if stop - start > most_flows:
+            continue
+        members = flows[start:stop]
+        cost, left = _costs(point[members], volume[members], first[low : high + 1] - start, published[low:high], step)
+        now = cost + price * left
+        # Gains below this are rounding errors.
+        best = now - 1e-9 * abs(now)
+        sorting = sorting_keys(point[members], step)
+        for o in range(ORDERS):
+            order = members[np.argsort(sorting[o], kind="mergesort")]
+            ends = first_safe_ends(order, *safety)
+            squares = point[order]
+            starts, are_runs, cost, out = best_cuts(
+                squares, volume[order], ends, run_boxes(squares, ends), step, price, longer
+            )
+            if cost + price * out < best:
+                best = cost + price * out
+                gain[s], more[s] = now - best, out - left
+                _write_pieces(new_order, begins, shown, start, order, starts, are_runs)
+    return new_order, begins, shown, gain, more
+
+
+@njit(cache=True)
+def _write_pieces(new_order: Any, begins: Any, shown: Any, start: int, order: Any, starts: Any, are_runs: Any) -> None:
+    """Writes the pieces of a stretch that begins at ``start``. Element by element: slices compile slowly."""
+    for i in range(len(order)):
+        new_order[start + i], begins[start + i] = order[i], False
+    for i in range(len(starts)):
+        begins[start + starts[i]] = True
+        end = starts[i + 1] if i + 1 < len(starts) else len(order)
+        for place in range(start + starts[i], start + end):
+            shown[place] = are_runs[i]
+
+
+@njit(cache=True)
+def sorting_keys(point: NDArray[np.int32], step: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Returns the sort keys of the flows of a stretch, one row for each order."""
+    n = len(point)
+    keys = np.zeros((ORDERS, n), np.int64)
+    for d in range(4):
+        for i in range(n):
+            keys[d, i] = point[i, d]
+    # The flow farthest from the first, and the flow farthest from that one.
+    one = _farthest(point, step, 0)
+    other = _farthest(point, step, one)
+    for i in range(n):
+        keys[4, i] = _apart(point, step, i, one) - _apart(point, step, i, other)
+    return keys
+
+
+@njit(cache=True)
+def _apart(point: Any, step: Any, one: int, other: int) -> int:
+    """Returns the L1 distance of two flows."""
+    apart = 0
+    for d in range(4):
+        apart += abs(np.int64(point[one, d]) - point[other, d]) * step[d]
+    return apart
+
+
+@njit(cache=True)
+def _farthest(point: Any, step: Any, start: int) -> int:
+    """Returns the first of the flows that are farthest from one."""
+    most, found = -1, start
+    for i in range(len(point)):
+        apart = _apart(point, step, start, i)
+        if apart > most:
+            most, found = apart, i
+    return found
+
+
+@njit(cache=True)
+def _costs(point: Any, volume: Any, first: Any, published: Any, step: Any) -> tuple[float, float]:
+    """Returns the cost of the boxes of a stretch, and its suppressed volume."""
+    cost, left = 0.0, 0.0
+    for piece in range(len(published)):
+        held, sides = 0.0, 0
+        for i in range(first[piece], first[piece + 1]):
+            held += volume[i]
+        if not published[piece]:
+            left += held
+            continue
+        for d in range(4):
+            low = high = point[first[piece], d]
+            for i in range(first[piece] + 1, first[piece + 1]):
+                low, high = min(low, point[i, d]), max(high, point[i, d])
+            sides += (np.int64(high) - low + 1) * step[d]
+        cost += held * sides
+    return cost, left

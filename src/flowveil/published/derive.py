@@ -1,0 +1,461 @@
+"""A table computed from a published release alone: coarser zones, sums over slices, some slices, a part of the area.
+
+Everything here is a function of public inputs (cells, statement, map), so a derived release reveals nothing beyond its
+source. Every cell of the result is a cell of the source or a sum of cells, so each threshold still holds: trips and
+weights add up, distinct people and tiles number at least as many as in the largest part, and no person has a larger
+share of a sum than of one of its parts. Sums are exact, whatever their order.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import shapely
+
+from flowveil.errors import GuaranteeError, OutputError, ParameterError, did_you_mean
+from flowveil.output import Draft, explained, real_place
+from flowveil.published.folder import FolderContent, check_target, refuse_weaker, write_files
+from flowveil.published.slices import ENDS, SUMS, add_up
+from flowveil.published.tables import has_nested_zones, zones_table
+from flowveil.release.published import Published
+from flowveil.release.statement import Kind, Statement
+from flowveil.release.zone_map import FrozenMap
+from flowveil.times import TIME, TIME_COLUMNS, Every
+from flowveil.zoning.public_map import Chain, zone_chains
+
+#: Part of its area by which a zone may lie outside an area and still count as inside: outlines are rounded.
+_ROUNDING = 1e-6
+
+
+@dataclass(frozen=True)
+class Within:
+    """An area, for zones that lie in it as a whole.
+
+    Attributes:
+        text: as the report states it.
+        cells: codes of H3 cells; empty where the area is drawn.
+        outline: polygon in degrees; None for cells.
+    """
+
+    text: str
+    cells: frozenset[str] = frozenset()
+    outline: Any = None
+
+
+@dataclass(frozen=True)
+class Derivation:
+    """What to compute. The steps are taken in the order of the fields.
+
+    Attributes:
+        pick: slices to keep, as column and value; no value means the matrix of all values.
+        level: level of the zones: an H3 resolution, or a level of the map.
+        zones_of: zones of another release, or of a frozen map.
+        sum: slice columns to add up, or units of time.
+        within: keep cells with both zones inside.
+        drop: columns to leave out.
+    """
+
+    pick: tuple[tuple[str, str | None], ...] = ()
+    level: int | None = None
+    zones_of: FrozenMap | None = None
+    sum: tuple[str, ...] = ()
+    within: Within | None = None
+    drop: tuple[str, ...] = ()
+
+    def to_parameters(self) -> dict[str, Any]:
+        """Returns what the statement records."""
+        recorded = {
+            "pick": [f"{name}={value or ''}" for name, value in self.pick],
+            "level": self.level,
+            "zones_of": None if self.zones_of is None else self.zones_of.sha256,
+            "sum": list(self.sum),
+            "within": None if self.within is None else self.within.text,
+            "drop": list(self.drop),
+        }
+        return {name: value for name, value in recorded.items() if value not in (None, [])}
+
+
+def parse_pick(given: Mapping[str, Any] | Iterable[str]) -> tuple[tuple[str, str | None], ...]:
+    """Returns the slices to keep, from ``{"sex": "f"}``, ``{"sex": ["f", "m"]}`` or ``["sex=f"]``.
+
+    Raises:
+        ParameterError: a text has no equals sign.
+    """
+    if isinstance(given, Mapping):
+        listed = [
+            (name, value)
+            for name, values in given.items()
+            for value in ([values] if values is None or isinstance(values, str) else values)
+        ]
+        return tuple((str(name), str(value) if value else None) for name, value in listed)
+    texts = [given] if isinstance(given, str) else list(given)
+    for text in texts:
+        if "=" not in text:
+            raise ParameterError(f"--pick must be COLUMN=VALUE; found '{text}'.")
+    parts = (text.partition("=") for text in texts)
+    return tuple((name.strip(), value.strip() or None) for name, _, value in parts)
+
+
+def derive_published(
+    source: Published,
+    how: Derivation,
+    *,
+    manifest_sha256: str,
+    formats: Sequence[str] = (),
+    about: Mapping[str, str] | None = None,
+) -> Published:
+    """Returns the derived release.
+
+    Args:
+        source: the published release.
+        how: what to compute.
+        manifest_sha256: SHA-256 of the source's manifest.json.
+        formats: exports of the new folder.
+        about: entries that replace those of the source.
+
+    Raises:
+        ParameterError: the source has no such column or value; its zones have no levels; slices to be added up have
+            different zones; nothing is left.
+        GuaranteeError: a cell of the result is smaller than every cell of the source: a bug.
+    """
+    statement = source.statement
+    if statement.kind == "perturbed" and (how.level is not None or how.zones_of is not None or how.sum):
+        raise ParameterError("The counts of this release are perturbed; the error of their sums is not stated.")
+    table = _Table(source.cells, statement.slice_columns, dict(statement.parameters.get("slices") or {}))
+    table = _drop(_pick(table, how.pick), how.drop)
+    zones = _coarser_zones(source, how)
+    if zones is not None:
+        table = replace(table, cells=_renamed(table.cells, zones))
+    merged = zones is not None or bool(how.sum)
+    if merged:
+        _refuse_not_additive(table)
+        for name in how.sum:
+            table = _summed(table, name, source)
+        cells, most = add_up(table.cells, table.keys)
+        table = replace(table, cells=cells)
+    else:
+        most = 1
+    if how.within is not None:
+        table = replace(table, cells=_inside(table.cells, how.within, source))
+    if not len(table.cells):
+        raise ParameterError("Nothing is left of this release. Hint: pick other slices, or a larger area.")
+    _check_sums(source, table.cells)
+    stated = _statement(source, table, how, merged=merged, most=most)
+    stated = replace(
+        stated,
+        derived_from=manifest_sha256,
+        formats=tuple(formats),
+        about={**statement.about, **(about or {})},
+    )
+    return Published(table.cells, stated, source.map, source.outlines)
+
+
+class Derived(FolderContent):
+    """A derived release in memory: its tables ``flows`` and ``zones``, its ``report`` and its page."""
+
+    def write(
+        self,
+        directory: str | PathLike[str],
+        *,
+        overwrite: bool = True,
+        replace_stronger: bool = False,
+        source: str | PathLike[str] | None = None,
+    ) -> Path:
+        """Writes the release folder: to a draft, then renamed.
+
+        Args:
+            directory: new, empty, or an earlier release.
+            overwrite: whether an earlier release may be replaced.
+            replace_stronger: confirms that a release with a stronger guarantee may be replaced.
+            source: folder of the source, which is never replaced.
+
+        Raises:
+            OutputError: the folder may not or cannot be written. What was there is untouched.
+        """
+        if source is not None and real_place(directory) == real_place(source):
+            raise OutputError(f"'{directory}' is the source; both are needed to verify. Hint: name a new folder.")
+        check_target(directory, overwrite=overwrite)
+        self.formats()
+        with explained(directory), Draft(directory) as draft:
+            os.mkdir(draft.new)
+            if not replace_stronger:
+                refuse_weaker(directory, self.report)
+            write_files(self, draft.new)
+            check_target(directory, overwrite=overwrite)
+            draft.take_place()
+        return Path(directory)
+
+    def _repr_html_(self) -> str:
+        from flowveil.published.document import frame
+
+        return frame(self.page(compact=True))
+
+
+# ---- cells -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class _Table:
+    """Cells on their way, with the slice columns and the description of slices that belong to them."""
+
+    cells: pa.Table
+    slice_columns: tuple[str, ...]
+    slices: dict[str, Any]
+
+    @property
+    def every(self) -> str | None:
+        """The shortest step of time."""
+        return self.slices.get("every")
+
+    @property
+    def keys(self) -> list[str]:
+        """The columns that identify a row once layers are added up, in the order of sorting."""
+        times = [name for name in TIME_COLUMNS if name in self.cells.column_names]
+        return [*self.slice_columns, *times, *ENDS]
+
+
+def _pick(table: _Table, pick: Sequence[tuple[str, str | None]]) -> _Table:
+    chosen: dict[str, list[str | None]] = {}
+    for name, value in pick:
+        _check_column(table, name, "--pick")
+        known = pc.unique(table.cells[name]).to_pylist()
+        if value not in known:
+            shown = ", ".join("(all)" if one is None else f"'{one}'" for one in known[:5])
+            raise ParameterError(
+                f"The release has no slice with {name} = '{value or ''}'; found {shown}{' ...' * (len(known) > 5)}."
+            )
+        chosen.setdefault(name, []).append(value)
+    cells = table.cells
+    for name, values in chosen.items():
+        # Null is a value here: the matrix of all values of the column.
+        cells = cells.filter(pc.is_in(cells[name], value_set=pa.array(values, pa.string())))
+    return replace(table, cells=cells)
+
+
+def _drop(table: _Table, names: Sequence[str]) -> _Table:
+    fixed = {*table.keys, "trips", "layer"}
+    optional = [name for name in table.cells.column_names if name not in fixed]
+    for name in names:
+        if name not in optional:
+            allowed = ", ".join(optional) or "none"
+            raise ParameterError(f"--drop can leave out: {allowed}; found '{name}'.{did_you_mean(name, optional)}")
+    return replace(table, cells=table.cells.drop_columns(list(dict.fromkeys(names))))
+
+
+def _check_column(table: _Table, name: str, flag: str) -> None:
+    if name not in table.slice_columns:
+        has = f"has the slice columns {', '.join(table.slice_columns)}" if table.slice_columns else "has no slices"
+        raise ParameterError(f"{flag}: the release {has}; found '{name}'.{did_you_mean(name, table.slice_columns)}")
+
+
+def _refuse_not_additive(table: _Table) -> None:
+    known = {*table.keys, *SUMS, "layer", "revised"}
+    others = [name for name in table.cells.column_names if name not in known]
+    if others:
+        raise ParameterError(
+            f"The columns {', '.join(others)} cannot be added up. Hint: leave them out with --drop {','.join(others)}."
+        )
+
+
+def _check_sums(source: Published, cells: pa.Table) -> None:
+    """Refuses a result that has a smaller cell than its source.
+
+    Raises:
+        GuaranteeError: it has. Noisy counts may be negative, and are not compared.
+    """
+    if source.statement.kind == "noisy":
+        return
+    for name in (name for name in SUMS if name in cells.column_names):
+        if pc.min(cells[name]).as_py() < pc.min(source.cells[name]).as_py():
+            raise GuaranteeError(f"A derived cell has fewer {name} than every published one; nothing was written.")
+
+
+# ---- slices ------------------------------------------------------------------------------------------------------
+
+
+def _summed(table: _Table, name: str, source: Published) -> _Table:
+    """Returns the table with a column, or a unit of time, added up; equal rows are merged later."""
+    if TIME_COLUMNS[0] in table.cells.column_names and name in (TIME, *TIME_COLUMNS, table.every):
+        return replace(table, cells=table.cells.drop_columns(list(TIME_COLUMNS)), slices={})
+    label: tuple[Callable[[pa.ChunkedArray], pa.ChunkedArray], str] | None = None
+    column = name
+    if name not in table.slice_columns and TIME in table.slice_columns and table.every is not None:
+        label = _coarser_label(table.every, name)
+        column = TIME if label is not None or name == table.every else name
+    _check_column(table, column, "--sum")
+    # Totals and longer steps hold the same trips again.
+    finest = pc.is_valid(table.cells[column])
+    if column == TIME and table.every is not None:
+        length = Every.parse(table.every).label_length
+        finest = pc.and_(finest, pc.fill_null(pc.equal(pc.utf8_length(table.cells[TIME]), length), False))
+    cells = table.cells.filter(finest)
+    if not len(cells):
+        raise ParameterError(f"--sum {name}: the release has no slices by {column} to add up.")
+    rest = tuple(one for one in table.slice_columns if one != column)
+    _refuse_different_zones(cells, name, rest, source)
+    slices = {**table.slices, "total": any(cells[one].null_count for one in rest)}
+    if column == TIME:
+        slices |= {"also_every": [], "every": None if label is None else label[1]}
+    at = cells.column_names.index(column)
+    if label is not None:
+        return replace(table, cells=cells.set_column(at, column, label[0](cells[column])), slices=slices)
+    return _Table(cells.remove_column(at), rest, slices if rest else {})
+
+
+def _coarser_label(every: str, unit: str) -> tuple[Callable[[pa.ChunkedArray], pa.ChunkedArray], str] | None:
+    """Returns how labels change where a unit of time is added up, and the step that is left; None if none is left."""
+    step = Every.parse(every)
+    if every == "weekday-hour" and unit == "weekday":
+        return lambda labels: pc.utf8_slice_codeunits(labels, len("1 Mon "), step.label_length), "hour"
+    left = {("weekday-hour", "hour"): "weekday", ("day", "day"): "month"}.get((every, unit))
+    left = "day" if step.minutes is not None and unit == "hour" else left
+    if left is None:
+        return None
+    length = Every.parse(left).label_length
+    return lambda labels: pc.utf8_slice_codeunits(labels, 0, length), left
+
+
+def _refuse_different_zones(cells: pa.Table, name: str, rest: Sequence[str], source: Published) -> None:
+    """Refuses sums over slices whose zones overlap without being the same.
+
+    Raises:
+        ParameterError: they do; the message names a level at which they are the same, if there is one.
+    """
+    if source.statement.boxes is None and not has_nested_zones(cells, rest, source.map):
+        return
+    codes = [code for end in ENDS for code in pc.unique(cells[end]).to_pylist()]
+    coarsest = min(chain[0][1] for chain in zone_chains(source.map, codes))
+    is_level = source.statement.boxes is None and coarsest >= 0
+    raise ParameterError(
+        f"--sum {name}: the slices have different zones, so their cells cannot be added up."
+        + f" Hint: --level {math.floor(coarsest)} gives all of them the same zones." * is_level
+    )
+
+
+# ---- zones -------------------------------------------------------------------------------------------------------
+
+
+def _coarser_zones(source: Published, how: Derivation) -> dict[str, dict[str, str]] | None:
+    """Returns the new zone of each zone, by end; None where zones stay as they are."""
+    if how.level is None and how.zones_of is None:
+        return None
+    if how.level is not None and how.zones_of is not None:
+        raise ParameterError("--level and --zones-of both choose the zones. Hint: give one of them.")
+    if source.statement.boxes is not None:
+        raise ParameterError("The zones of this release are boxes, which have no levels. Hint: leave --level out.")
+    if how.zones_of is not None and not how.zones_of.homogeneous:
+        raise ParameterError("The zones of the other release overlap. Hint: name a release whose zones do not.")
+    renamed = {}
+    for end in ENDS:
+        codes = pc.unique(source.cells[end]).to_pylist()
+        chains = zone_chains(source.map, codes)
+        if how.zones_of is None:
+            renamed[end] = {code: _at_level(chain, how.level) for code, chain in zip(codes, chains, strict=True)}
+            continue
+        wanted = set(how.zones_of.zones(end.removesuffix("_zone")))
+        nearest = [next((code for code, _ in chain if code in wanted), chain[0][0]) for chain in chains]
+        renamed[end] = dict(zip(codes, nearest, strict=True))
+        if not wanted & set(nearest):
+            raise ParameterError("No zone of this release lies in a zone of the other one: check --zones-of.")
+    return renamed
+
+
+def _at_level(chain: Chain, level: int | None) -> str:
+    """Returns the ancestor at a level; the zone itself where it is no finer."""
+    assert level is not None
+    return next((code for code, height in chain if height <= level), chain[-1][0])
+
+
+def _renamed(cells: pa.Table, zones: Mapping[str, Mapping[str, str]]) -> pa.Table:
+    for end, names in zones.items():
+        codes = pa.array(list(names), pa.string())
+        renamed = pa.array(list(names.values()), pa.string()).take(pc.index_in(cells[end], value_set=codes))
+        cells = cells.set_column(cells.column_names.index(end), end, renamed)
+    return cells
+
+
+def _inside(cells: pa.Table, within: Within, source: Published) -> pa.Table:
+    """Returns the cells with both zones inside an area; a zone that is partly inside is not."""
+    codes = sorted({code for end in ENDS for code in pc.unique(cells[end]).to_pylist()})
+    if within.outline is None:
+        inside = [any(code in within.cells for code, _ in chain) for chain in zone_chains(source.map, codes)]
+    else:
+        shown = zones_table(replace(source, cells=cells))
+        outlines = shapely.from_wkb(shown["geometry"].to_numpy(zero_copy_only=False))
+        if all(shape is None for shape in outlines):
+            raise ParameterError("The zones of this release have no place on a map. Hint: leave --within out.")
+        common = shapely.area(shapely.intersection(outlines, within.outline))
+        area = shapely.area(outlines)
+        covered = (area > 0) & (common >= (1 - _ROUNDING) * area)
+        inside = covered.tolist()
+    kept = pa.array([code for code, is_inside in zip(codes, inside, strict=True) if is_inside], pa.string())
+    return cells.filter(pc.and_(*(pc.is_in(cells[end], value_set=kept) for end in ENDS)))
+
+
+# ---- statement ---------------------------------------------------------------------------------------------------
+
+
+def _statement(source: Published, table: _Table, how: Derivation, *, merged: bool, most: int) -> Statement:
+    """Returns what is stated of the result; a claim that does not carry over is left out."""
+    before, cells = source.statement, table.cells
+    parameters = {name: value for name, value in before.parameters.items() if name not in ("slices", "derive")}
+    parameters["derive"] = how.to_parameters()
+    if table.slices:
+        parameters["slices"] = table.slices
+    if merged and (how.level is not None or how.zones_of is not None):
+        # A coarser zone may contain a listed place whose own cells are suppressed.
+        parameters.pop("stricter", None)
+    has_time = TIME in table.slice_columns or TIME_COLUMNS[0] in cells.column_names
+    complete = how.within is None and not how.pick
+    kept_zones = None if merged else before.zones_of
+    return replace(
+        before,
+        kind=_kind(before, table),
+        parameters=parameters,
+        guarantee=_guarantee(before, most),
+        homogeneous=_is_homogeneous(source, table),
+        suppression={"rule": "sums"} if merged and before.kind != "noisy" else before.suppression,
+        slice_columns=table.slice_columns,
+        timezone=before.timezone if has_time else None,
+        shares=before.shares if complete else None,
+        revision_of=() if merged else before.revision_of,
+        zones_of=kept_zones if how.zones_of is None else how.zones_of.sha256,
+    )
+
+
+def _kind(before: Statement, table: _Table) -> Kind:
+    columns = table.cells.column_names
+    if before.kind in ("noisy", "perturbed"):
+        return before.kind
+    if table.slice_columns:
+        return "sliced"
+    if before.boxes is not None:
+        return "boxed"
+    return "folded" if TIME_COLUMNS[0] in columns else "layered" if "layer" in columns else "plain"
+
+
+def _guarantee(before: Statement, most: int) -> Mapping[str, Any]:
+    """Returns the guarantee; the noise of a sum is bounded by that of its largest number of counts.
+
+    Noise that was drawn for each count is independent: variances add up. Noise of several steps is not, but deviations
+    never exceed their sum.
+    """
+    if before.kind != "noisy" or most <= 1:
+        return before.guarantee
+    factor = most if before.guarantee.get("steps") else math.sqrt(most)
+    return {**before.guarantee, "deviation": before.guarantee["deviation"] * factor}
+
+
+def _is_homogeneous(source: Published, table: _Table) -> bool:
+    """Returns whether, in each matrix, no zone of an end lies in another one of that end."""
+    if source.statement.boxes is not None or {"layer", *TIME_COLUMNS} & set(table.cells.column_names):
+        return source.statement.homogeneous
+    return not has_nested_zones(table.cells, table.slice_columns, source.map)

@@ -1,0 +1,231 @@
+"""The files of a ledger: chained lines, a key, and the head of the chain. All have mode 0600.
+
+``ledger.jsonl`` has one JSON object a line. Each line carries an HMAC over itself and the chain before it, so a line
+that was changed, removed or moved is noticed. ``head.json`` holds the length and the end of the chain, so missing last
+lines are noticed too. A whole folder that is replaced by an older copy cannot be noticed from inside, so `write_backup`
+marks its copy, and a restored one is refused until the operator acknowledges it.
+
+A line is durable before the head, and the head before the release appears. After a crash the chain may be one line
+longer than the head says, which is accepted, and an incomplete last line is removed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import io
+import json
+import os
+import secrets
+import tarfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import IO, Any
+
+from flowveil.errors import OutputError
+from flowveil.output import real_place, sync_folder
+
+try:
+    import fcntl
+except ImportError:  # Windows: nothing can be locked.
+    fcntl = None  # type: ignore[assignment]
+
+LEDGER, SECRET, HEAD = "ledger.jsonl", "secret", "head.json"
+FORMAT = "flowveil ledger"
+_SECRET_BYTES = 32
+_CHAIN = "chain"
+
+
+@dataclass
+class LedgerFile:
+    """A locked ledger.
+
+    Attributes:
+        place: its folder.
+        file: open for reading and writing, at its end.
+        entries: the lines without their chain, the oldest first.
+        secret: the key of all hashes.
+        chain: the end of the chain.
+    """
+
+    place: Path
+    file: IO[bytes]
+    entries: list[dict[str, Any]]
+    secret: bytes
+    chain: str
+
+    def append(self, entry: Mapping[str, Any]) -> None:
+        """Writes a line and makes it durable."""
+        line = {"format": FORMAT, **entry}
+        chain = _next_chain(self.secret, self.chain, _text(line))
+        self.file.write(_text({**line, _CHAIN: chain}) + b"\n")
+        self.file.flush()
+        os.fsync(self.file.fileno())
+        self.entries.append(line)
+        self.chain = chain
+        self.write_head()
+
+    def write_head(self) -> None:
+        """Records the length and the end of the chain."""
+        _write_private(self.place / HEAD, _text({"entries": len(self.entries), _CHAIN: self.chain}))
+
+    def keyed_hash(self, *parts: str) -> str:
+        """Returns an HMAC of some texts: without the key, no guess can be tested."""
+        return hmac.new(self.secret, "\0".join(parts).encode(), hashlib.sha256).hexdigest()
+
+    def write_backup(self, path: Path) -> None:
+        """Writes a tar file of the ledger, whose head is marked as a copy.
+
+        Raises:
+            OutputError: the file exists or cannot be written.
+        """
+        head = {"entries": len(self.entries), _CHAIN: self.chain, "backup": True}
+        files = {LEDGER: (self.place / LEDGER).read_bytes(), SECRET: self.secret, HEAD: _text(head)}
+        buffer = io.BytesIO()
+        with tarfile.open(fileobj=buffer, mode="w") as archive:
+            for name, content in files.items():
+                member = tarfile.TarInfo(name)
+                member.size, member.mode = len(content), 0o600
+                archive.addfile(member, io.BytesIO(content))
+        try:
+            _create_private(path, buffer.getvalue())
+        except OSError as problem:
+            raise OutputError(f"The backup '{path}' cannot be written: {problem.strerror}.") from None
+
+
+@contextmanager
+def open_ledger(
+    directory: str | PathLike[str], *, create: bool = True, accept_restored: bool = False
+) -> Iterator[LedgerFile]:
+    """Opens a ledger, locked until the block ends.
+
+    Args:
+        directory: its folder.
+        create: make a ledger if it is missing.
+        accept_restored: acknowledge that it was restored from a backup.
+
+    Raises:
+        OutputError: it cannot be read, written or locked, or its chain is broken.
+    """
+    place = real_place(directory)
+    if fcntl is None:
+        raise OutputError("A ledger cannot be locked on this system. Hint: leave --ledger out and audit by hand.")
+    if not create and not (place / LEDGER).is_file():
+        raise OutputError(f"There is no ledger in '{directory}'. Hint: name the folder that --ledger was given.")
+    try:
+        place.mkdir(mode=0o700, exist_ok=True)
+        descriptor = os.open(place / LEDGER, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        os.fchmod(descriptor, 0o600)
+    except OSError as problem:
+        raise OutputError(f"The ledger '{directory}' cannot be opened: {problem.strerror}.") from None
+    with open(descriptor, "r+b") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield _checked(place, file, accept_restored=accept_restored)
+
+
+def _checked(place: Path, file: IO[bytes], *, accept_restored: bool) -> LedgerFile:
+    """Reads all lines and compares them with the chain and its head."""
+    content = file.read()
+    whole = content[: content.rfind(b"\n") + 1]
+    lines, head = whole.splitlines(), _read_head(place)
+    if head is not None and head.get("backup") and not accept_restored:
+        raise OutputError(
+            f"This ledger was restored from a backup with {head['entries']:,} lines. Releases published after the "
+            "backup are not in it, and new ones would not be checked against them. Hint: if there are none, run "
+            "`flowveil ledger DIR --accept-restored`; else publish none of these trips with it."
+        )
+    secret = _read_secret(place, is_new=not lines and head is None)
+    entries, chains = _read_chain(lines, secret)
+    if head is None and any(_CHAIN in json.loads(line) for line in lines):
+        raise _broken(f"{HEAD} is missing")
+    # A crash may come between a line and its head.
+    if head is not None and (
+        not head["entries"] <= len(entries) <= head["entries"] + 1 or chains[head["entries"]] != head[_CHAIN]
+    ):
+        raise _broken(f"it has {len(entries):,} lines, and its head records {head['entries']:,} or other ones")
+    file.truncate(len(whole))
+    file.seek(len(whole))
+    ledger = LedgerFile(place, file, entries, secret, chains[-1])
+    if head is None or head.get("backup") or len(entries) != head["entries"]:
+        ledger.write_head()
+    return ledger
+
+
+def _read_chain(lines: list[bytes], secret: bytes) -> tuple[list[dict[str, Any]], list[str]]:
+    """Returns the entries, and the chain before each and at the end. First lines of earlier versions have none."""
+    entries, chains, is_chained = list[dict[str, Any]](), [""], False
+    for number, line in enumerate(lines, start=1):
+        try:
+            entry = json.loads(line)
+            if entry["format"] != FORMAT:
+                raise ValueError
+        except (ValueError, KeyError, TypeError):
+            raise _broken(f"line {number} does not belong there") from None
+        stored = entry.pop(_CHAIN, None)
+        chain = _next_chain(secret, chains[-1], _text(entry) if stored else line)
+        if (is_chained or stored) and not hmac.compare_digest(str(stored), chain):
+            raise _broken(f"line {number} was changed or moved, or follows a removed one")
+        is_chained = is_chained or stored is not None
+        entries.append(entry)
+        chains.append(chain)
+    return entries, chains
+
+
+def _next_chain(secret: bytes, chain: str, line: bytes) -> str:
+    return hmac.new(secret, chain.encode() + b"\0" + line, hashlib.sha256).hexdigest()
+
+
+def _text(entry: Mapping[str, Any]) -> bytes:
+    return json.dumps(entry, sort_keys=True, ensure_ascii=False).encode()
+
+
+def _broken(what: str) -> OutputError:
+    return OutputError(
+        f"The ledger is not as it was written: {what}. Nothing can be checked against it. Hint: put back its last "
+        "copy, made with `flowveil ledger DIR --backup FILE`."
+    )
+
+
+def _read_head(place: Path) -> dict[str, Any] | None:
+    try:
+        head = json.loads((place / HEAD).read_bytes())
+        return {"entries": int(head["entries"]), _CHAIN: str(head[_CHAIN]), "backup": head.get("backup") is True}
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        raise _broken(f"{HEAD} cannot be read") from None
+
+
+def _read_secret(place: Path, *, is_new: bool) -> bytes:
+    """Returns the key of a ledger, made once. The ledger is locked, so only one run makes it."""
+    path = place / SECRET
+    try:
+        if is_new and not path.exists():
+            _create_private(path, secrets.token_bytes(_SECRET_BYTES))
+        secret = path.read_bytes()
+    except OSError as problem:
+        raise OutputError(f"The key of the ledger ('{SECRET}') cannot be read or made: {problem.strerror}.") from None
+    if len(secret) != _SECRET_BYTES:
+        raise _broken(f"the key '{SECRET}' is incomplete")
+    return secret
+
+
+def _create_private(path: Path, content: bytes) -> None:
+    """Writes a new file that its owner alone can read, and makes it durable."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with open(descriptor, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _write_private(path: Path, content: bytes) -> None:
+    """Replaces a file atomically."""
+    new = path.with_name(f"{path.name}.new")
+    new.unlink(missing_ok=True)
+    _create_private(new, content)
+    os.replace(new, path)
+    sync_folder(path.parent)

@@ -1,0 +1,149 @@
+"""What a ledger stores of the trips of a release, and the proof that two releases share no trip.
+
+Two releases share no trip if one column of the same name has disjoint values in both: the days of the same time column,
+read in the same way, or the values of an attribute. They share none either if all tiles of one lie outside the study
+area of the other. Anything else proves nothing: a declared period is not a property of the trips.
+
+Stored are names of columns, keyed hashes of days and values, and the area; nothing of a single trip.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from decimal import Decimal, InvalidOperation
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from flowveil.reading.areas import read_stored_area
+from flowveil.reading.matrices import MATRIX
+from flowveil.slices import SlicedFlows
+from flowveil.times import TIME
+
+if TYPE_CHECKING:
+    from flowveil.flows import Flows
+    from flowveil.hierarchy import Hierarchy, Ints
+    from flowveil.series.ledger_file import LedgerFile
+
+_ENDS = ("origin", "destination", "origin_tile", "destination_tile")
+
+
+def trip_facts(given: Any, ledger: LedgerFile) -> dict[str, Any]:
+    """Returns the facts of the trips of a release.
+
+    Args:
+        given: the input of the release: `Flows` or `SlicedFlows`.
+        ledger: whose key hashes them.
+    """
+    summary = given.intake
+    return {
+        "time": _time_facts(summary, ledger),
+        "attributes": _attribute_facts(given, ledger),
+        "tiling": _tiling(given),
+        "area": None if summary.outside == "keep" else summary.outline,
+        "keeps_outside": summary.outside == "keep",
+    }
+
+
+def shares_no_trip(facts: Mapping[str, Any], earlier: Mapping[str, Any], given: Any) -> bool:
+    """Returns whether the facts prove that two releases share no trip.
+
+    Args:
+        facts: of the new release.
+        earlier: of an earlier one.
+        given: the input of the new release.
+    """
+    one, other = facts["time"], earlier["time"]
+    if one and other and all(one[name] == other[name] for name in ("column", "timezone", "time_format")):
+        is_complete = not one["missing"] and not other["missing"]
+        if is_complete and set(one["days"]).isdisjoint(other["days"]):
+            return True
+    common = facts["attributes"].keys() & earlier["attributes"].keys()
+    if any(set(facts["attributes"][name]).isdisjoint(earlier["attributes"][name]) for name in common):
+        return True
+    has_same_tiles = facts["tiling"] is not None and facts["tiling"] == earlier["tiling"]
+    if facts["keeps_outside"] or earlier["area"] is None or not has_same_tiles:
+        return False
+    return _is_outside(given, earlier["area"])
+
+
+def _time_facts(summary: Any, ledger: LedgerFile) -> dict[str, Any] | None:
+    found = summary.days
+    if found is None:
+        return None
+    days = [day for day in sorted(found.days) if summary.during is None or day.startswith(summary.during)]
+    return {
+        "column": found.column,
+        "timezone": found.timezone,
+        "time_format": found.time_format,
+        "days": [ledger.keyed_hash("day", day) for day in days],
+        # A step of time has no trip without a time.
+        "missing": found.missing and summary.during is None,
+    }
+
+
+def _attribute_facts(given: Any, ledger: LedgerFile) -> dict[str, list[str]]:
+    """Hashes of the values of each attribute. Rows without a value are in no slice.
+
+    Matrices of one file are no attribute of a trip: the same trip may be in several.
+    """
+    if not isinstance(given, SlicedFlows):
+        return {}
+    return {
+        name: sorted({ledger.keyed_hash("value", name, _canonical(key[at])) for key in given.keys})
+        for at, name in enumerate(given.columns)
+        if name not in (TIME, MATRIX)
+    }
+
+
+def _canonical(value: str) -> str:
+    """One spelling of a value: files of another type write 1, 01 and 1.0."""
+    text = value.strip().casefold()
+    try:
+        number = Decimal(text)
+    except InvalidOperation:
+        return text
+    return str(number.normalize() + 0) if number.is_finite() else text
+
+
+def _tiling(given: Any) -> str | None:
+    """How the ends of a trip become tiles; None if that is not known."""
+    tree, summary = _first(given).whole_map, given.intake
+    geography = None if tree is None else tree.geography
+    columns = [f"{name}={summary.columns[name]}" for name in _ENDS if name in summary.columns]
+    if not columns:
+        return None
+    if summary.resolution is not None:
+        tiles = f"h3 {summary.resolution}"
+    elif tree is not None and geography is not None:
+        centers = np.concatenate(geography.centers(tree.leaf_node)).tobytes()
+        codes = "\n".join(tree.code_text(tree.leaf_node).tolist()).encode()
+        tiles = f"map {hashlib.sha256(codes + centers).hexdigest()}"
+    else:
+        return None
+    return "; ".join([tiles, str(summary.crs), *columns])
+
+
+def _is_outside(given: Any, stored: str) -> bool:
+    """Whether no trip has both ends in an area: none begins there, or none ends there."""
+    area, flows = read_stored_area(stored), _first(given)
+    if area is None:
+        return False
+    parts = given.slices if isinstance(given, SlicedFlows) else (given,)
+
+    def is_free(tree: Hierarchy, tiles: Ints) -> bool:
+        nodes = tree.leaf_node[tiles]
+        if given.intake.resolution is not None:
+            texts = (code.partition(".")[0] for code in tree.code_text(nodes).tolist())
+            codes = np.array([int(text, 16) for text in texts], dtype=np.uint64)
+            return not area.holds_cells(codes).any()
+        return tree.geography is not None and not area.holds(*tree.geography.centers(nodes)).any()
+
+    seen = [np.unique(np.concatenate([getattr(part, end) for part in parts])) for end in ("origin", "destination")]
+    return is_free(flows.origins, seen[0]) or is_free(flows.destinations, seen[1])
+
+
+def _first(given: Any) -> Flows:
+    flows: Flows = given.slices[0] if isinstance(given, SlicedFlows) else given
+    return flows
