@@ -1,8 +1,4 @@
-"""The internal report: before against after, for the data holder alone.
-
-It discloses raw counts, suppressed ones too, so it is the opposite of a release: marked on the screen and on every
-printed page, and refused wherever a release is.
-"""
+"""The page "before and after" of `flowveil analyze`. It discloses raw counts: private, marked on every printed page."""
 
 from __future__ import annotations
 
@@ -67,11 +63,11 @@ def write_internal_report(
 
 
 def render_internal(release: Release | NoisyRelease, *, areas: Sequence[AreaAccuracy] | None = None) -> str:
-    """The page: the published report with what was before it, what was suppressed and where.
+    """Returns the page: the published report, the input, and what was suppressed and where.
 
     Args:
         release: with its input.
-        areas: the planner's errors, where they are known already.
+        areas: the planner's errors, if they are known.
     """
     report = release.summary()
     noisy = is_noisy(report)
@@ -100,7 +96,7 @@ def render_internal(release: Release | NoisyRelease, *, areas: Sequence[AreaAccu
 
 
 def _measures_part(release: Any) -> Part:
-    """All measures, each with its meaning."""
+    """Returns all measures, each with its meaning."""
     measures = release.metrics()
     rows = [
         (measure.title, measure.meaning, [sensible(values.get(key)) for values in measures.values()])
@@ -114,7 +110,7 @@ def _measures_part(release: Any) -> Part:
 
 
 def _before_part(release: Any, data: dict[str, Any], *, noisy: bool) -> Part:
-    """Adds layers of tiles to the data of the maps, and shows them beside the zones."""
+    """Adds layers of tiles to the data of the maps, and returns maps of tiles next to those of zones."""
     flows = release.input
     basis, lost_word = ("trips", "not published") if noisy else (release.guarantee.basis, "suppressed")
     trees: dict[str, tuple[Hierarchy, Ints]] = {
@@ -147,9 +143,9 @@ def _before_part(release: Any, data: dict[str, Any], *, noisy: bool) -> Part:
 
 
 def _tiles(data: dict[str, Any], tree: Hierarchy, volume: NDArray[Any], *, per_area: bool) -> dict[str, Any]:
-    """The tiles that have any of the volume, with it or with how much of it there is per km²."""
+    """Returns the tiles with volume, coloured by it or by volume per km²."""
     assert tree.geography is not None
-    # What lies outside the area is not drawn.
+    # Tiles outside the area are not drawn.
     used = np.flatnonzero((volume > 0) & ~np.isnan(tree.geography.centers(tree.leaf_node)[0]))
     if len(used) > MAX_ZONES:
         used = used[np.sort(np.lexsort((used, -volume[used]))[:MAX_ZONES])]
@@ -170,7 +166,7 @@ def _tiles(data: dict[str, Any], tree: Hierarchy, volume: NDArray[Any], *, per_a
 
 
 def _areas_part(found: Sequence[AreaAccuracy]) -> Part:
-    """The planner's errors, one row for each kind of areas."""
+    """Returns the planner's errors, one row for each kind of areas."""
     heads = ("misses or misplaces", "where trips begin", "where trips end", "trip length", "accessibility")
     rows = [
         (
@@ -184,7 +180,7 @@ def _areas_part(found: Sequence[AreaAccuracy]) -> Part:
         for one in found
     ]
     content = fill("counts.html", heads=heads, rows=rows, figures=())
-    return Part("areas", "What a reader gets wrong between areas", content)
+    return Part("areas", "Errors between areas", content)
 
 
 # ---- numbers -----------------------------------------------------------------------------------------------------
@@ -215,11 +211,11 @@ def _raw_part(release: Any) -> Part:
     if len(lost):
         figures.append(_histogram("Suppressed flows, by trips", lost, guarantee.k))
     content = _counts(("before", "published", "suppressed"), rows, figures)
-    return Part("raw", "What was there, what is left", content)
+    return Part("raw", "Input, published and suppressed", content)
 
 
 def _counted_part(release: Any) -> Part:
-    """What the noise was added to: what was counted, and what was not and why."""
+    """Returns what was counted before noise, and what was not, by reason."""
     flows, left_out = release.input, release.left_out
     before = int(flows.trips.sum())
     rows: list[tuple[str, int | None, int | None, int | None]] = [
@@ -230,7 +226,7 @@ def _counted_part(release: Any) -> Part:
     if flows.people is not None:
         rows.append(("Different people", _people(flows), None, None))
     content = _counts(("before", "counted, before noise", "published, noise included"), rows)
-    return Part("raw", "What was there, what was counted, what is published", content)
+    return Part("raw", "Input, counted and published", content)
 
 
 def _counts(heads: Sequence[str], rows: Sequence[tuple[Any, ...]], figures: Sequence[Figure] = ()) -> Markup:
@@ -239,7 +235,7 @@ def _counts(heads: Sequence[str], rows: Sequence[tuple[Any, ...]], figures: Sequ
 
 
 def _frontier_part(release: Any) -> Part:
-    """How fine the zones could be if more or less were suppressed, with this release beside it."""
+    """Returns the frontier of error against suppression, with this release on it."""
     from flowveil.methods.twincut import frontier
 
     measures = release.metrics()[release.guarantee.basis]
@@ -254,7 +250,7 @@ def _frontier_part(release: Any) -> Part:
 def _histogram(title: str, flows: Cells, k: int) -> Figure:
     bars = size_histogram(flows.trips.astype(np.float64), threshold=float(k), name=f"k = {k}")
     chart = bar_chart(bars, title=title, label="trips in the flow")
-    note = "How many pairs of tiles have how many trips; those left of the line are short."
+    note = "Number of pairs of tiles by their trips; those left of the line are below the threshold."
     return Figure(title, note, [("", chart)])
 
 

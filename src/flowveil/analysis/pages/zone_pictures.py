@@ -56,7 +56,7 @@ def draw_zones_of_runs(
     Raises:
         ParameterError: an argument is wrong, or there is nothing to draw.
         MissingExtraError: matplotlib is not installed.
-        OutputError: the file cannot be written, or would lie in a release.
+        OutputError: the file cannot be written, or is inside a release.
     """
     target, ends = Path(path), _ends(show)
     several = len({run.k for run in runs}) > 1
