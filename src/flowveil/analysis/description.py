@@ -292,9 +292,7 @@ def describe_flows(
     levels = tuple(_levels(flows, guarantees))
     refined, on_tree = METHODS["twincut"].on_hierarchy(flows, hierarchy)
     arguments = {"k": k, "protect": asked.units, "max_suppressed": max_suppressed}
-    estimates = estimate_methods(flows, folded, arguments, hierarchy)
-    trips = int(flows.trips.sum())
-    weight = None if flows.weight is None else flows.total("weight")
+    trips, weight = int(flows.trips.sum()), None if flows.weight is None else flows.total("weight")
     return Description(
         k=k,
         rows=flows.intake.rows,
@@ -317,7 +315,7 @@ def describe_flows(
         floor=generalization_floor(refined, asked, max_suppressed=max_suppressed),
         hierarchy=on_tree["hierarchy"],
         max_suppressed=max_suppressed,
-        estimates=estimates,
+        estimates=estimate_methods(flows, folded, arguments, hierarchy),
         advice=tuple(_advice(flows, levels, asked.units, max_suppressed)),
     )
 

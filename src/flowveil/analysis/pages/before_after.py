@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from os import PathLike
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +11,6 @@ from numpy.typing import NDArray
 from flowveil.analysis.areas import AreaAccuracy, area_accuracy
 from flowveil.analysis.measures import MEASURES
 from flowveil.analysis.pages.trade_offs import frontier_part, rounded_points
-from flowveil.private_files import write_private
 from flowveil.published.charts import Mark, bar_chart, size_histogram
 from flowveil.published.document import Figure, Part, fill, number, page, sensible
 from flowveil.published.html import (
@@ -39,27 +36,6 @@ if TYPE_CHECKING:
 
 WARNING = "this page discloses raw counts, suppressed ones too. It is for the data holder alone."
 WARNING_OF_NOISE = "this page discloses true counts without noise. It is for the data holder alone."
-
-
-def write_internal_report(
-    release: Release | NoisyRelease,
-    path: str | PathLike[str],
-    *,
-    folder: str | PathLike[str] | None = None,
-    content: str | None = None,
-) -> Path:
-    """Write the internal report into a file.
-
-    Args:
-        release: what was published.
-        path: the file; never inside a release.
-        folder: the folder of this release, if it was written.
-        content: the page, where it was rendered before.
-
-    Raises:
-        OutputError: the file would lie inside a release, or cannot be written.
-    """
-    return write_private(path, render_internal(release) if content is None else content, folder=folder)
 
 
 def render_internal(release: Release | NoisyRelease, *, areas: Sequence[AreaAccuracy] | None = None) -> str:
