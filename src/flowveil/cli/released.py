@@ -65,9 +65,9 @@ def _recorded(writing: Mapping[str, Any]) -> dict[str, Any]:
 
 def _print_release(output: Output, release: Any, folder: Path, *, show_measures: bool) -> None:
     """Prints what is published on stdout; what only the operator may see on stderr, on request or in a terminal."""
-    from flowveil.release.folder import ReleaseFolder
+    from flowveil.paths import read_json
 
-    report = ReleaseFolder(folder).report
+    report = read_json(folder / "report.json")
     for line in report["published"]["sentences"]:
         if line.startswith("Weak:"):
             output.warn(line)

@@ -4,7 +4,8 @@
 safe pair of nodes that contains it, and the costliest flows are suppressed up to the limit. It ignores that flows
 share zones, so it can be far below what is possible.
 
-`division_floor` holds for disjoint cells, as those of ATG and PairCut. It is the bound that PairCut proves.
+`division_floor` holds for divisions of (root, root), such as the cells of ATG and PairCut; it is the bound that PairCut
+proves.
 """
 
 from __future__ import annotations
@@ -121,9 +122,9 @@ def _smallest_safe_sizes(flows: Flows, guarantee: Guarantee) -> Floats | None:
 
 
 def division_floor(flows: Flows, guarantee: Guarantee, *, max_suppressed: float = 0.1) -> float | None:
-    """A mean generalisation error that no release of cells that do not intersect can be below, within the limit.
+    """A mean generalisation error that no division of (root, root) within the limit is below.
 
-    Such cells are divisions of (root, root): those of ATG-Dual, ODkAnon, OIGH, TwinCut and PairCut are. Proven by the
+    The cells of ATG-Dual, ODkAnon, OIGH, TwinCut and PairCut are divisions. Proven by the
     best division at a price (`flowveil.methods.paircut.proven_score`). None where nothing can be published within the
     limit, or where the trees are too deep to hold all their nodes.
     """
