@@ -1,14 +1,8 @@
-"""The internal report: before against after, for the data holder alone.
-
-It discloses raw counts, suppressed ones too, so it is the opposite of a release: marked on the screen and on every
-printed page, and refused wherever a release is.
-"""
+"""The page "before and after" of `flowveil analyze`. It discloses raw counts: private, marked on every printed page."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from os import PathLike
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +11,6 @@ from numpy.typing import NDArray
 from flowveil.analysis.areas import AreaAccuracy, area_accuracy
 from flowveil.analysis.measures import MEASURES
 from flowveil.analysis.pages.trade_offs import frontier_part, rounded_points
-from flowveil.private_files import write_private
 from flowveil.published.charts import Mark, bar_chart, size_histogram
 from flowveil.published.document import Figure, Part, fill, number, page, sensible
 from flowveil.published.headline import sentence
@@ -41,33 +34,12 @@ WARNING = "this page discloses raw counts, suppressed ones too. It is for the da
 WARNING_OF_NOISE = "this page discloses true counts without noise. It is for the data holder alone."
 
 
-def write_internal_report(
-    release: Release | NoisyRelease,
-    path: str | PathLike[str],
-    *,
-    folder: str | PathLike[str] | None = None,
-    content: str | None = None,
-) -> Path:
-    """Write the internal report into a file.
-
-    Args:
-        release: what was published.
-        path: the file; never inside a release.
-        folder: the folder of this release, if it was written.
-        content: the page, where it was rendered before.
-
-    Raises:
-        OutputError: the file would lie inside a release, or cannot be written.
-    """
-    return write_private(path, render_internal(release) if content is None else content, folder=folder)
-
-
 def render_internal(release: Release | NoisyRelease, *, areas: Sequence[AreaAccuracy] | None = None) -> str:
-    """The page: the published report with what was before it, what was suppressed and where.
+    """Returns the page: the published report, the input, and what was suppressed and where.
 
     Args:
         release: with its input.
-        areas: the planner's errors, where they are known already.
+        areas: the planner's errors, if they are known.
     """
     report = release.summary()
     noisy = is_noisy(report)
@@ -93,7 +65,7 @@ def render_internal(release: Release | NoisyRelease, *, areas: Sequence[AreaAccu
 
 
 def _measures_part(release: Any) -> Part:
-    """All measures, each with its meaning."""
+    """Returns all measures, each with its meaning."""
     measures = release.metrics()
     rows = [
         (measure.title, measure.meaning, [sensible(values.get(key)) for values in measures.values()])
@@ -107,7 +79,7 @@ def _measures_part(release: Any) -> Part:
 
 
 def _before_part(release: Any, data: dict[str, Any], *, noisy: bool) -> Part:
-    """Adds layers of tiles to the data of the maps, and shows them beside the zones."""
+    """Adds layers of tiles to the data of the maps, and returns maps of tiles next to those of zones."""
     flows = release.input
     basis, lost_word = ("trips", "not published") if noisy else (release.guarantee.basis, "suppressed")
     trees: dict[str, tuple[Hierarchy, Ints]] = {
@@ -140,9 +112,9 @@ def _before_part(release: Any, data: dict[str, Any], *, noisy: bool) -> Part:
 
 
 def _tiles(data: dict[str, Any], tree: Hierarchy, volume: NDArray[Any], *, per_area: bool) -> dict[str, Any]:
-    """The tiles that have any of the volume, with it or with how much of it there is per km²."""
+    """Returns the tiles with volume, coloured by it or by volume per km²."""
     assert tree.geography is not None
-    # What lies outside the area is not drawn.
+    # Tiles outside the area are not drawn.
     used = np.flatnonzero((volume > 0) & ~np.isnan(tree.geography.centers(tree.leaf_node)[0]))
     if len(used) > MAX_ZONES:
         used = used[np.sort(np.lexsort((used, -volume[used]))[:MAX_ZONES])]
@@ -160,7 +132,7 @@ def _tiles(data: dict[str, Any], tree: Hierarchy, volume: NDArray[Any], *, per_a
 
 
 def _areas_part(found: Sequence[AreaAccuracy]) -> Part:
-    """The planner's errors, one row for each kind of areas."""
+    """Returns the planner's errors, one row for each kind of areas."""
     heads = ("misses or misplaces", "where trips begin", "where trips end", "trip length", "accessibility")
     rows = [
         (
@@ -174,7 +146,7 @@ def _areas_part(found: Sequence[AreaAccuracy]) -> Part:
         for one in found
     ]
     content = fill("counts.html", heads=heads, rows=rows, figures=())
-    return Part("areas", "What a reader gets wrong between areas", content)
+    return Part("areas", "Errors between areas", content)
 
 
 # ---- numbers -----------------------------------------------------------------------------------------------------
@@ -205,11 +177,11 @@ def _raw_part(release: Any) -> Part:
     if len(lost):
         figures.append(_histogram("Suppressed flows, by trips", lost, guarantee.k))
     content = _counts(("before", "published", "suppressed"), rows, figures)
-    return Part("raw", "What was there, what is left", content)
+    return Part("raw", "Input, published and suppressed", content)
 
 
 def _counted_part(release: Any) -> Part:
-    """What the noise was added to: what was counted, and what was not and why."""
+    """Returns what was counted before noise, and what was not, by reason."""
     flows, left_out = release.input, release.left_out
     before = int(flows.trips.sum())
     rows: list[tuple[str, int | None, int | None, int | None]] = [
@@ -220,7 +192,7 @@ def _counted_part(release: Any) -> Part:
     if flows.people is not None:
         rows.append(("Different people", _people(flows), None, None))
     content = _counts(("before", "counted, before noise", "published, noise included"), rows)
-    return Part("raw", "What was there, what was counted, what is published", content)
+    return Part("raw", "Input, counted and published", content)
 
 
 def _counts(heads: Sequence[str], rows: Sequence[tuple[Any, ...]], figures: Sequence[Figure] = ()) -> Markup:
@@ -229,7 +201,7 @@ def _counts(heads: Sequence[str], rows: Sequence[tuple[Any, ...]], figures: Sequ
 
 
 def _frontier_part(release: Any) -> Part:
-    """How fine the zones could be if more or less were suppressed, with this release beside it."""
+    """Returns the frontier of error against suppression, with this release on it."""
     from flowveil.methods.twincut import frontier
 
     measures = release.metrics()[release.guarantee.basis]
@@ -244,7 +216,7 @@ def _frontier_part(release: Any) -> Part:
 def _histogram(title: str, flows: Cells, k: int) -> Figure:
     bars = size_histogram(flows.trips.astype(np.float64), threshold=float(k), name=f"k = {k}")
     chart = bar_chart(bars, title=title, label="trips in the flow")
-    note = "How many pairs of tiles have how many trips; those left of the line are short."
+    note = "Number of pairs of tiles by their trips; those left of the line are below the threshold."
     return Figure(title, note, [("", chart)])
 
 
