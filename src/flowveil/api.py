@@ -380,8 +380,8 @@ def reconstruct(
         lookup = folder.lookup if (folder.path / "lookup.csv").exists() else None
         table = reconstruct_tables(folder.flows, folder.zones, folder.report, areas, lookup=lookup, wishes=wishes)
     if out is not None:
-        sliced = bool(folder.report["statement"]["slice_columns"])
-        write_reconstructed(table, out, sliced=sliced, outline=outline_of(areas))
+        slices = folder.report["statement"]["slice_columns"]
+        write_reconstructed(table, out, slice_columns=slices, outline=outline_of(areas))
     return table
 
 
@@ -440,7 +440,7 @@ def derive(
         folder.check_manifest()
         own = folder.statement.parameters.get("zones") or {}
         given = zones if zones is None or not isinstance(zones, str | PathLike) else read_zones(zones, **own)
-        source = read_published(folder.path, map_of_statement(folder.statement, given))
+        source = read_published(folder, map_of_statement(folder.statement, given))
         if source is None:
             raise ParameterError("The release belongs to no map, so nothing can be derived from it.")
         keep = {name: writing.pop(name) for name in ("overwrite", "replace_stronger") if name in writing}

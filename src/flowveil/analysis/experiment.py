@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from flowveil import workers
-from flowveil.analysis.areas import area_accuracy, default_levels, main_level
+from flowveil.analysis.areas import PLANNER, area_accuracy, default_levels, main_level
 from flowveil.analysis.presets import READINGS, TREES, Preset
 from flowveil.anonymization import anonymize
 from flowveil.errors import FlowveilError, InfeasibleError, ParameterError
@@ -41,8 +41,6 @@ Values = Mapping[str, Value]
 
 #: Status of a run. Only the first has a release.
 DONE, INFEASIBLE, FAILED, TIMED_OUT = "done", "infeasible", "failed", "timed out"
-#: The planner's errors, first in every table.
-PLANNER = ("area_error", "production_error", "attraction_error", "trip_length_ratio", "accessibility_error")
 #: Flows of the run that precedes a measured one.
 WARM_UP_FLOWS = 50
 #: Options in trips. Where the population is protected they are multiplied by the mean weight of a trip, like k.
@@ -206,7 +204,7 @@ def _check_sendable(method: Method) -> None:
     except (pickle.PicklingError, AttributeError, TypeError):
         raise ParameterError(
             f"Method '{method.name}' cannot run in a worker process: its function must be defined in a module that "
-            "can be imported. Hint: move it into a file and import it from there; anonymize accepts it as it is."
+            "can be imported. Hint: move it into a file and import it from there; anonymize accepts any function."
         ) from None
 
 
@@ -253,7 +251,7 @@ class Run:
     Attributes:
         method, k, protect: what was run.
         status: ``done``, ``infeasible``, ``timed out`` or ``failed``.
-        reason: why there is no release; None if there is one. Contains nothing of the input.
+        reason: why the run has no release, or None. Contains nothing of the input.
         seconds: time of the method and its recount, without starting a process and compiling; None without a release.
         basis: what the volume counts: trips, or weight where the population is protected.
         by_basis: exact measures by basis, the planner's errors first. None where a measure is unknown.

@@ -99,7 +99,7 @@ def derived_releases(steps: Sequence[Path], labels: Sequence[str], zones: ZoneMa
     if not periods or not all(folder.statement.homogeneous for folder in folders):
         return {}
     given = map_of_statement(folders[0].statement, zones)
-    parts = [read_published(step, given) for step in steps]
+    parts = [read_published(folder, given) for folder in folders]
     manifests = dict(zip(labels, (folder.sha256(MANIFEST) for folder in folders), strict=True))
     known = [part for part in parts if part is not None]
     if len(known) < len(parts):
