@@ -130,8 +130,10 @@ def files_of(source: str | Path) -> list[Path]:
     here = Path(source).expanduser()
     if here.is_dir():
         names = [path for path in here.rglob("*") if not re.search(r"(^|/)[._]", path.relative_to(here).as_posix())]
+    elif here.exists() or not has_magic(str(here)):
+        names = [here]
     else:
-        names = [here] if here.exists() or not has_magic(str(here)) else map(Path, glob(str(here), recursive=True))
+        names = [Path(name) for name in glob(str(here), recursive=True)]
     every = [path for path in names if path.is_file()]
     for endings in (_PARQUET, _CSV):
         found = sorted(path for path in every if path.name.casefold().endswith(endings))
