@@ -380,8 +380,8 @@ def reconstruct(
         lookup = folder.lookup if (folder.path / "lookup.csv").exists() else None
         table = reconstruct_tables(folder.flows, folder.zones, folder.report, areas, lookup=lookup, wishes=wishes)
     if out is not None:
-        sliced = bool(folder.report["statement"]["slice_columns"])
-        write_reconstructed(table, out, sliced=sliced, outline=outline_of(areas))
+        slices = folder.report["statement"]["slice_columns"]
+        write_reconstructed(table, out, slice_columns=slices, outline=outline_of(areas))
     return table
 
 
