@@ -14,7 +14,8 @@ from browser.pages import redrawn
 from flowveil import anonymize
 from flowveil.analysis.comparison import Comparison
 from flowveil.analysis.experiment import Run
-from flowveil.flows import Flows, ReadSummary
+from flowveil.flows import Flows
+from flowveil.read_summary import ReadSummary
 from flowveil.zoning.h3 import h3_hierarchy
 from samples.drafts import unchecked
 
