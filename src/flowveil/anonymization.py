@@ -17,10 +17,12 @@ from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import Any, Literal, overload
 
+import numpy as np
+
 from flowveil.errors import DataError, InfeasibleError, ParameterError, option
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee, check_max_suppressed
-from flowveil.methods import Method, find_method
+from flowveil.methods import METHODS, Method, find_method
 from flowveil.methods.noise_by_slice import noisy_matrices
 from flowveil.methods.odkanon import Cuts, common_cuts
 from flowveil.methods.zones_of import ZonesOf
@@ -145,7 +147,20 @@ class Run:
         plan = decide(*self.guarantee.to_fixed_point(flows), max_suppressed=self.max_suppressed, **self.options)
         if not isinstance(plan, Plan):
             raise ParameterError(f"Method '{self.method.name}' must return a Plan; found {type(plan).__name__}.")
+        if self.method.name not in METHODS and not isinstance(self.method, ZonesOf):
+            self._check_suppressed(flows, plan)
         return plan
+
+    def _check_suppressed(self, flows: Flows, plan: Plan) -> None:
+        """Raises InfeasibleError if the user's own method suppresses more than the limit."""
+        volume = flows.volume(self.guarantee.basis).astype(np.float64)
+        share = float(volume[~plan.kept].sum() / volume.sum())
+        if share > self.max_suppressed + 1e-9:
+            raise InfeasibleError(
+                f"Method '{self.method.name}' suppresses {share:.1%} of the {self.guarantee.basis}; allowed are "
+                f"{self.max_suppressed:.1%}. Hint: give a larger {option('max_suppressed')}, or change the method.",
+                best={"suppressed": share},
+            )
 
     def planned(self, flows: Flows, afterwards: PostRules) -> Plan:
         """The same, and what the rules that come afterwards leave of it; the parameters say which rules these were."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -126,9 +127,10 @@ def _steps(corners: Floats, frame: Frame) -> list[int]:
 
 
 def nearest_places(lat: Floats, lon: Floats, area_km2: Floats) -> list[str | None]:
-    """Each place by the nearest town: "around Oakland", or "2.1 km north-east of Oakland"; None where none is near."""
+    """Returns distinct names: "around Oakland", or "2.1 km north-east of Oakland"; None without a town or if shared."""
     here = world()
     said: list[str | None] = [None] * len(lat)
+    precise = list(said)
     known = np.flatnonzero(~(np.isnan(lat) | np.isnan(lon)))
     if len(known) == 0:
         return said
@@ -144,13 +146,20 @@ def nearest_places(lat: Floats, lon: Floats, area_km2: Floats) -> list[str | Non
         some = known[start : start + _AT_ONCE]
         # The largest scalar product is the smallest angle; of equals the larger town, which stands first.
         closest = np.argmax(_vectors(lat[some], lon[some]) @ town.T, axis=1)
-        for i, words in zip(some.tolist(), _beside(lat[some], lon[some], area_km2[some], towns[closest]), strict=True):
-            said[i] = words
-    return said
+        names = _relative_to_town(lat[some], lon[some], area_km2[some], towns[closest])
+        for i, (short, exact) in zip(some.tolist(), names, strict=True):
+            said[i], precise[i] = short, exact
+    # Places that share a name get a more precise one; those that still share it get none.
+    shared = Counter(said)
+    said = [exact if shared[short] > 1 else short for short, exact in zip(said, precise, strict=True)]
+    shared = Counter(said)
+    return [None if shared[name] > 1 else name for name in said]
 
 
-def _beside(lat: Floats, lon: Floats, area_km2: Floats, town: NDArray[np.int64]) -> Iterator[str | None]:
-    """The words for each place beside its nearest town."""
+def _relative_to_town(
+    lat: Floats, lon: Floats, area_km2: Floats, town: NDArray[np.int64]
+) -> Iterator[tuple[str | None, str | None]]:
+    """Yields a short and a precise name of each place, relative to its nearest town."""
     here = world()
     apart = _vectors(lat, lon) - _vectors(here.lat[town], here.lon[town])
     # As the norm of one vector is computed, to the last digit: its square root is taken of a scalar product.
@@ -162,13 +171,14 @@ def _beside(lat: Floats, lon: Floats, area_km2: Floats, town: NDArray[np.int64])
     for far, is_around, turn, name in zip(
         distance.tolist(), around.tolist(), angle.tolist(), [here.names[i] for i in town.tolist()], strict=True
     ):
+        direction = f"km {_DIRECTIONS[round(turn / 45) % 8]} of {name}"
         if far > _FARTHEST_KM:
-            yield None
+            yield None, None
         elif is_around:
-            yield f"around {name}"
+            yield f"around {name}", f"{far:.2f} {direction}"
         else:
             km = f"{far:.1f}" if round(far, 1) < 10 else f"{far:.0f}"
-            yield f"{km} km {_DIRECTIONS[round(turn / 45) % 8]} of {name}"
+            yield f"{km} {direction}", f"{far:.2f} {direction}"
 
 
 def _vectors(lat: Floats, lon: Floats) -> Floats:

@@ -31,7 +31,7 @@ from flowveil.series.index import INDEX, MAP, PAGE, TOTALS, check_index, read_in
 from flowveil.series.ledger import publish_recorded
 from flowveil.slices import SlicedFlows
 from flowveil.verify.from_flows import recount_flows
-from flowveil.zoning.steps import flows_during
+from flowveil.zoning.restriction import flows_during
 
 #: Steps that follow each other on the calendar.
 STEPS = ("month", "day")
