@@ -119,7 +119,7 @@ def minimality(
 def _certain(release: PublishedRelease) -> int | None:
     parameters = release.report["parameters"]
     kept = stated(release.report).get("zones_of") is not None
-    named = (parameters.get(name) is not None for name in ("dominance", "stricter"))
+    named = (parameters.get(name) is not None for name in ("dominance", "stricter", "t"))
     all_divided = (
         release.report["method"] in _DIVIDE_ALL
         and parameters.get("max_suppressed") == 0

@@ -458,6 +458,9 @@ def _statement(source: Published, table: _Table, how: Derivation, *, merged: boo
     if merged and (how.level is not None or how.zones_of is not None):
         # A coarser zone may contain a listed place whose own cells are suppressed.
         parameters.pop("stricter", None)
+    if how.within is not None:
+        # Other zones were part of the whole. Coarser zones keep t: a sum of zones is no farther than the farthest.
+        parameters.pop("t", None)
     has_time = TIME in table.slice_columns or TIME_COLUMNS[0] in cells.column_names
     complete = how.within is None and not how.pick
     kept_zones = None if merged else before.zones_of

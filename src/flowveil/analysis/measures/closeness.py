@@ -11,7 +11,7 @@ than the one along straight lines, and exact in one pass up the tree; straight l
 every zone. The middle of the ends and not of the area, because a cell of H3 that covers half a country may hold no
 more than one edge of a city.
 
-Not enforced by any method: merging zones changes the whole as well, so it is not monotone.
+`flowveil.release.closeness` has the total variation, and suppresses zones by it on request (--t).
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from flowveil.release.closeness import total_variation
 from flowveil.release.zones import NodeZones
 
 if TYPE_CHECKING:
@@ -88,10 +89,7 @@ def closeness_summary(release: Any) -> dict[str, Any] | None:
 def _of_end(own: Ints, zones: NodeZones, other: Ints, others: NodeZones, trips: Floats) -> Closeness:
     used, at = np.unique(own, return_inverse=True)
     total = _sums(at, trips, len(used))
-    share = _sums(other, trips, len(others)) / trips.sum()
-    # Where a zone has no trips, its share is that of the whole: one in all.
-    apart = np.abs(trips / total[at] - share[other]) - share[other]
-    variation: Floats = np.clip((_sums(at, apart, len(used)) + 1) / 2, 0, 1)
+    variation = total_variation(at, other, trips, len(used), len(others))
     metres = _along_tree(at, others.nodes[other], trips, total, others)
     return Closeness(zones.codes(used.astype(np.int32)).tolist(), total, variation, metres)
 

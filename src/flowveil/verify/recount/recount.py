@@ -26,7 +26,9 @@ and what was counted. A finding has numbers of cells, never a value of a cell, a
    population of null means k times the mean weight of a trip, rounded up to a millionth. Rows without a known person
    count as trips and add no person. The guarantee is not weaker than the parameters require.
 6. *Post rules.* `dominance`: in no cell does one person make more than this share of the trips. `stricter`: cells whose
-   zones contain a listed place reach the k and l listed there.
+   zones contain a listed place reach the k and l listed there. `t`: for every origin zone, the destinations of its
+   published trips differ from those of all published trips by a total variation of at most t; likewise for the origins
+   of every destination zone. Zones that do not are removed as a whole.
 7. *Homogeneous.* If the release says so, zones of one role do not overlap, and every cell that reaches the guarantee
    and the post rules is published: otherwise a missing cell would reveal something.
 8. *Slices.* A published slice, or span of time, holds at least k persons where persons are known. Over common zones, a
@@ -55,7 +57,7 @@ from numpy.typing import NDArray
 
 from . import boxes, noise, revisions, spans
 from .release import FolderError, Release, check_expected, check_guarantee, mean_population
-from .table import Counts, PersonRows, Places, Trips
+from .table import Counts, PersonRows, Places, Trips, far_from_all
 from .tree import Codes, Ints, Tree, build_tree, cell_texts, count_overlaps, zones_around
 
 Mask = NDArray[np.bool_]
@@ -565,6 +567,12 @@ class _Recount:
                 self._dominated(cell, counted.trips)
             )
         ends = (self.zone[0], self.zone[1]) if release.kind != "boxed" else None
+        if ends is not None and release.parameters.get("t") is not None:
+            if release.kind != "plain" or not release.statement["homogeneous"]:
+                yield "report.json: states t-closeness, but not of one matrix of zones that do not overlap"
+            problems["cells are of zones farther from all published trips than t"] = far_from_all(
+                *ends, counted.trips, float(release.parameters["t"])
+            )
         if ends is not None and self.trips.stricter is not None and release.parameters.get("stricter") is not None:
             problems["cells around listed places are below what is required there"] = self._below_places(counted, *ends)
         for problem, wrong in problems.items():

@@ -139,3 +139,22 @@ class Trips:
     def of_slice(self) -> Any:
         """The slice of each row."""
         return np.zeros(len(self), dtype=np.int32) if self.slice is None else self.slice
+
+
+def far_from_all(origin: Any, destination: Any, trips: Counts, t: float) -> NDArray[np.bool_]:
+    """Which cells are of an origin or destination zone whose trips are farther than t from all trips.
+
+    The distance of a zone is half the sum, over all zones of the other end, of the absolute difference between the
+    share of its trips and the share of all trips there.
+    """
+    far = np.zeros(len(trips), dtype=np.bool_)
+    for own, other in ((origin, destination), (destination, origin)):
+        _, zone = np.unique(own, return_inverse=True)
+        _, there = np.unique(other, return_inverse=True)
+        of_all = np.bincount(there, weights=trips) / max(trips.sum(), 1e-300)
+        share = trips / np.maximum(np.bincount(zone, weights=trips), 1e-300)[zone]
+        # Where a zone has no trips, all have their share.
+        present, absent = np.abs(share - of_all[there]), 1 - np.bincount(zone, weights=of_all[there])
+        distance = (np.bincount(zone, weights=present) + absent) / 2
+        far |= distance[zone] > t + 1e-9
+    return far
