@@ -85,8 +85,10 @@ SETS: dict[str, Callable[[], flowveil.Flows]] = {
         {"tile": "LocationID"},
         skip_unknown=True,
     ),
-    "Bristol commuters, MSOA": zoned("bristol/bristol_od.csv", "bristol/bristol_zones.geojson", {}, trips="all"),
-    "Leeds commuters, MSOA": zoned("leeds/si_od_census.csv", "leeds/si_zones.geojson", {}, trips="all"),
+    "Bristol commuters, MSOA": zoned(
+        "bristol/bristol_od.csv", "bristol/bristol_zones.geojson", {}, trips="all", person=""
+    ),
+    "Leeds commuters, MSOA": zoned("leeds/si_od_census.csv", "leeds/si_zones.geojson", {}, trips="all", person=""),
 }
 
 

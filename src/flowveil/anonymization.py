@@ -23,7 +23,7 @@ from flowveil.guarantee import Guarantee, check_max_suppressed
 from flowveil.methods import Method, find_method
 from flowveil.methods.noise_by_slice import noisy_matrices
 from flowveil.methods.odkanon import Cuts, common_cuts
-from flowveil.methods.zones_of import ZonesOf
+from flowveil.methods.zones_of import MapCells, ZonesOf
 from flowveil.paths import named_path
 from flowveil.progress import lines_every, log
 from flowveil.reading.limits import about, is_limited, room_for, temporary_folder
@@ -385,6 +385,7 @@ def anonymize_slices(
         total: also publish the matrix of all slices together.
         also_every: also publish the matrices of these longer steps of time (``day`` beside ``1h``).
         common_zones: give all slices the same zones, safe in each, by ODkAnon's schedule: subtraction reveals nothing.
+            With ``layercut``, the same cells in layers, without coarser matrices.
         zones_of: as for `anonymize`; the same zones for every slice.
         accept_differencing: publish although differences between matrices are short of the guarantee.
         allow_small_k, population_only: as for `anonymize`.
@@ -496,7 +497,12 @@ def _released_slices(
     """The slices that can be published, after a look at what they and the coarser matrices reveal by subtraction."""
     flows, run = task.flows, task.run
     keys = [*coarser, *flows.keys]
-    made = _share_zones(task, keys, progress) if common_zones else _plan_each(task, keys, workers, progress)
+    if common_zones and run.method.name == "layercut":
+        made = _share_layers(task, coarser, progress)
+    elif common_zones:
+        made = _share_zones(task, keys, progress)
+    else:
+        made = _plan_each(task, keys, workers, progress)
     published = {key: release for key, release in zip(keys, made, strict=True) if release is not None}
     if not published:
         raise _nothing_left(len(keys), run.guarantee)
@@ -531,10 +537,10 @@ def _method_of_slices(
         raise ParameterError("--common-zones chooses zones, and those of an earlier release (--zones-of) are fixed.")
     chosen = _chosen(method, "odkanon" if common_zones else DEFAULT_OF_MAPS, zones_of)
     chosen.check_options(options)
-    if common_zones and (chosen.name != "odkanon" or options):
+    if common_zones and (chosen.name not in ("odkanon", "layercut") or options):
         raise ParameterError(
-            "Common zones are planned by odkanon without options of its own; another method, or options, cannot be "
-            "combined with --common-zones."
+            "Common zones are planned by odkanon, or in layers by layercut, without options; another method, or "
+            "options, cannot be combined with --common-zones."
         )
     return chosen
 
@@ -607,6 +613,38 @@ def _share_zones(task: _Task, keys: Sequence[Key], progress: Callable[[float], N
         if progress is not None:
             progress((done + 1) / len(keys))
     return [published[key] for key in keys]
+
+
+def _share_layers(task: _Task, coarser: Sequence[Key], progress: Callable[[float], None]) -> list[Release | None]:
+    """Releases over the cells that LayerCut plans for all slices together; trips of a short cell go on to a later one.
+
+    Raises:
+        ParameterError: coarser matrices are requested. A trip can be in different layers of two slices, so a sum of
+            slices is no release in layers.
+        InfeasibleError: more would be suppressed than may be.
+    """
+    flows, run = task.flows, task.run
+    if coarser:
+        raise ParameterError(
+            "A total, or a longer step, cannot be the sum of slices in layers: a trip can be in different layers of "
+            "two slices. Hint: --common-zones without --method, or --method twincut."
+        )
+    cells = MapCells.from_plan(run.plan(flows.whole))
+    made, suppressed, whole = [], 0.0, 0.0
+    for done, own in enumerate(flows.slices):
+        plan = cells.assign(*run.guarantee.to_fixed_point(own))
+        release = task.release(own, plan)
+        volume = own.volume(run.guarantee.basis).astype(float)
+        suppressed += float(volume.sum() if release is None else volume[release.cell_of_flow < 0].sum())
+        whole += float(volume.sum())
+        made.append(release)
+        progress((done + 1) / len(flows.slices))
+    if suppressed > run.max_suppressed * whole:
+        raise InfeasibleError(
+            f"Over common layers about {suppressed / whole:.0%} would be suppressed; allowed are "
+            f"{run.max_suppressed:.0%}. Hint: allow more (--max-suppressed), lower k, or cut into fewer slices."
+        )
+    return made
 
 
 def _over_cuts(flows: Flows, cuts: Cuts, task: _Task) -> Release | None:

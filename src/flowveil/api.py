@@ -380,8 +380,8 @@ def reconstruct(
         lookup = folder.lookup if (folder.path / "lookup.csv").exists() else None
         table = reconstruct_tables(folder.flows, folder.zones, folder.report, areas, lookup=lookup, wishes=wishes)
     if out is not None:
-        sliced = bool(folder.report["statement"]["slice_columns"])
-        write_reconstructed(table, out, sliced=sliced, outline=outline_of(areas))
+        slices = folder.report["statement"]["slice_columns"]
+        write_reconstructed(table, out, slice_columns=slices, outline=outline_of(areas))
     return table
 
 
@@ -422,21 +422,25 @@ def derive(
         drop: columns to leave out.
         zones: the operator's map, for a release on one.
         **writing: ``formats``, ``overwrite``, ``replace_stronger``, and ``title``, ``source``, ... in place of those
-            of the source.
+            of the source; ``ledger``, which must hold the source and lists the new folder.
 
     Raises:
         ParameterError: the source has no such column, value or level; slices to be added up have different zones.
+        InfeasibleError: the source is not in the ledger.
         OutputError: the folder may not or cannot be written.
     """
     from flowveil.published.folder import MANIFEST
     from flowveil.published.read_release import map_of_statement, read_published
+    from flowveil.series.ledger import check_source, record_derived
+
+    ledger = writing.pop("ledger", None)
 
     folder = ReleaseFolder(named_path(release, what="the release"))
     with taken_at_its_word(folder.path):
         folder.check_manifest()
         own = folder.statement.parameters.get("zones") or {}
         given = zones if zones is None or not isinstance(zones, str | PathLike) else read_zones(zones, **own)
-        source = read_published(folder.path, map_of_statement(folder.statement, given))
+        source = read_published(folder, map_of_statement(folder.statement, given))
         if source is None:
             raise ParameterError("The release belongs to no map, so nothing can be derived from it.")
         keep = {name: writing.pop(name) for name in ("overwrite", "replace_stronger") if name in writing}
@@ -445,7 +449,11 @@ def derive(
         # Everything is computed before anything is written.
         made.report  # noqa: B018
     if out is not None:
+        if ledger is not None:
+            check_source(folder.path, ledger=ledger)
         made.write(out, source=folder.path, **keep)
+        if ledger is not None:
+            record_derived(Path(out), ledger=ledger)
     return made
 
 

@@ -143,13 +143,11 @@ def check_request(request: Request) -> None:
     if request.zones.zones is None:
         for name in request.arguments("map"):
             raise ParameterError(f"{option(name)} is given without {option('zones')}.")
-    is_sliced = has_slices(request) and not request.slices.fold_time
     formats = parse_formats(request.output.formats)
     check_formats(
         formats,
         zones=0,
         mapped=True,
-        sliced=is_sliced,
         folded=request.slices.fold_time,
         revised=bool(request.method.revision),
     )

@@ -25,7 +25,7 @@ from flowveil.remote_people import RemotePeople
 from flowveil.times import TIME, Every, Times
 
 #: Columns of a published matrix; a slice column cannot have one of these names.
-TAKEN = ("origin_zone", "destination_zone", "trips", "weight")
+TAKEN = ("origin_zone", "destination_zone", "trips", "weight", "layer", "revised", "estimate")
 #: Largest number of slices; more suggest that a column is an identifier.
 MOST_SLICES = 20_000
 #: Largest number of values of a slice column, and fewest rows per value, unless the user confirms more.

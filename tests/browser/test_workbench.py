@@ -354,6 +354,24 @@ def test_a_broken_file_says_what_is_wrong(chromium, served, folder):
         page.locator("#problem").wait_for(state="hidden")
 
 
+def test_an_error_stands_at_its_field_in_words_of_the_page(chromium, served):
+    empty(served)
+    served.do("POST", "/api/pick", {"role": "trips", "path": "trips.csv"})
+    with opened(chromium, served, step="sign", quiet=False, bypass_csp=True) as page:
+        page.fill("[data-choice=period]", "yesterday")
+        page.locator("[data-choice=period]").blur()
+        problem = page.locator("label:has([data-choice=period]) + .field-problem")
+        problem.wait_for()
+        assert problem.inner_text().startswith("‘Period’")
+        assert "--" not in problem.inner_text()
+        assert page.locator("[data-choice=period]").get_attribute("aria-invalid") == "true"
+        assert page.locator("#problem").is_hidden()
+        accessible(page)
+        page.fill("[data-choice=period]", "2024-05-06")
+        page.locator("[data-choice=period]").blur()
+        problem.wait_for(state="detached")
+
+
 def test_only_what_can_be_is_offered(chromium, served):
     """Noise asks for other things than k; what a method cannot do is not there to be chosen."""
     empty(served)

@@ -1,6 +1,6 @@
-"""Run by `test_spark` as a program of its own: a cluster of two executors, of which one is killed in the middle.
+"""Run by `test_spark` as a separate program: a standalone cluster whose executors are killed while they work.
 
-A process can have one Spark, so this needs another one than the tests have.
+A process can have one Spark session, and the tests have another one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ import flowveil
 from contract.test_engines import same
 from flowveil.engines.spark_session import session
 from flowveil.errors import DataError
-from flowveil.remote_people import count_distinct
+from flowveil.remote_people import RemotePeople, count_distinct
+from flowveil.slices import SlicedFlows
 
 
 def fatal(marker: str) -> Any:
@@ -56,9 +57,36 @@ def fatal_count(flow: Any, person: Any, asked: Any) -> Any:
     return count_distinct(flow, person, asked[1])
 
 
-def main(folder: Path) -> None:
+def release_files(flows: Any, folder: Path, method: str) -> dict[str, bytes]:
+    """The files of a release of these flows, with people protected."""
+    made: Any = flowveil.anonymize_slices if isinstance(flows, SlicedFlows) else flowveil.anonymize
+    made(flows, method, k=3, protect="people", max_suppressed=0.3).write(folder)
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def compare_releases(rows: Any, folder: Path, master: str) -> None:
+    """Prints whether releases of the cluster, where an executor is killed while it reads, have the bytes of DuckDB."""
+    source = folder / "trips.parquet"
+    for name, read, how, method in (
+        ("twincut", flowveil.read_trips, {"resolution": 8}, "twincut"),
+        ("layercut", flowveil.read_trips, {"resolution": 8}, "layercut"),
+        ("slices", flowveil.read_slices, {"resolution": 8, "by": "sex"}, "twincut"),
+    ):
+        here = read(source, **how)
+        fragile = rows.mapInArrow(fatal(str(folder / f"marker-{name}")), rows.schema)
+        with flowveil.cluster(master=master, driver_flows=1):
+            there = read(fragile, **how)
+        parts = there.slices if isinstance(there, SlicedFlows) else [there]
+        remote = all(isinstance(part.people, RemotePeople) for part in parts)
+        killed = (folder / f"marker-{name}-1").exists()
+        equal = release_files(there, folder / f"{name}-there", method) == release_files(
+            here, folder / f"{name}-here", method
+        )
+        print(f"{name}: {'same bytes' if remote and killed and equal else (remote, killed, equal)}")
+
+
+def main(folder: Path, master: str) -> None:
     """Print what happened, a line each."""
-    master = "local-cluster[2,1,2048]"
     with flowveil.cluster(master=master):
         spark = session()
         print("encrypted" if spark.conf.get("spark.io.encryption.enabled") == "true" else "readable")
@@ -75,6 +103,7 @@ def main(folder: Path) -> None:
     counted = people.blocks.summed(import_module("contract.spark_faults").fatal_count, asked)
     print("killed" if (folder / "counting-2").exists() else "nothing was killed")
     print("counted" if np.array_equal(counted, expected.n_people()) else "counted otherwise")
+    compare_releases(rows, folder, master)
     spark.stop()
     try:
         flowveil.anonymize(there, k=3).write(folder / "release")
@@ -90,4 +119,4 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), sys.argv[2])

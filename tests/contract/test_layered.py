@@ -111,3 +111,24 @@ def test_post_rules_hold_in_every_layer_and_cost_little(protect, files, tmp_path
     assert len(release.cells) < len(free.cells)
     with pytest.raises(flowveil.InfeasibleError, match="cannot be suppressed within the limit of 0%"):
         flowveil.anonymize(flows, k=5, protect=protect, max_suppressed=0, dominance=0.001)
+
+
+def test_slices_have_common_layers_and_no_total(files, tmp_path):
+    trips = csv.read_csv(files[0])
+    half = pa.array(["am" if i % 2 else "pm" for i in range(len(trips))])
+    csv.write_csv(trips.append_column("half", half), tmp_path / "trips.csv")
+    flows = flowveil.read_slices(tmp_path / "trips.csv", by="half", resolution=8, by_many=True)
+    common = {"k": 5, "protect": "trips", "max_suppressed": 0.5, "common_zones": True}
+    release = flowveil.anonymize_slices(flows, "layercut", **common)
+    folder = release.write(tmp_path / "out")
+    cells = pq.read_table(folder / "flows.parquet")
+    assert set(cells["half"].to_pylist()) == {"am", "pm"}
+    assert len(set(cells["layer"].to_pylist())) > 1
+    found = flowveil.verify_release(folder, against=tmp_path / "trips.csv")
+    assert (found.findings, found.not_compared) == ((), ())
+    # The map can be kept: every cell of both slices is one of it.
+    names = ("origin_zone", "destination_zone", "layer")
+    kept = set(zip(*(cells[name].to_pylist() for name in names), strict=True))
+    assert set(flowveil.freeze(folder).cells) == kept
+    with pytest.raises(flowveil.ParameterError, match="twincut"):
+        flowveil.anonymize_slices(flows, "layercut", total=True, **common)

@@ -148,6 +148,7 @@ RUNS: dict[str, list[tuple[str, ...]]] = {
     "picture": [("{release}", "--out", "{out}.svg"), ("{release}", "--out", "{out}.png")],
     "reconstruct": [("{release}", "--zones", "7", "--out", "{out}.parquet")],
     "freeze": [("{release}", "--out", "{out}.parquet")],
+    "derive": [("{release}", "--level", "6", "--format", ",".join(FORMATS), "--out", "{out}")],
     "series": [("{trips}", *READ, "--time", "day", "--out", "{out}")],
     "audit": [("{release}", "--against", "{trips}", "--out", "{out}", "--show-cells")],
     "prepare": [("gps", "{points}", "--out", "{out}.parquet")],

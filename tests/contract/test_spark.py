@@ -37,6 +37,7 @@ from flowveil.slices import SlicedFlows
 from samples.drafts import unchecked
 from samples.installed import needs
 from samples.small_spark import QUICK, SMALL
+from samples.spark_cluster import standalone_cluster
 
 if shutil.which("java") is None and not os.environ.get("JAVA_HOME"):
     pytest.skip("the Spark engine needs Java 17, and there is no Java here", allow_module_level=True)
@@ -278,21 +279,25 @@ def test_pandas_that_spark_wants_is_asked_for(monkeypatch: pytest.MonkeyPatch) -
         pandas_udf(iter, returnType="n int", functionType=207)
 
 
-def test_separate_executors_lost_in_the_middle_leave_no_trace(tmp_path: Path) -> None:
+def test_a_standalone_cluster_that_loses_executors_makes_the_same_releases(tmp_path: Path) -> None:
+    """A master and two workers on loopback. Where the cluster is gone for good, nothing is written."""
     pq.write_table(trips(), tmp_path / "trips.parquet")
     script = Path(__file__).parent / "spark_faults.py"
-    environment = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
-        "PYSPARK_PYTHON": sys.executable,
-        "PYSPARK_SUBMIT_ARGS": QUICK,
-    }
-    done = subprocess.run(
-        [sys.executable, str(script), str(tmp_path)], env=environment, capture_output=True, text=True, timeout=600
-    )
-    said = ["encrypted", "killed", "equal", "killed", "counted", "the cluster is gone", "nothing published"]
-    said.append("too little memory")
-    assert done.stdout.split("\n")[: len(said)] == said, done.stdout + done.stderr[-2000:]
+    with standalone_cluster(tmp_path / "cluster") as master:
+        environment = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+            "PYSPARK_PYTHON": sys.executable,
+            "PYSPARK_SUBMIT_ARGS": f"--conf spark.executor.memory=512m {QUICK}",
+            "SPARK_LOCAL_IP": "127.0.0.1",
+        }
+        command = [sys.executable, str(script), str(tmp_path), master]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
+    expected = ["encrypted", "killed", "equal", "killed", "counted"]
+    expected += [f"{name}: same bytes" for name in ("twincut", "layercut", "slices")]
+    expected += ["the cluster is gone", "nothing published", "too little memory"]
+    assert done.stdout.splitlines()[: len(expected)] == expected, done.stdout + done.stderr[-2000:]
+    assert len(list((tmp_path / "cluster").glob("work-*/app-*/*"))) > 2
 
 
 def test_rows_of_a_person_in_two_tasks_are_refused(spark: Any) -> None:

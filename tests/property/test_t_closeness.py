@@ -13,7 +13,7 @@ from flowveil.flows import Flows
 from flowveil.hierarchy import Hierarchy
 from flowveil.release.closeness import total_variation, without_distant
 from flowveil.release.plan import Plan
-from flowveil.verify.recount.table import far_from_all
+from flowveil.verify.recount.recount import _far_from_all
 from reference.closeness import close_cells, distance
 
 SIZE = 5
@@ -45,7 +45,7 @@ def test_the_same_zones_are_suppressed_as_by_the_slow_version(matrix, t):
     kept = close.kept
     cells = zip(flows.origin[kept].tolist(), flows.destination[kept].tolist(), flows.trips[kept].tolist(), strict=True)
     assert {(o, d): n for o, d, n in cells} == want
-    assert not far_from_all(flows.origin[kept], flows.destination[kept], flows.trips[kept], float(t)).any()
+    assert not _far_from_all(flows.origin[kept], flows.destination[kept], flows.trips[kept], float(t)).any()
 
 
 @settings(max_examples=100, deadline=None)
@@ -59,7 +59,7 @@ def test_distances_and_the_recount_are_those_of_the_definition(matrix, t):
             want = float(distance(matrix, end, zone)) if (own == zone).any() else 0.0
             assert found[zone] == pytest.approx(want, abs=1e-12)
         far |= found[own] > float(t)
-    assert far_from_all(flows.origin, flows.destination, flows.trips, float(t)).tolist() == far.tolist()
+    assert _far_from_all(flows.origin, flows.destination, flows.trips, float(t)).tolist() == far.tolist()
 
 
 @settings(max_examples=60, deadline=None)

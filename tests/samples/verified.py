@@ -8,25 +8,25 @@ from typing import Any
 from flowveil.release.boundary import public_map
 from flowveil.release.folder import ReleaseFolder
 from flowveil.slices import SlicedFlows
-from flowveil.verify.files import check_files
 from flowveil.verify.from_flows import recount_flows
-from flowveil.verify.rebuild import check_rebuild
+from flowveil.verify.rebuild import check_files, check_rebuild
 from flowveil.zoning.refinement import refined
 
 
 def findings_of(folder: Path, flows: Any, *, notes: list[str] | None = None, **given: Any) -> list[str]:
     """Everything that contradicts a release of these flows."""
-    found = check_files(folder)
+    found, _ = check_files(folder)
     if found:
         return found
     lines: list[str] = [] if notes is None else notes
     try:
-        statement = ReleaseFolder(folder).statement
+        release = ReleaseFolder(folder)
+        statement = release.statement
     except ValueError as problem:
         return [str(problem)]
     moved = refined(flows, statement.parameters.get("hierarchy"))[0]
     whole = moved.slices[0] if isinstance(moved, SlicedFlows) else moved
-    found = check_rebuild(folder, public_map(whole, boxed=statement.boxes is not None), lines)
+    found = check_rebuild(release, public_map(whole, boxed=statement.boxes is not None), lines)
     if found:
         return found
     result = recount_flows(folder, flows, **given)

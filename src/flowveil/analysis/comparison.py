@@ -19,8 +19,8 @@ import pyarrow as pa
 
 from flowveil import output
 from flowveil.analysis import experiment
+from flowveil.analysis.areas import PLANNER
 from flowveil.analysis.experiment import (
-    PLANNER,
     Choices,
     Run,
     Settings,

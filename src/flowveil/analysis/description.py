@@ -1,26 +1,30 @@
-"""What is in the data, before anything is anonymised: how much of it is safe already, and where to start.
-
-Everything here is counted from raw flows, so a description is for the data holder: it is printed, never published.
-"""
+"""A description of the input: how much of it is safe already, what methods would give, and where to start. Private."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from flowveil.analysis.estimates import Estimate, estimate_methods
+from flowveil.analysis.areas import PLANNER
+from flowveil.analysis.experiment import attempt, on_tree, planner_errors
+from flowveil.analysis.measures.cells import mean_error
 from flowveil.analysis.measures.floor import generalization_floor
+from flowveil.analysis.measures.measure import Subject
 from flowveil.analysis.uniqueness import Uniqueness, uniqueness
-from flowveil.errors import DataError
+from flowveil.errors import DataError, MissingExtraError
 from flowveil.flows import Cells, Flows
 from flowveil.guarantee import UNITS, Guarantee, Unit, check_max_suppressed
 from flowveil.methods import METHODS
 from flowveil.methods.paircut import at_all_times
 
-#: With fewer people, the busiest hundredth is nobody.
+if TYPE_CHECKING:
+    from flowveil.release.release import Release
+    from flowveil.release.zones import TimedZones
+
+#: With fewer people, the busiest hundredth is empty.
 FEWEST_PEOPLE = 100
 
 INTERNAL = "Internal: counted from the raw data. Do not publish."
@@ -32,9 +36,9 @@ class SafeShare:
 
     Attributes:
         unit: trips, people or population.
-        threshold: what a flow must reach.
-        flows: share of the flows that reach it.
-        volume: share of the volume (weight for the population, else trips) that is in such flows.
+        threshold: of the unit.
+        flows: share of the flows that reach the threshold.
+        volume: share of the volume in these flows: of weight for the population, else of trips.
     """
 
     unit: str
@@ -50,7 +54,7 @@ class Level:
     Attributes:
         lifted: levels lifted; 0 is the tiles themselves.
         resolution: H3 resolution, or None for other tiles.
-        origins, destinations, flows: how many there are.
+        origins, destinations, flows: their numbers.
         safe: by unit.
     """
 
@@ -67,14 +71,13 @@ class Contributors:
     """How the flows are spread over people.
 
     Attributes:
-        people: how many there are.
-        flows_each: different flows (pairs of tiles) of a person, on average.
-        trips_each: trips of a person, on average; None where the trips of a person are not known.
-        busiest_share: share of these trips that the hundredth of the people with the most trips made; None where they
-            are not known or there are too few people.
-        few_behind: share of the flows with at least k trips that fewer than k people made.
-        one_behind: places (tiles of either end) with at least k trips of which one person made more than half.
-        places: how many places with at least k trips there are.
+        people: number of people.
+        flows_each: mean number of flows (pairs of tiles) of a person.
+        trips_each: mean number of trips of a person; None if unknown.
+        busiest_share: share of trips made by the 1 % of people with the most trips; None if unknown or too few people.
+        few_behind: of the flows with at least k trips, the share made by fewer than k people.
+        one_behind: places (tiles of either end) with at least k trips, most of them by one person.
+        places: places with at least k trips.
     """
 
     people: int
@@ -88,30 +91,29 @@ class Contributors:
 
 @dataclass(frozen=True)
 class Description:
-    """What is in the data. Internal by nature: not for publication.
+    """What is in the data. Not for publication.
 
     Attributes:
-        k: what safety was held against.
+        k: the k of all shares.
         rows: rows read.
-        left_out: rows left out, by reason.
+        left_out: rows not used, by reason.
         person_case: ``fold`` if upper and lower case in names of persons is ignored, else ``keep``.
-        nobody: rows without a known person, by what stands there instead.
-        columns: which column served as what.
-        notes: what to know about how the input was taken.
+        nobody: rows without a known person, by the text in place of it.
+        columns: column of each role.
+        notes: on how the input was read.
         trips: number of trips.
         weight: sum of the weights, or None.
         mean_weight: mean weight of a trip, or None.
         origins, destinations, flows: tiles of each end, and pairs that have trips.
         density: flows over possible pairs of tiles.
-        levels: the tiles and what they are merged into, finest first.
-        contributors: about people, or None where the input has none.
-        uniqueness: share of the people who are unique given 1 to 4 of their places, and times where these were read.
-        protect: what the floor and the advice are for.
-        floor: the mean generalisation error that no hierarchical method can beat at this k and suppression where these
-            units are protected. None where it was not computed.
-        hierarchy: the tree that the floor is that of.
-        max_suppressed: the share that may be suppressed, for the floor, the estimates and the advice.
-        estimates: what methods would give at this k and suppression, where these units are protected.
+        levels: the matrix at the tiles and at each coarser level, finest first.
+        contributors: about people, or None without persons.
+        uniqueness: share of people who are unique given 1 to 4 of their places, and times if these were read.
+        protect: the units of the floor, the estimates and the advice.
+        floor: lower bound of the mean generalisation error of hierarchical methods; None if not computed.
+        hierarchy: the tree of the floor.
+        max_suppressed: share that may be suppressed, for the floor, the estimates and the advice.
+        estimates: what methods would give.
         advice: where to start, in sentences.
     """
 
@@ -140,16 +142,16 @@ class Description:
     advice: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data; ``internal`` says what it is."""
+        """Returns plain data; ``internal`` says that it is not for publication."""
         return {"internal": INTERNAL, **asdict(self)}
 
     def lines(self) -> Iterator[str]:
-        """The description for people."""
+        """Yields the description as text."""
         yield INTERNAL
         yield ""
         yield f"Rows read        {self.rows:,}"
         for reason, count in sorted(self.left_out.items()):
-            yield f"  left out       {count:,} {reason}"
+            yield f"  not used       {count:,} {reason}"
         used = ", ".join(f"{role} = {column}" for role, column in self.columns.items())
         yield f"Columns          {used or 'given as flows'}"
         yield from self.notes
@@ -157,7 +159,7 @@ class Description:
         if self.contributors is not None:
             yield f"People           {self.contributors.people:,}, upper and lower case: {self.person_case}"
             for word, rows in self.nobody.items():
-                yield f"  nobody         {rows:,} {word}"
+                yield f"  unknown        {rows:,} {word}"
         if self.weight is not None and self.mean_weight is not None:
             yield f"Weight           {self.weight:,.0f}, {self.mean_weight:,.1f} for a trip on average"
         yield f"Tiles            {self.origins:,} origins, {self.destinations:,} destinations"
@@ -169,15 +171,14 @@ class Description:
         if self.contributors is not None:
             yield ""
             yield from self._about_people(self.contributors)
-            yield "Without names alone, somebody who knows a few places of a person finds all her trips:"
+            yield "Removing names does not protect: with a few known places, all trips of a person can be found:"
             yield from (one.line() for one in self.uniqueness)
         if self.floor is not None:
             yield ""
             yield (
-                f"Floor where {' and '.join(self.protect)} are protected, hierarchy {self.hierarchy}: no hierarchical "
-                f"method gets below {self.floor:,.1f} tiles of mean generalisation error with "
-                f"{self.max_suppressed:.0%} of the {'weight' if 'population' in self.protect else 'trips'} "
-                "suppressed." + self._above_the_floor()
+                f"Lower bound if {' and '.join(self.protect)} are protected, on the tree '{self.hierarchy}': no "
+                f"hierarchical method has a mean generalisation error below {self.floor:,.1f} tiles with "
+                f"{self.max_suppressed:.0%} of the {'weight' if 'population' in self.protect else 'trips'} suppressed."
             )
         yield ""
         yield from self.estimated()
@@ -186,17 +187,11 @@ class Description:
         for line in self.advice:
             yield f"- {line}"
 
-    def _above_the_floor(self) -> str:
-        others = [share.unit for share in self.levels[0].safe if share.unit not in self.protect]
-        mine = " and ".join(self.protect)
-        return f" It is for {mine} only: {' and '.join(others)} have floors of their own." if others else ""
-
     def estimated(self) -> Iterator[str]:
-        """What methods would give, for people."""
-        yield (
-            f"Estimated on all flows, where {' and '.join(self.protect)} are protected: share of trips that a reader "
-            "misses or misplaces between areas, mean generalisation error in tiles, and cells"
-        )
+        """Yields the table of estimates."""
+        yield f"Estimated on all flows, if {' and '.join(self.protect)} are protected; errors between areas first"
+        heads = ("misplaced", "productions", "attractions", "trip length", "accessib.")
+        yield f"  {'method':<20}" + "".join(f" {head:>12}" for head in heads) + f" {'tiles':>9} {'cells':>10}  gives"
         for one in self.estimates:
             yield one.line()
 
@@ -218,7 +213,7 @@ class Description:
         if who.few_behind is not None:
             yield (
                 f"Of the flows with at least {self.k} trips, {who.few_behind:.1%} are those of fewer than {self.k} "
-                "people: protecting trips does not hide them."
+                "people: protecting trips does not protect them."
             )
         if who.one_behind:
             yield (
@@ -227,7 +222,7 @@ class Description:
             )
 
     def _repr_html_(self) -> str:
-        """The same for a notebook. Internal like the rest: a notebook that shows it is not for publication."""
+        """Returns the same for a notebook, which is then not for publication."""
         from flowveil.published.document import fill
 
         units = [share.unit for share in self.levels[0].safe]
@@ -253,7 +248,7 @@ class Description:
                 heads=heads,
                 rows=rows,
                 k=self.k,
-                floor=[line for line in lines if line.startswith("Floor")],
+                floor=[line for line in lines if line.startswith("Lower bound")],
                 estimated=list(self.estimated()),
                 advice=self.advice,
             )
@@ -274,13 +269,12 @@ def describe_flows(
     """Describe flows before anything is anonymised.
 
     Args:
-        flows: what `read_trips` returns; or what ``read_slices(...).folded()`` returns, to estimate besides what
-            folding time would give. All else is then of the matrix of all times.
-        k: what safety is held against, in every unit that the data has.
-        protect: what the floor and the advice are for; by default people where persons are known, else trips.
-        max_suppressed: share that may be suppressed, for the floor and the advice.
-        hierarchy: the tree that the floor is that of, ``h3`` or ``halves``; by default that of TwinCut. Levels are
-            those of the tree that the flows were read with.
+        flows: what `read_trips` returns; or ``read_slices(...).folded()``, to estimate folded time as well. All else
+            is then of the matrix of all times.
+        k: the threshold in every unit of the data.
+        protect: units of the floor, the estimates and the advice; by default people if persons are known, else trips.
+        max_suppressed: share that may be suppressed.
+        hierarchy: tree of the floor and the estimates, ``h3`` or ``halves``; by default that of each method.
 
     Raises:
         DataError: there are no flows.
@@ -297,9 +291,8 @@ def describe_flows(
     asked = Guarantee.resolve(flows, k=k, protect=protect)
     levels = tuple(_levels(flows, guarantees))
     refined, on_tree = METHODS["twincut"].on_hierarchy(flows, hierarchy)
-    estimates = estimate_methods(
-        flows, folded, k=k, protect=asked.units, max_suppressed=max_suppressed, hierarchy=hierarchy
-    )
+    arguments = {"k": k, "protect": asked.units, "max_suppressed": max_suppressed}
+    estimates = estimate_methods(flows, folded, arguments, hierarchy)
     trips = int(flows.trips.sum())
     weight = None if flows.weight is None else flows.total("weight")
     return Description(
@@ -330,7 +323,7 @@ def describe_flows(
 
 
 def _has(flows: Flows, unit: Unit) -> bool:
-    """Whether the flows have what a unit counts; sums that are all 0 protect nothing."""
+    """Returns whether the flows have what a unit counts; a column of zeros does not count."""
     if unit.column:
         return getattr(flows, unit.column) is not None and flows.total(unit.column) > 0
     return not unit.counts_persons or flows.people is not None
@@ -356,7 +349,6 @@ def _levels(flows: Flows, guarantees: Mapping[str, Guarantee]) -> Iterator[Level
             flows=len(cells),
             safe=tuple(_safe_share(cells, unit, guarantee) for unit, guarantee in guarantees.items()),
         )
-        # Coarser levels only repeat that everything is safe.
         if len(cells) == 1:
             return
         node_o, node_d = flows.origins.lift(node_o), flows.destinations.lift(node_d)
@@ -402,7 +394,7 @@ def _contributors(flows: Flows, k: int) -> Contributors | None:
 
 
 def _places_of_one(flows: Flows, k: int) -> tuple[int | None, int | None]:
-    """How many places are mostly one person's, and how many there are with at least k trips."""
+    """Returns the places of which one person made most trips, and all places with at least k trips."""
     who = flows.people
     if who is None or who.trips is None:
         return None, None
@@ -434,9 +426,9 @@ def _advice(flows: Flows, levels: Sequence[Level], protect: Sequence[str], max_s
             "possible."
         )
     elif enough is None:
-        yield "Even the coarsest level leaves much short: expect large zones, or choose a lower k, or bring more data."
+        yield "Even the coarsest level leaves much below k: expect large zones, choose a lower k, or use more data."
     elif enough.resolution is not None and finest.resolution is not None:
-        # Methods merge where they must; three levels leave them room without making the tree needlessly deep.
+        # Three levels leave methods room to merge without making the tree needlessly deep.
         start = min(finest.resolution, enough.resolution + 3)
         yield (
             f"At resolution {enough.resolution}, all but {max_suppressed:.0%} of the volume would be safe on a plain "
@@ -447,29 +439,123 @@ def _advice(flows: Flows, levels: Sequence[Level], protect: Sequence[str], max_s
             f"{enough.lifted} levels up, all but {max_suppressed:.0%} of the volume would be safe; "
             "the method merges less where it can."
         )
-    homogeneous = next((name for name in ("twincut", "odkanon") if name in METHODS), None)
-    if homogeneous is not None:
-        yield f"Method: '{homogeneous}' for zones that do not overlap, which readers can map and add up."
-    if "paircut" in METHODS:
-        yield "Method: 'paircut' where the error of single flows matters more than one common map: its zones nest."
-    yield from _advice_on_boxes(flows)
+    yield "Method: 'layercut', the default, publishes nearly every trip; 'twincut' has one map of zones that add up."
+    if flows.origins.geography is None or flows.destinations.geography is None:
+        yield "Boxes ('curvecut' or 'mondrian') cannot be made: the location of the tiles is unknown."
+    else:
+        yield (
+            "Method: boxes ('curvecut' or 'mondrian') where the hierarchy does not follow the places, or nothing may "
+            "be suppressed ('mondrian'). Boxes overlap, so readers can map them but not add them up over an area."
+        )
     if flows.people is not None:
-        yield "Persons are known, and protected by default (--protect people); trips alone would not hide them."
+        yield "Persons are known and protected by default (--protect people); protecting trips alone is not enough."
     else:
         yield "No person column was recognised: trips can be protected, people cannot; say so to your readers."
 
 
-def _advice_on_boxes(flows: Flows) -> Iterator[str]:
-    boxes = [name for name in ("curvecut", "mondrian") if name in METHODS]
-    if not boxes:
-        return
-    named = " or ".join(f"'{name}'" for name in boxes)
-    if flows.origins.geography is None or flows.destinations.geography is None:
-        yield f"Boxes ({named}) cannot be made: they need to know where the tiles lie."
-        return
-    reason = "where the hierarchy does not follow the places"
-    if "mondrian" in boxes:
-        reason += ", or where nothing may be suppressed ('mondrian' publishes every trip)"
-    yield (
-        f"Method: boxes ({named}) {reason}. Boxes overlap, so readers can map them but not add them up over an area."
+# ---- estimates ---------------------------------------------------------------------------------------------------
+
+#: With more flows nothing is estimated, because it would take as long as a release.
+MOST_FLOWS = 2_000_000
+
+#: By method: options that skip its last step, and what a reader gets. The last step makes a release finer, so that a
+#: release on the same tree is about as fine or finer.
+_ESTIMATED: dict[str, tuple[dict[str, Any], str]] = {
+    "layercut": ({}, "nearly every trip, in layers of nested zones"),
+    "twincut": ({"effort": 0.0}, "one map of zones for each end"),
+    "paircut": ({"spend": False}, "disjoint cells of nested zones"),
+    "curvecut": ({"effort": 0.0}, "boxes that overlap"),
+}
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """The expected result of one method: a run on all flows, recounted like a release, without its last step.
+
+    Attributes:
+        method: its name.
+        folded: whether time steps are merged, cell by cell.
+        hierarchy: the tree that it used; None without one.
+        gives: what a reader gets.
+        planner: the planner's errors by name; empty if unknown.
+        error: mean generalisation error in tiles; None without a release.
+        cells: published cells; None without a release.
+        width_h: mean hours of a cell's interval; None if time is not folded.
+        reason: why there is no release; None if there is one.
+    """
+
+    method: str
+    folded: bool
+    hierarchy: str | None
+    gives: str
+    planner: Mapping[str, float | int | None] = field(default_factory=dict)
+    error: float | None = None
+    cells: int | None = None
+    width_h: float | None = None
+    reason: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The method, and whether it folds time."""
+        return f"{self.method} --fold-time" if self.folded else self.method
+
+    def line(self) -> str:
+        """Returns one row of the table."""
+        if self.error is None or self.cells is None:
+            return f"  {self.name:<20} no estimate: {self.reason}"
+        shown = []
+        for name in PLANNER:
+            value = self.planner.get(name)
+            shown.append("-" if value is None else f"{value:.3f}" if name == "trip_length_ratio" else f"{value:.1%}")
+        tree = "" if self.hierarchy is None else f" ({self.hierarchy})"
+        width = "" if self.width_h is None else f", {self.width_h:,.2f} h wide on average"
+        planner = "".join(f" {text:>12}" for text in shown)
+        return f"  {self.name:<20}{planner} {self.error:>9,.1f} {self.cells:>10,}  {self.gives}{tree}{width}"
+
+
+def estimate_methods(
+    flows: Flows, folded: Flows | None, arguments: Mapping[str, Any], hierarchy: str | None
+) -> tuple[Estimate, ...]:
+    """Returns what methods would give on these flows, and what those that fold time would.
+
+    A method whose libraries are not installed is skipped.
+
+    Args:
+        flows: the matrix of all times.
+        folded: the same trips with their times, if a time was given.
+        arguments: ``k``, ``protect`` and ``max_suppressed`` of `flowveil.anonymize`.
+        hierarchy: the tree of methods that use one.
+    """
+    runs = [(name, flows) for name in _ESTIMATED]
+    if folded is not None:
+        runs += [(name, folded) for name in _ESTIMATED if METHODS[name].folds]
+    estimates = (_estimate(name, on, arguments, hierarchy) for name, on in runs)
+    return tuple(one for one in estimates if one is not None)
+
+
+def _estimate(name: str, flows: Flows, arguments: Mapping[str, Any], hierarchy: str | None) -> Estimate | None:
+    options, gives = _ESTIMATED[name]
+    empty = Estimate(name, flows.times is not None, None, gives)
+    if len(flows) > MOST_FLOWS:
+        return replace(empty, reason=f"there are more than {MOST_FLOWS:,} flows")
+    limit = {"max_suppressed": METHODS[name].max_suppressed} if name == "layercut" else {}
+    made = attempt(flows, {"method": name, **arguments, **limit, **on_tree(METHODS[name], hierarchy), **options})
+    if made.error == MissingExtraError.__name__:
+        return None
+    release = made.release
+    if release is None:
+        return replace(empty, reason=made.reason)
+    basis = release.guarantee.basis
+    return replace(
+        empty,
+        hierarchy=release.parameters.get("hierarchy"),
+        planner=planner_errors(release, basis),
+        error=mean_error(Subject(release, basis)),
+        cells=len(release.cells),
+        width_h=_mean_hours(release) if empty.folded else None,
     )
+
+
+def _mean_hours(release: Release) -> float:
+    hours = cast("TimedZones", release.plan.origin_zones).hours[release.cells.origin]
+    return float(np.average(hours, weights=release.cells.volume(release.guarantee.basis)))

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from flowveil import workers
-from flowveil.analysis.areas import area_accuracy, default_levels, main_level
+from flowveil.analysis.areas import PLANNER, area_accuracy, default_levels, main_level
 from flowveil.analysis.presets import READINGS, TREES, Preset
 from flowveil.anonymization import anonymize
 from flowveil.errors import FlowveilError, InfeasibleError, ParameterError
@@ -41,8 +41,6 @@ Values = Mapping[str, Value]
 
 #: Status of a run. Only the first has a release.
 DONE, INFEASIBLE, FAILED, TIMED_OUT = "done", "infeasible", "failed", "timed out"
-#: The planner's errors, first in every table.
-PLANNER = ("area_error", "production_error", "attraction_error", "trip_length_ratio", "accessibility_error")
 #: Flows of the run that precedes a measured one.
 WARM_UP_FLOWS = 50
 #: Options in trips. Where the population is protected they are multiplied by the mean weight of a trip, like k.

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from flowveil.analysis.areas import (
+    PLANNER,
     AreaAccuracy,
     area_accuracy,
     default_levels,
@@ -37,12 +38,11 @@ class Analysis:
 
     Attributes:
         release: the release with its raw trips.
-        measures: by basis, those of DESIGN's list; exact. Of slices, those of the finest ones together.
+        measures: by basis, exact; the planner's errors at one level first. Of slices, of the finest ones together.
         areas: the planner's errors, by basis and areas.
-        shares: of the input: rows that could not be read and rows outside the study area by reason, and the volume
-            that is suppressed, by basis.
+        shares: shares of input rows that were not used, by reason, and of suppressed volume, by basis.
         slices: of a sliced release, the values of the slice columns and the measures of each matrix.
-        closeness: how far zones are from the whole (t-closeness), by end; None where zones overlap.
+        closeness: distance of zones from the whole (t-closeness), by end; None if zones overlap.
         notes: what could not be computed, and why.
     """
 
@@ -55,7 +55,7 @@ class Analysis:
     notes: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data; ``private`` says what it is."""
+        """Returns plain data. ``private`` says that it is not for publication."""
         return {
             "private": WARNING,
             "measures": self.measures,
@@ -67,7 +67,7 @@ class Analysis:
         }
 
     def lines(self) -> list[str]:
-        """The important ones in plain words."""
+        """Returns the important measures in words."""
         return [WARNING, *_lines(self.release, self.measures, self.areas), *self.notes]
 
     def write(self, directory: str | PathLike[str], *, release: str | PathLike[str] | None = None) -> Path:
@@ -116,9 +116,13 @@ def analyze(folder: str | PathLike[str], *, against: Any, districts: Any = None,
 
 
 def analyze_release(release: Attached, *, districts: Any = None) -> Analysis:
-    """The same for a release with its trips in memory."""
+    """Compute the same for a release with its trips in memory."""
     measures, slices = _measures(release)
     areas = [one for basis in measures for one in area_accuracy(release, districts=districts, basis=basis)]
+    for basis, values in measures.items():
+        first = main_accuracy([one for one in areas if one.basis == basis])
+        if first is not None:
+            measures[basis] = {name: getattr(first, name) for name in PLANNER} | values
     ambiguous = release.kind == "boxed" and release.plan.cells_may_overlap and not (release.cell_of_flow >= 0).any()
     notes = []
     if ambiguous:
@@ -140,9 +144,9 @@ def analyze_release(release: Attached, *, districts: Any = None) -> Analysis:
 
 
 def _measures(release: Any) -> tuple[dict[str, Values], tuple[dict[str, Any], ...]]:
-    """The measures of a release, and of its slices."""
+    """Returns the measures of a release, and of its slices."""
     if not release.slice_columns:
-        return release.metrics(), ()
+        return dict(release.metrics()), ()
     slices = tuple(
         {"slice": dict(zip(release.slice_columns, key, strict=True)), "measures": measure(part)}
         for key, part in release.parts
@@ -167,7 +171,7 @@ def _shares(release: Any, measures: dict[str, Values]) -> dict[str, Any]:
 
 
 def summary_lines(release: Any) -> list[str]:
-    """The few measures that the operator should see after a run, in plain words. Private: not for publication.
+    """Returns the few measures that the operator should see after a run, in words. Private.
 
     Args:
         release: what `flowveil.anonymize` or `flowveil.anonymize_slices` returned.
@@ -182,12 +186,6 @@ def summary_lines(release: Any) -> list[str]:
 
 def _lines(release: Any, measures: dict[str, Values], areas: Sequence[AreaAccuracy]) -> list[str]:
     lines = []
-    for basis, values in measures.items():
-        share = values.get("suppressed_share")
-        if share is not None and release.kind == "noisy":
-            lines.append(f"Published counts, noise included, sum to {1 - share:.2%} of the {basis}.")
-        elif share is not None:
-            lines.append(f"Published: {1 - share:.2%} of the {basis}.")
     shown = [one for one in areas if one.basis == "trips"]
     first = main_accuracy(shown)
     coarser = [one for one in shown if first is not None and one is not first]
@@ -198,6 +196,14 @@ def _lines(release: Any, measures: dict[str, Values], areas: Sequence[AreaAccura
         )
     if first is not None and first.trip_length_ratio is not None:
         lines.append(f"Trip lengths: {first.trip_length_ratio:.3f} times those of the input, on average.")
+    if first is not None and first.accessibility_error is not None:
+        lines.append(f"Accessibility of areas: {first.accessibility_error:.1%} off, on average.")
+    for basis, values in measures.items():
+        share = values.get("suppressed_share")
+        if share is not None and release.kind == "noisy":
+            lines.append(f"Published counts, noise included, sum to {1 - share:.2%} of the {basis}.")
+        elif share is not None:
+            lines.append(f"Published: {1 - share:.2%} of the {basis}.")
     trips = measures.get("trips", {})
     error, moved = trips.get("mean_generalization_error"), trips.get("generalization_distance_m")
     if error is not None:

@@ -11,7 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 
-from flowveil.analysis.experiment import FAILED, INFEASIBLE, PLANNER, TIMED_OUT
+from flowveil.analysis.areas import PLANNER
+from flowveil.analysis.experiment import FAILED, INFEASIBLE, TIMED_OUT
 from flowveil.analysis.pages.trade_offs import Boxes, Outcome, joint_part, ratios_part
 from flowveil.analysis.tables import (
     HEADS,

@@ -14,10 +14,19 @@ from flowveil.request import Request
 @click.option("--against", type=PLACE, required=True, metavar="INPUT", help="The trips the release was made from.")
 @click.option("--districts", type=PLACE, metavar="FILE", help="Your polygons: errors between them are computed too.")
 @click.option("--out", type=PLACE, metavar="DIR", help="Private folder for measures.json and the before/after page.")
+@click.option(
+    "--dpia", type=PLACE, metavar="FILE", help="Text of a data protection impact assessment, Markdown. Private."
+)
 @with_request("zones", "within")
 @with_output
 def analyze(
-    output: Output, directory: str, against: str, out: str | None, districts: str | None, request: Request
+    output: Output,
+    directory: str,
+    against: str,
+    districts: str | None,
+    out: str | None,
+    dpia: str | None,
+    request: Request,
 ) -> None:
     """Compute every measure of RELEASE from the raw trips: before and after. Not for publication.
 
@@ -25,13 +34,22 @@ def analyze(
     """
     from flowveil.analysis.release_analysis import analyze as measure
     from flowveil.execution import reading_arguments
-    from flowveil.private_files import refuse_inside_release
+    from flowveil.private_files import check_place, refuse_inside_release, write_private
 
     if out is not None:
         refuse_inside_release(out, release=directory)
+    if dpia is not None:
+        check_place(dpia, release=directory)
+    reading = reading_arguments(request)
     with output.working("Analysing"):
-        found = measure(directory, against=against, districts=districts, **reading_arguments(request))
+        analysis = measure(directory, against=against, districts=districts, **reading)
     if out is not None:
-        output.say(f"Private folder, NOT for publication: {found.write(out, release=directory)}")
-    output.result({"release": directory, **found.to_dict()})
-    output.say(*found.lines())
+        output.say(f"Private folder, NOT for publication: {analysis.write(out, release=directory)}")
+    if dpia is not None:
+        from flowveil.analysis.dpia import dpia_text
+
+        with output.working("Auditing"):
+            text = dpia_text(directory, analysis, against=against, **reading)
+        output.say(f"Impact assessment, NOT for publication: {write_private(dpia, text, folder=directory)}")
+    output.result({"release": directory, **analysis.to_dict()})
+    output.say(*analysis.lines())

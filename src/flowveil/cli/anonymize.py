@@ -70,6 +70,7 @@ def publish_request(output: Output, request: Request, *, save_recipe: str | None
     check_request(request)
     check_target(out)
     writing = writing_arguments(request)
+    _say_default(output, request)
     with resources(request):
         asked = anonymize_arguments(request)
         with output.working("Reading") as progress:
@@ -85,6 +86,16 @@ def publish_request(output: Output, request: Request, *, save_recipe: str | None
         over_map = request.method.zones_of is not None and not request.method.revision and not has_slices(request)
         if over_map and (request.output.show_measures or (sys.stderr.isatty() and not output.quiet)):
             _print_loss(output, release, request.value("new_map_at"))
+
+
+def _say_default(output: Output, request: Request) -> None:
+    """Says which method is used, where none is named and it is not the usual one."""
+    from flowveil.anonymization import DEFAULT_METHOD
+    from flowveil.execution import method_name
+
+    name = method_name(request)
+    if request.method.method is None and name not in (None, DEFAULT_METHOD):
+        output.say(f"Method: {name}, the default for these options; {DEFAULT_METHOD} is the default for one matrix.")
 
 
 def _save(request: Request, path: str) -> None:

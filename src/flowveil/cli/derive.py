@@ -10,12 +10,12 @@ from flowveil.cli.from_request import PLACE, with_request, with_section
 from flowveil.cli.output import Output, with_output
 from flowveil.request import Derive, Request
 
-_WRITTEN = ("formats", "title", "source", "period", "licence", "contact", "replace_stronger")
+_WRITTEN = ("formats", "title", "source", "period", "licence", "contact", "replace_stronger", "ledger")
 
 
 @click.command()
 @click.argument("directory", type=PLACE, metavar="DIR")
-@with_request("out", "zones_of", "within", "zones", "formats", "title", required=("out",))
+@with_request("out", "zones_of", "within", "zones", "formats", "title", "ledger", required=("out",))
 @with_section(Derive)
 @with_output
 def derive(output: Output, directory: str, request: Request, wishes: Derive) -> None:

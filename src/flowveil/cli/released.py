@@ -65,17 +65,26 @@ def _recorded(writing: Mapping[str, Any]) -> dict[str, Any]:
 
 def _print_release(output: Output, release: Any, folder: Path, *, show_measures: bool) -> None:
     """Prints what is published on stdout; what only the operator may see on stderr, on request or in a terminal."""
-    from flowveil.release.folder import ReleaseFolder
+    from flowveil.paths import read_json
 
-    report = ReleaseFolder(folder).report
+    report = read_json(folder / "report.json")
     for line in report["published"]["sentences"]:
         if line.startswith("Weak:"):
             output.warn(line)
     output.say(*release_lines(report, folder))
+    for line in _collapse_lines(release):
+        output.warn(line)
     if show_measures or (sys.stderr.isatty() and not output.quiet):
         for line in _private_lines(release):
             click.echo(line, err=True)
     output.result(report)
+
+
+def _collapse_lines(release: Any) -> list[str]:
+    """What to say of a map that has collapsed to one zone or nearly so."""
+    from flowveil.analysis.collapse import collapse_lines
+
+    return collapse_lines(release) if release.kind in ("plain", "layered") else []
 
 
 def _private_lines(release: Any) -> Iterator[str]:

@@ -144,12 +144,11 @@ def _write_certificates(
     from flowveil.output import write_files
     from flowveil.release.folder import ReleaseFolder
     from flowveil.verify.certificate import certificate, certificate_text
-    from flowveil.verify.files import hash_files
 
     if not paths:
         return
     content = certificate(
-        sha256=hash_files(Path(directory)),
+        sha256=found.sha256,
         report=ReleaseFolder(Path(directory)).report if found.holds else None,
         expected=expect,
         findings=found.findings,

@@ -36,7 +36,7 @@ METHODS: dict[str, Method] = {
         Method(
             "twincut",
             twincut,
-            "the finest zones that do not overlap, within the limit on suppression (ours; the default)",
+            "fine zones that do not overlap, within the limit on suppression (ours; the default for one map)",
             same_zones_plan=twincut_same_zones,
             hierarchy="halves",
         ),
@@ -49,7 +49,7 @@ METHODS: dict[str, Method] = {
         Method(
             "paircut",
             paircut,
-            "the finest cells that do not intersect, within the limit on suppression (ours)",
+            "fine cells that do not intersect, within the limit on suppression, with a proven gap (ours)",
             homogeneous=False,
             folds=True,
             hierarchy="halves",
@@ -57,7 +57,7 @@ METHODS: dict[str, Method] = {
         Method(
             "layercut",
             layercut,
-            "PairCut in layers: nearly every trip in the finest cell that can hold it (ours)",
+            "PairCut in layers: nearly every trip is published, in a cell as fine as it can be (ours; the default)",
             homogeneous=False,
             folds=True,
             hierarchy="halves",
@@ -111,7 +111,7 @@ METHODS: dict[str, Method] = {
         Method(
             "curvecut",
             curvecut,
-            "the finest boxes, which overlap, within the limit on suppression (ours, after Ghinita et al. 2007)",
+            "small boxes, which overlap, within the limit on suppression (ours, after Ghinita et al. 2007)",
             homogeneous=False,
             hierarchy=None,
         ),

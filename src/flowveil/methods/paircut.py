@@ -1,19 +1,19 @@
-"""PairCut: the finest cells that do not intersect, within a budget of suppression.
+"""PairCut: fine cells that do not intersect, within a budget of suppression, with a proven gap.
 
 A release is a division of (root, root): see `flowveil.methods.pair_divisions`. ATG, TwinCut, ODkAnon with a volume
-budget and OIGH make special cases of it, in which all cells share one map, or all destinations of an origin zone do.
-At a price on suppressed volume the best division is found exactly, and its value bounds every release of the class
-from below. The price is searched until the budget is just kept; what is left of the budget is then spent on pairs that
-are nearly tied at that price.
+budget and OIGH make special cases, in which all cells share one map, or all destinations of an origin zone do. At a
+price on suppressed volume the best division is found exactly, and its value is a lower bound for every division. The
+price is searched until the budget is just kept; the rest of the budget is spent on pairs that are nearly tied at that
+price. Cells that do not intersect and are no division can be finer than the bound.
 
 Guaranteed: never over the budget; never worse than ATG-Dual, ODkAnon's volume-budget cut, OIGH or TwinCut without its
-local search at the same budget; never further from the best division than the proven gap in the notes says (a gap of
-0.01: no division is finer by more than 1 %). The same input gives the same cells on every machine.
+local search at the same budget; never further from the best division than the proven gap in the notes (a gap of 0.01:
+no division is finer by more than 1 %). The same input gives the same cells on every machine.
 
-Where the flows have times, time is a third tree and a cell may be divided along it too. What is made small is then the
-error plus ``time_weight`` tiles for every hour of a cell's time, never more than for the matrix of all times at once.
-By default an hour is worth as many tiles as the error of that matrix, to a power of two: whatever the size of tiles,
-the mean width of times then stays near two hours.
+Where the flows have times, time is a third tree and a cell may be divided along it too. The objective is then the error
+plus ``time_weight`` tiles for every hour of a cell's time, never more than for the matrix of all times at once. By
+default an hour is worth as many tiles as the error of that matrix, rounded to a power of two: whatever the size of
+tiles, the mean width of times then stays near two hours.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ def paircut(
     spend: bool = True,
     time_weight: float | None = None,
 ) -> Plan:
-    """Plan the finest cells that do not intersect and suppress at most a share of the volume.
+    """Plan fine cells that do not intersect and suppress at most a share of the volume.
 
     Args:
         flows: what to anonymise.
         guarantee: what every cell must satisfy.
         max_suppressed: share of the volume that may be suppressed; never exceeded.
-        objective: what is made small: ``error`` (mean generalisation error: tiles of both zones of a trip),
+        objective: what is minimised: ``error`` (mean generalisation error: tiles of both zones of a trip),
             ``metres`` (mean distance from tile to zone centre), ``reconstruction`` (reconstruction loss), or
             ``cells`` (as many published cells as possible).
         spend: whether the rest of the budget is spent on nearly tied pairs, and other methods of the class are
@@ -118,7 +118,7 @@ def time_weight_of(
 
 
 def usual_time_weight(flows: Flows, guarantee: Guarantee, max_suppressed: float) -> float:
-    """How many tiles an hour is worth where nobody says: the error of the matrix of all times, to a power of two."""
+    """The default worth of an hour in tiles: the error of the matrix of all times, to a power of two."""
     whole, _ = at_all_times(flows)
     plan = paircut(whole, guarantee, max_suppressed=max_suppressed, spend=False)
     # Coarse, so that the weight says little of the error, which is not always published.
@@ -147,7 +147,7 @@ def frontier(
     up_to: float = 1.0,
     progress: Callable[[float], None] | None = None,
 ) -> tuple[FrontierPoint, ...]:
-    """How fine cells can be for every share that may be suppressed, from so high a price on that nothing need be.
+    """How fine cells can be for every share that may be suppressed, from a price at which nothing is suppressed.
 
     Every point is the best division at a price, so no division that suppresses as little is finer: the points are
     those of the lower convex hull. For the data holder: it is computed from all flows. Arguments as in
@@ -193,7 +193,7 @@ def _plan(flows: Flows, table: PairTable, found: Division, notes: dict[str, Any]
     ends = [(flows.origins, flows.origin), (flows.destinations, flows.destination)]
     if flows.times is not None and flows.time is not None:
         ends.append((flows.times.tree, flows.time))
-    # A suppressed flow lies in no cell; its tiles stand for its zones.
+    # A suppressed flow lies in no cell; its tiles replace its zones.
     own = [
         np.where(cell >= 0, node[pair], tree.leaf_node[tile])
         for (tree, tile), node in zip(ends, table.node, strict=True)

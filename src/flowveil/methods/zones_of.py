@@ -18,7 +18,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import h3.api.basic_int as h3_int
@@ -119,7 +119,10 @@ def plan_over(
     if frozen.homogeneous:
         plan = _over_cuts(flows, guarantee, frozen)
     else:
-        plan = _over_cells(flows, guarantee, frozen, revise=revise)
+        for end in ("origin", "destination"):
+            _Covering.from_map(flows, frozen, end)  # Checks that the zones are on this map with the same tiles.
+        cells = MapCells.from_map(flows, frozen)
+        plan = replace(cells.assign(flows, guarantee, revise=revise), frozen=frozen.as_table())
     volume = flows.volume(guarantee.basis)
     share = 1 - float(np.sum(volume[plan.kept])) / float(np.sum(volume))
     if share > max_suppressed:
@@ -250,31 +253,6 @@ def _refuse_other_tiles(tree: Hierarchy, nodes: Ints, codes: list[str], frozen: 
 # ---- zones that do -----------------------------------------------------------------------------------------------
 
 
-def _over_cells(flows: Flows, guarantee: Guarantee, frozen: FrozenMap, *, revise: bool) -> Plan:
-    """Assigns every flow to the earlier cell that contains it, layer by layer.
-
-    Args:
-        flows, guarantee, frozen: as for `plan_over`.
-        revise: a flow stays in the first cell around it, although that is below the threshold: all earlier cells stay
-            published.
-
-    Raises:
-        ParameterError: a flow is in two earlier cells of one layer.
-    """
-    for end in ("origin", "destination"):
-        _Covering.from_map(flows, frozen, end)  # Checks that the zones are on this map with the same tiles.
-    cells = _MapCells.from_map(flows, frozen)
-    cell, left_by = (np.full(len(flows), -1, dtype=np.int32) for _ in range(2))
-    kept = np.zeros(len(flows), dtype=np.bool_)
-    for layer in np.unique(cells.layer).tolist():
-        around = np.where(cell < 0, cells.around(flows, layer), np.int32(-1))
-        safe = _published(flows, guarantee, around, left_by, len(cells.layer))
-        cell = np.where((around >= 0) & (safe | revise), around, cell)
-        left_by = np.where((around >= 0) & ~safe, around, left_by)
-        kept |= safe
-    return cells.plan(flows, cell, kept, frozen)
-
-
 def _published(flows: Flows, guarantee: Guarantee, cell: Ints, left_by: Ints, n_cells: int) -> Mask:
     """Returns the flows in cells that can be published.
 
@@ -298,8 +276,8 @@ def _published(flows: Flows, guarantee: Guarantee, cell: Ints, left_by: Ints, n_
 
 
 @dataclass(frozen=True, eq=False)
-class _MapCells:
-    """The cells of a frozen map whose zones have trips at both ends now.
+class MapCells:
+    """Cells that are kept: those of a frozen map whose zones have trips at both ends now, or those of a plan.
 
     Attributes:
         origin, destination: their nodes.
@@ -311,7 +289,7 @@ class _MapCells:
     layer: NDArray[np.int8]
 
     @classmethod
-    def from_map(cls, flows: Flows, frozen: FrozenMap) -> _MapCells:
+    def from_map(cls, flows: Flows, frozen: FrozenMap) -> MapCells:
         """Finds the cells.
 
         Raises:
@@ -326,6 +304,37 @@ class _MapCells:
             raise InfeasibleError("No trip is in a cell of the earlier release. Hint: choose a new map.")
         nodes = np.array(cells, dtype=np.int32)
         return cls(nodes[:, 0], nodes[:, 1], nodes[:, 2].astype(np.int8))
+
+    @classmethod
+    def from_plan(cls, plan: Plan) -> MapCells:
+        """The cells of a plan, for flows on the same trees."""
+        origins, destinations = plan.origin_zones, plan.destination_zones
+        assert isinstance(origins, NodeZones)
+        assert isinstance(destinations, NodeZones)
+        pairs = np.unique(np.stack((plan.origin_zone, plan.destination_zone), axis=1)[plan.kept], axis=0)
+        layer = np.zeros(len(origins), np.int8) if origins.layer is None else origins.layer
+        return cls(origins.nodes[pairs[:, 0]], destinations.nodes[pairs[:, 1]], layer[pairs[:, 0]])
+
+    def assign(self, flows: Flows, guarantee: Guarantee, *, revise: bool = False) -> Plan:
+        """Assigns every flow to the cell that contains it, layer by layer.
+
+        Args:
+            flows, guarantee: as for `plan_over`.
+            revise: a flow stays in the first cell around it, although that is below the threshold: all cells stay
+                published.
+
+        Raises:
+            ParameterError: a flow is in two cells of one layer.
+        """
+        cell, left_by = (np.full(len(flows), -1, dtype=np.int32) for _ in range(2))
+        kept = np.zeros(len(flows), dtype=np.bool_)
+        for layer in np.unique(self.layer).tolist():
+            around = np.where(cell < 0, self.around(flows, layer), np.int32(-1))
+            safe = _published(flows, guarantee, around, left_by, len(self.layer))
+            cell = np.where((around >= 0) & (safe | revise), around, cell)
+            left_by = np.where((around >= 0) & ~safe, around, left_by)
+            kept |= safe
+        return self._plan(flows, cell, kept)
 
     def around(self, flows: Flows, layer: int) -> Ints:
         """Returns the cell of a layer that contains each flow; -1 for none.
@@ -351,7 +360,7 @@ class _MapCells:
             cell[hit] = own[at[hit]]
         return cell
 
-    def plan(self, flows: Flows, cell: Ints, kept: Mask, frozen: FrozenMap) -> Plan:
+    def _plan(self, flows: Flows, cell: Ints, kept: Mask) -> Plan:
         """Returns the plan that assigns flows to these cells; the zones of a flow in no cell are its tiles."""
         inside = cell >= 0
         origin = np.where(inside, self.origin[cell], flows.origins.leaf_node[flows.origin])
@@ -362,7 +371,7 @@ class _MapCells:
         key = np.concatenate((origin, self.origin)).astype(np.int64) * wide + np.concatenate((layer, self.layer))
         zones_o, number_o = np.unique(key, return_inverse=True)
         zones_d, number_d = np.unique(np.concatenate((destination, self.destination)), return_inverse=True)
-        layers = (zones_o % wide).astype(np.int8) if frozen.in_layers else None
+        layers = (zones_o % wide).astype(np.int8) if wide > 1 else None
         return Plan(
             origin_zone=number_o[: len(flows)].astype(np.int32),
             destination_zone=number_d[: len(flows)].astype(np.int32),
@@ -370,7 +379,6 @@ class _MapCells:
             origin_zones=NodeZones(flows.origins, (zones_o // wide).astype(np.int32), layer=layers),
             destination_zones=NodeZones(flows.destinations, zones_d.astype(np.int32)),
             homogeneous=False,
-            frozen=frozen.as_table(),
         )
 
 

@@ -23,17 +23,14 @@ import shapely
 from flowveil.errors import GuaranteeError, OutputError, ParameterError, did_you_mean
 from flowveil.output import Draft, explained, real_place
 from flowveil.published.folder import FolderContent, check_target, refuse_weaker, write_files
-from flowveil.published.tables import zones_table
+from flowveil.published.slices import ENDS, SUMS, add_up
+from flowveil.published.tables import has_nested_zones, zones_table
 from flowveil.release.published import Published
 from flowveil.release.statement import Kind, Statement
 from flowveil.release.zone_map import FrozenMap
 from flowveil.times import TIME, TIME_COLUMNS, Every
 from flowveil.zoning.public_map import Chain, zone_chains
 
-ENDS = ("origin_zone", "destination_zone")
-SUMS = ("trips", "weight")
-#: Fractions of trips and weights are published as multiples of a millionth.
-_UNITS = 1_000_000
 #: Part of its area by which a zone may lie outside an area and still count as inside: outlines are rounded.
 _ROUNDING = 1e-6
 
@@ -142,7 +139,8 @@ def derive_published(
         _refuse_not_additive(table)
         for name in how.sum:
             table = _summed(table, name, source)
-        table, most = _merged(table)
+        cells, most = add_up(table.cells, table.keys)
+        table = replace(table, cells=cells)
     else:
         most = 1
     if how.within is not None:
@@ -267,35 +265,6 @@ def _refuse_not_additive(table: _Table) -> None:
         )
 
 
-def _merged(table: _Table) -> tuple[_Table, int]:
-    """Returns one row for each slice and pair of zones, sorted, and the largest number of rows in one sum."""
-    cells, keys = table.cells, table.keys
-    sums = [name for name in SUMS if name in cells.column_names]
-    exact = pa.table({**{name: cells[name] for name in keys}, **{name: _to_whole(cells[name]) for name in sums}})
-    grouped = exact.group_by(keys, use_threads=False).aggregate([*((name, "sum") for name in sums), ([], "count_all")])
-    # Matrices of all values, whose slice is null, come first.
-    ranks = {str(at): pc.if_else(pc.is_valid(grouped[name]), 1, 0) for at, name in enumerate(keys)}
-    ranked = pa.table({**ranks, **{f"{at} value": grouped[name] for at, name in enumerate(keys)}})
-    order = [(name, "ascending") for at in range(len(keys)) for name in (str(at), f"{at} value")]
-    grouped = grouped.take(pc.sort_indices(ranked, sort_keys=order)).combine_chunks()
-    columns = {name: grouped[name] for name in ENDS}
-    columns |= {name: _from_whole(grouped[f"{name}_sum"], cells[name].type) for name in sums}
-    times = [name for name in TIME_COLUMNS if name in keys]
-    columns |= {name: grouped[name] for name in (*times, *table.slice_columns)}
-    most = pc.max(grouped["count_all"]).as_py() or 0
-    return replace(table, cells=pa.table(columns).combine_chunks()), most
-
-
-def _to_whole(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Returns integers: counts as they are, weights in the millionths that releases count them in."""
-    is_count = pa.types.is_integer(column.type)
-    return column if is_count else pc.cast(pc.round(pc.multiply(column, float(_UNITS))), pa.int64())
-
-
-def _from_whole(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    return column if pa.types.is_integer(kind) else pc.divide(pc.cast(column, pa.float64()), float(_UNITS))
-
-
 def _check_sums(source: Published, cells: pa.Table) -> None:
     """Refuses a result that has a smaller cell than its source.
 
@@ -360,7 +329,7 @@ def _refuse_different_zones(cells: pa.Table, name: str, rest: Sequence[str], sou
     Raises:
         ParameterError: they do; the message names a level at which they are the same, if there is one.
     """
-    if source.statement.boxes is None and not _has_nested_zones(cells, rest, source):
+    if source.statement.boxes is None and not has_nested_zones(cells, rest, source.map):
         return
     codes = [code for end in ENDS for code in pc.unique(cells[end]).to_pylist()]
     coarsest = min(chain[0][1] for chain in zone_chains(source.map, codes))
@@ -369,20 +338,6 @@ def _refuse_different_zones(cells: pa.Table, name: str, rest: Sequence[str], sou
         f"--sum {name}: the slices have different zones, so their cells cannot be added up."
         + f" Hint: --level {math.floor(coarsest)} gives all of them the same zones." * is_level
     )
-
-
-def _has_nested_zones(cells: pa.Table, by: Sequence[str], source: Published) -> bool:
-    """Returns whether, among rows with equal values in some columns, a zone of an end lies in another one."""
-    for end in ENDS:
-        used = cells.select([*by, end]).group_by([*by, end], use_threads=False).aggregate([]).to_pylist()
-        codes = list({row[end]: None for row in used})
-        chains = dict(zip(codes, zone_chains(source.map, codes), strict=True))
-        listed = {tuple(row.values()) for row in used}
-        for row in used:
-            *group, code = (row[one] for one in (*by, end))
-            if any((*group, above) in listed for above, _ in chains[code][1:]):
-                return True
-    return False
 
 
 # ---- zones -------------------------------------------------------------------------------------------------------
@@ -458,7 +413,8 @@ def _statement(source: Published, table: _Table, how: Derivation, *, merged: boo
     if merged and (how.level is not None or how.zones_of is not None):
         # A coarser zone may contain a listed place whose own cells are suppressed.
         parameters.pop("stricter", None)
-    if how.within is not None:
+    homogeneous = _is_homogeneous(source, table)
+    if how.within is not None or not homogeneous:
         # Other zones were part of the whole. Coarser zones keep t: a sum of zones is no farther than the farthest.
         parameters.pop("t", None)
     has_time = TIME in table.slice_columns or TIME_COLUMNS[0] in cells.column_names
@@ -469,7 +425,7 @@ def _statement(source: Published, table: _Table, how: Derivation, *, merged: boo
         kind=_kind(before, table),
         parameters=parameters,
         guarantee=_guarantee(before, most),
-        homogeneous=_is_homogeneous(source, table),
+        homogeneous=homogeneous,
         suppression={"rule": "sums"} if merged and before.kind != "noisy" else before.suppression,
         slice_columns=table.slice_columns,
         timezone=before.timezone if has_time else None,
@@ -506,4 +462,4 @@ def _is_homogeneous(source: Published, table: _Table) -> bool:
     """Returns whether, in each matrix, no zone of an end lies in another one of that end."""
     if source.statement.boxes is not None or {"layer", *TIME_COLUMNS} & set(table.cells.column_names):
         return source.statement.homogeneous
-    return not _has_nested_zones(table.cells, table.slice_columns, source)
+    return not has_nested_zones(table.cells, table.slice_columns, source.map)

@@ -297,7 +297,8 @@ def _whole(values: Floats, group: Positions) -> Positions:
     """Values rounded up or down, so that the sums of groups are rounded too, along their order."""
     low = _whole_below(values).astype(np.float64)
     # Half up, not to even: a group with a whole total then keeps it.
-    target = np.diff(_whole_below(np.cumsum(np.bincount(group, values)) + 0.5), prepend=0)
+    reached: Floats = np.cumsum(sum_by(group, values, int(group.max(initial=-1)) + 1)) + 0.5
+    target = np.diff(_whole_below(reached).astype(np.float64), prepend=0.0)
     missing = (target - np.bincount(group, low)).astype(np.int64)
     order = np.lexsort((np.arange(len(values)), low - values, group))
     first = np.cumsum(np.bincount(group)) - np.bincount(group)

@@ -10,7 +10,8 @@ host, no random name is written. Text in a CSV file is written so that no spread
 | csv | flows.csv, zones.csv | anything |
 | geojson | flows.geojson, zones.geojson | QGIS, web maps |
 | gpkg | release.gpkg (layers zones, flows) | QGIS, ArcGIS, geopandas |
-| omx | flows.omx, omx_zones.csv | Visum, TransCAD, Cube, openmatrix |
+| omx | flows.omx, omx_zones.csv, omx_matrices.csv | Visum, TransCAD, Cube, AequilibraE, openmatrix |
+| wide | flows_wide.csv, flows_wide.parquet (a column for each matrix) | spreadsheets, AequilibraE, pandas |
 | flowmap | flowmap_locations.csv, flowmap_flows.csv | flowmap.blue, Flowmap City |
 | kepler | kepler.json (data and configuration) | kepler.gl |
 | arrow | flows.arrow, zones.arrow | Arrow, pandas, polars, DuckDB |
@@ -21,6 +22,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -29,28 +31,53 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import shapely
 
-from flowveil.errors import MissingExtraError, ParameterError, did_you_mean
+from flowveil.errors import ParameterError, did_you_mean
 from flowveil.published.about import one_line
 from flowveil.published.geopackage import write_geopackage
-from flowveil.published.slices import overview
+from flowveil.published.matrices import check_omx, matrices_table, write_omx, write_wide
+from flowveil.published.slices import ENDS, add_up, finest_rows
 from flowveil.published.spreadsheets import write_csv
 from flowveil.times import TIME_COLUMNS
 
-#: Zones of an OMX matrix: it is square and dense for whoever reads it.
-MAX_OMX_ZONES = 20_000
 #: Rows of a batch of an Arrow file: fixed, because it is part of the bytes.
 _ROWS_PER_BATCH = 1 << 20
-#: An OMX matrix is packed in squares of so many rows and columns.
-_OMX_PIECE = 256
 #: What a release is about; see `flowveil.published.about`.
 About = Mapping[str, str]
 _VOLUMES = ("trips", "weight")
-#: Matrices of an OMX file; estimates replace counts where cells are layers.
-_MATRICES = (*_VOLUMES, "estimate", "estimate_weight")
-#: Formats whose tables may have slice columns.
-_OF_SLICES = ("csv", "arrow")
+#: Formats whose cells have all columns of the release.
+_OF_ALL_COLUMNS = ("csv", "geojson", "gpkg", "arrow")
 #: Formats whose flows may have times.
-_OF_TIMES = ("csv", "geojson", "gpkg", "kepler", "arrow")
+_OF_TIMES = (*_OF_ALL_COLUMNS, "kepler")
+
+
+@dataclass(frozen=True, eq=False)
+class Tables:
+    """What an export is written from: published tables, and what they are about.
+
+    Attributes:
+        flows: the cells.
+        zones: the zones.
+        about: title, source, ...
+        slice_columns: columns of the flows that distinguish matrices.
+        every: shortest step of time, if time is one of them.
+    """
+
+    flows: pa.Table
+    zones: pa.Table
+    about: About
+    slice_columns: tuple[str, ...] = ()
+    every: str | None = None
+
+    @cached_property
+    def without_layers(self) -> pa.Table:
+        """The cells with equal pairs of one slice added up."""
+        return add_up(self.flows, [*self.slice_columns, *ENDS])[0] if "layer" in self.flows.column_names else self.flows
+
+    @property
+    def finest(self) -> pa.Table:
+        """The cells that programs may add up: without layers, and without matrices of all values or longer steps."""
+        found = finest_rows(self.without_layers, self.slice_columns, self.every)
+        return found if len(found) else self.without_layers
 
 
 @dataclass(frozen=True)
@@ -60,13 +87,13 @@ class Format:
     Attributes:
         name: what users write.
         files: the files it consists of.
-        write: writes them into a folder, from the flows, the zones and what the release is about.
+        write: writes them into a folder.
         needs_map: whether it cannot do without places.
     """
 
     name: str
     files: tuple[str, ...]
-    write: Callable[[Path, pa.Table, pa.Table, About], None]
+    write: Callable[[Path, Tables], None]
     needs_map: bool = False
 
 
@@ -93,7 +120,6 @@ def check_formats(
     *,
     zones: int,
     mapped: bool,
-    sliced: bool = False,
     folded: bool = False,
     revised: bool = False,
 ) -> None:
@@ -103,7 +129,6 @@ def check_formats(
         formats: what is wanted.
         zones: how many zones there are.
         mapped: whether all have a place.
-        sliced: whether there are several matrices.
         folded: whether cells have times.
         revised: whether cells say if their value is a new one.
 
@@ -112,13 +137,9 @@ def check_formats(
         MissingExtraError: a library is not installed.
     """
     for wanted in formats:
-        if sliced and wanted.name not in _OF_SLICES:
+        if revised and wanted.name not in _OF_ALL_COLUMNS:
             raise ParameterError(
-                f"'{wanted.name}' holds one matrix, slices are several. Allowed: parquet, {', '.join(_OF_SLICES)}."
-            )
-        if revised and wanted.name not in _OF_SLICES:
-            raise ParameterError(
-                f"'{wanted.name}' has no place for what is revised. Allowed: parquet, {', '.join(_OF_SLICES)}."
+                f"'{wanted.name}' has no place for what is revised. Allowed: parquet, {', '.join(_OF_ALL_COLUMNS)}."
             )
         if folded and wanted.name not in _OF_TIMES:
             raise ParameterError(
@@ -131,30 +152,15 @@ def check_formats(
                 "Hint: leave it out; csv, omx and arrow do without."
             )
         if wanted.name == "omx":
-            _load("h5py", wanted.name)
-            if zones > MAX_OMX_ZONES:
-                raise ParameterError(
-                    f"An OMX matrix is square: {zones:,} zones would make {zones**2:,} entries; "
-                    f"allowed are {MAX_OMX_ZONES:,} zones. Hint: choose csv or arrow, or coarser zones."
-                )
-
-
-def _load(module: str, format_name: str) -> Any:
-    from importlib import import_module
-
-    try:
-        return import_module(module)
-    except ImportError:
-        raise MissingExtraError(
-            f"The format '{format_name}' needs {module}, which is not installed. Hint: pip install 'flowveil[exports]'."
-        ) from None
+            check_omx(zones)
 
 
 # ---- plain tables ------------------------------------------------------------------------------------------------
 
 
-def _write_csv(folder: Path, flows: pa.Table, zones: pa.Table, about: About) -> None:  # noqa: ARG001
-    write_csv(flows, folder / "flows.csv")
+def _write_csv(folder: Path, tables: Tables) -> None:
+    zones = tables.zones
+    write_csv(tables.flows, folder / "flows.csv")
     outlines = zones["geometry"].to_numpy(zero_copy_only=False)
     # Seven decimals are a centimetre.
     wkt = shapely.to_wkt(shapely.from_wkb(outlines), rounding_precision=7)
@@ -173,8 +179,8 @@ def _with_listed_cells(zones: pa.Table) -> pa.Table:
     return zones.set_column(at, "h3_cells", pc.binary_join(zones["h3_cells"], " "))
 
 
-def _write_arrow(folder: Path, flows: pa.Table, zones: pa.Table, about: About) -> None:  # noqa: ARG001
-    for table, name in ((flows, "flows.arrow"), (zones, "zones.arrow")):
+def _write_arrow(folder: Path, tables: Tables) -> None:
+    for table, name in ((tables.flows, "flows.arrow"), (tables.zones, "zones.arrow")):
         with pa.OSFile(str(folder / name), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
             writer.write_table(_without_hidden(table), max_chunksize=_ROWS_PER_BATCH)
 
@@ -227,7 +233,8 @@ def lines(flows: pa.Table, zones: pa.Table) -> Any:
     return drawn
 
 
-def _write_geojson(folder: Path, flows: pa.Table, zones: pa.Table, about: About) -> None:
+def _write_geojson(folder: Path, tables: Tables) -> None:
+    flows, zones, about = tables.flows, tables.zones, tables.about
     outlines = shapely.from_wkb(zones["geometry"].to_numpy(zero_copy_only=False))
     _feature_collection(folder / "zones.geojson", zones.drop_columns(["geometry"]), outlines, about)
     _feature_collection(folder / "flows.geojson", flows, lines(flows, zones), about)
@@ -246,14 +253,15 @@ def _feature_collection(path: Path, properties: pa.Table, shapes: Any, about: Ab
         file.write("\n]}\n")
 
 
-def _write_gpkg(folder: Path, flows: pa.Table, zones: pa.Table, about: About) -> None:
+def _write_gpkg(folder: Path, tables: Tables) -> None:
+    flows, zones = tables.flows, tables.zones
     outlines = shapely.from_wkb(zones["geometry"].to_numpy(zero_copy_only=False))
     parts = np.array([_as_multi(shape) for shape in outlines], dtype=object)
     layers = {
         "zones": (_with_listed_cells(zones).drop_columns(["geometry"]), parts, "MULTIPOLYGON"),
         "flows": (flows, *_layer_of_lines(lines(flows, zones))),
     }
-    write_geopackage(folder / "release.gpkg", layers, description=one_line(about))
+    write_geopackage(folder / "release.gpkg", layers, description=one_line(tables.about))
 
 
 def _layer_of_lines(drawn: Any) -> tuple[Any, str]:
@@ -271,66 +279,21 @@ def _as_multi(shape: Any) -> Any:
 # ---- tools of the trade ------------------------------------------------------------------------------------------
 
 
-def _write_omx(folder: Path, flows: pa.Table, zones: pa.Table, about: About) -> None:  # noqa: ARG001
-    """Open Matrix: square, over all zones of both ends in text order.
-
-    Rows and columns are numbered from 1 (lookup ``index``); ``zone_code`` holds the codes, and so does omx_zones.csv
-    for tools that read numbers only. 0 means that no cell is published: there were no trips, or too few;
-    the attribute ``ZERO_MEANS`` says so. An estimate (`flowveil.published.reconstruction.estimate_tables`) is a matrix
-    named ``estimate``.
-    """
-    h5py = _load("h5py", "omx")
-    zero = "no trip is estimated" if "estimate" in flows.column_names else "not published: none, or too few"
-    codes = np.unique(zones["zone"].to_numpy(zero_copy_only=False).astype(np.str_))
-    n = len(codes)
-    value_set = pa.array(codes.tolist(), pa.string())
-    row, column = (
-        pc.index_in(flows[name], value_set=value_set).to_numpy() for name in ("origin_zone", "destination_zone")
-    )
-    numbers = np.arange(1, n + 1, dtype=np.int32)
-    piece = (min(n, _OMX_PIECE),) * 2
-    # The oldest form of HDF5, which every program reads; no times, so that bytes repeat.
-    with h5py.File(folder / "flows.omx", "w", libver=("earliest", "v108")) as file:
-        file.attrs.create("OMX_VERSION", np.bytes_("0.2"))
-        file.attrs.create("SHAPE", np.array([n, n], dtype=np.int32))
-        file.attrs.create("ZERO_MEANS", np.bytes_(zero))
-        file.attrs.create("WRITTEN_BY", np.bytes_(f"flowveil with HDF5 {h5py.version.hdf5_version}"))
-        data, lookup = file.create_group("data"), file.create_group("lookup")
-        for name in (v for v in _MATRICES if v in flows.column_names):
-            matrix = data.create_dataset(
-                name,
-                (n, n),
-                np.float64,
-                chunks=piece,
-                compression="gzip",
-                compression_opts=1,
-                shuffle=True,
-                track_times=False,
-            )
-            volume = flows[name].to_numpy().astype(np.float64)
-            # Flows are sorted by origin: a block of rows at a time, never the whole square.
-            for start in range(0, n, _OMX_PIECE):
-                first, last = np.searchsorted(row, (start, start + _OMX_PIECE))
-                if first == last:
-                    continue
-                block = np.zeros((min(_OMX_PIECE, n - start), n))
-                block[row[first:last] - start, column[first:last]] = volume[first:last]
-                matrix[start : start + _OMX_PIECE] = block
-        lookup.create_dataset("index", data=numbers, track_times=False)
-        lookup.create_dataset("zone_code", data=np.char.encode(codes, "utf-8"), track_times=False)
-        names = names_by_code(zones)
-        if names:
-            said = np.char.encode([names.get(code, "") for code in codes.tolist()], "utf-8")
-            lookup.create_dataset("zone_name", data=said, track_times=False)
-    listed: dict[str, Any] = {"index": numbers, "zone": value_set}
+def _write_omx(folder: Path, tables: Tables) -> None:
+    """Open Matrix, with the codes of rows and the slices of matrices in CSV files for programs that read numbers."""
+    zones, flows = tables.zones, tables.without_layers
+    codes = sorted(set(zones["zone"].to_pylist()))
+    names = names_by_code(zones)
+    write_omx(folder / "flows.omx", flows, codes, names=names, slice_columns=tables.slice_columns)
+    listed = {"index": pa.array(range(1, len(codes) + 1), pa.int32()), "zone": pa.array(codes, pa.string())}
     if names:
-        listed["name"] = pa.array([names.get(code) for code in codes.tolist()], pa.string())
+        listed["name"] = pa.array([names.get(code) for code in codes], pa.string())
     write_csv(pa.table(listed), folder / "omx_zones.csv")
+    write_csv(matrices_table(flows, tables.slice_columns), folder / "omx_matrices.csv")
 
 
-def _summed_layers(flows: pa.Table) -> pa.Table:
-    """Returns one row for each pair of zones: cells of several layers are added up."""
-    return overview(flows, (), None) if "layer" in flows.column_names else flows
+def _write_wide(folder: Path, tables: Tables) -> None:
+    write_wide(folder, tables.without_layers, tables.slice_columns)
 
 
 def names_by_code(zones: pa.Table) -> dict[str, str]:
@@ -341,8 +304,12 @@ def names_by_code(zones: pa.Table) -> dict[str, str]:
     return {code: name for code, name in pairs if name}
 
 
-def _write_flowmap(folder: Path, flows: pa.Table, zones: pa.Table, about: About) -> None:  # noqa: ARG001
-    """The two sheets of flowmap.blue: locations (id, name, lat, lon) and flows (origin, dest, count)."""
+def _write_flowmap(folder: Path, tables: Tables) -> None:
+    """The two sheets of flowmap.blue: locations (id, name, lat, lon) and flows (origin, dest, count, slice columns).
+
+    The page adds up the flows of a pair, so only the finest slices are in it.
+    """
+    zones, flows = tables.zones, tables.finest
     places: dict[str, tuple[float, float]] = {}
     for zone, lat, lon in zip(*(zones[c].to_pylist() for c in ("zone", "lat", "lon")), strict=True):
         places.setdefault(zone, (lat, lon))
@@ -351,13 +318,27 @@ def _write_flowmap(folder: Path, flows: pa.Table, zones: pa.Table, about: About)
     names = names_by_code(zones)
     called = pa.array([names.get(code, code) for code in places], pa.string())
     write_csv(pa.table({"id": ids, "name": called, "lat": lat, "lon": lon}), folder / "flowmap_locations.csv")
-    flows = _summed_layers(flows)
     table = pa.table({"origin": flows["origin_zone"], "dest": flows["destination_zone"], "count": flows["trips"]})
+    for name in tables.slice_columns:
+        table = table.append_column(_free_name(name, table.column_names), flows[name])
     write_csv(table, folder / "flowmap_flows.csv")
 
 
-def _write_kepler(folder: Path, flows: pa.Table, zones: pa.Table, about: About) -> None:
-    """A map of kepler.gl that opens by drag and drop: two data sets and two layers."""
+def _free_name(name: str, taken: Iterable[str]) -> str:
+    """Returns the name, with underscores where another column has it, in capitals or not."""
+    used = {one.lower() for one in taken}
+    while name.lower() in used:
+        name += "_"
+    return name
+
+
+def _write_kepler(folder: Path, tables: Tables) -> None:
+    """A map of kepler.gl that opens by drag and drop: two data sets; flows as a flow layer, and as arcs.
+
+    The flow layer adds up the flows of a pair, so only the finest slices are in it; filters choose among them.
+    """
+    zones, about = tables.zones, tables.about
+    flows = tables.finest if tables.slice_columns else tables.flows
     start, stop = centers(flows, zones)
     volumes = [v for v in _VOLUMES if v in flows.column_names]
     flow_columns = {
@@ -369,6 +350,8 @@ def _write_kepler(folder: Path, flows: pa.Table, zones: pa.Table, about: About) 
         "destination_lat": _degrees(stop[:, 1]),
         "destination_lng": _degrees(stop[:, 0]),
     }
+    for name in tables.slice_columns:
+        flow_columns[_free_name(name, flow_columns)] = flows[name].to_pylist()
     shapes = shapely.transform(
         shapely.from_wkb(zones["geometry"].to_numpy(zero_copy_only=False)), lambda xy: np.round(xy, 7)
     )
@@ -414,10 +397,10 @@ def _degrees(values: np.ndarray) -> list[float | None]:
 
 
 def _kepler_config(start: np.ndarray, stop: np.ndarray) -> dict[str, Any]:
-    ends = np.concatenate((start, stop))
-    ends = ends[~np.isnan(ends).any(axis=1)]
-    center = np.median(ends, axis=0)
-    span = max(float(np.ptp(ends, axis=0).max()), 1e-3)
+    points = np.concatenate((start, stop))
+    points = points[~np.isnan(points).any(axis=1)]
+    center = np.median(points, axis=0)
+    span = max(float(np.ptp(points, axis=0).max()), 1e-3)
     zones_layer = {
         "id": "zones",
         "type": "geojson",
@@ -430,26 +413,35 @@ def _kepler_config(start: np.ndarray, stop: np.ndarray) -> dict[str, Any]:
             "visConfig": {"opacity": 0.15, "stroked": True, "filled": True, "strokeOpacity": 0.6, "thickness": 0.5},
         },
     }
+    ends = {"lat0": "origin_lat", "lng0": "origin_lng", "lat1": "destination_lat", "lng1": "destination_lng"}
     flows_layer = {
         "id": "flows",
-        "type": "arc",
+        "type": "flow",
         "config": {
             "dataId": "flows",
             "label": "flows",
-            "color": [31, 95, 191],
-            "columns": {
-                "lat0": "origin_lat",
-                "lng0": "origin_lng",
-                "lat1": "destination_lat",
-                "lng1": "destination_lng",
-            },
+            "columnMode": "LAT_LNG",
+            "columns": {**ends, "count": "trips", "sourceName": "origin_zone", "targetName": "destination_zone"},
             "isVisible": True,
+            "visConfig": {"opacity": 0.9, "flowClusteringEnabled": False, "maxTopFlowsDisplayNum": 5000},
+        },
+    }
+    # For versions of kepler.gl without the flow layer, which skip it.
+    arcs_layer = {
+        "id": "arcs",
+        "type": "arc",
+        "config": {
+            "dataId": "flows",
+            "label": "arcs",
+            "color": [31, 95, 191],
+            "columns": ends,
+            "isVisible": False,
             "visConfig": {"opacity": 0.6, "thickness": 2, "sizeRange": [0, 12], "targetColor": [194, 81, 12]},
         },
         "visualChannels": {"sizeField": {"name": "trips", "type": "integer"}, "sizeScale": "sqrt"},
     }
     return {
-        "visState": {"filters": [], "layers": [flows_layer, zones_layer]},
+        "visState": {"filters": [], "layers": [flows_layer, arcs_layer, zones_layer]},
         "mapState": {
             "latitude": round(float(center[1]), 5),
             "longitude": round(float(center[0]), 5),
@@ -467,7 +459,8 @@ FORMATS: dict[str, Format] = {
         Format("csv", ("flows.csv", "zones.csv"), _write_csv),
         Format("geojson", ("flows.geojson", "zones.geojson"), _write_geojson, needs_map=True),
         Format("gpkg", ("release.gpkg",), _write_gpkg, needs_map=True),
-        Format("omx", ("flows.omx", "omx_zones.csv"), _write_omx),
+        Format("omx", ("flows.omx", "omx_zones.csv", "omx_matrices.csv"), _write_omx),
+        Format("wide", ("flows_wide.csv", "flows_wide.parquet"), _write_wide),
         Format("flowmap", ("flowmap_locations.csv", "flowmap_flows.csv"), _write_flowmap, needs_map=True),
         Format("kepler", ("kepler.json",), _write_kepler, needs_map=True),
         Format("arrow", ("flows.arrow", "zones.arrow"), _write_arrow),

@@ -20,13 +20,13 @@ import pyarrow.parquet as pq
 from flowveil.errors import OutputError
 from flowveil.output import Place, real_place, sync_folder, try_place
 from flowveil.paths import read_json
-from flowveil.published.exports import Format, check_formats, parse_formats
+from flowveil.published.exports import Format, Tables, check_formats, parse_formats
 from flowveil.published.html import render
 from flowveil.published.reconstruction import estimate_tables
 from flowveil.published.report import FORMAT, json_text, make_report, manifest
 from flowveil.published.spreadsheets import write_csv
 from flowveil.published.strength import weaker_in
-from flowveil.published.tables import lookup_table, zones_table
+from flowveil.published.tables import has_nested_zones, lookup_table, zones_table
 from flowveil.published.user_outlines import CONTEXT, own_lines
 from flowveil.release.published import Published
 
@@ -76,21 +76,30 @@ class FolderContent:
             wanted,
             zones=len(zones),
             mapped=zones["lat"].null_count < len(zones),
-            sliced=bool(statement.slice_columns),
             folded=statement.kind == "folded",
             revised=bool(statement.revision_of),
         )
         return wanted
 
-    def exported(self, wanted: Format) -> tuple[pa.Table, pa.Table]:
-        """The flows and the zones that an export holds: as published, or an estimate where layers cannot be held.
+    def exported(self, wanted: Format) -> Tables:
+        """The tables that an export holds: as published, or an estimate where a square needs common zones.
 
         Raises:
             ParameterError: there is no estimate.
         """
-        if wanted.name != "omx" or "layer" not in self.flows.column_names:
-            return self.flows, self.zones
-        return estimate_tables(self.published, self.zones)
+        statement = self.published.statement
+        every = (statement.parameters.get("slices") or {}).get("every")
+        flows, zones = self.flows, self.zones
+        if wanted.name == "omx" and self._needs_estimate:
+            flows, zones = estimate_tables(self.published, self.zones)
+        return Tables(flows, zones, statement.about, statement.slice_columns, every)
+
+    @property
+    def _needs_estimate(self) -> bool:
+        """Whether cells of one matrix cannot be compared with those of the others: in layers, or other zones."""
+        if "layer" in self.flows.column_names:
+            return True
+        return bool(self.published.statement.slice_columns) and has_nested_zones(self.flows, (), self.published.map)
 
 
 def write_files(content: FolderContent, folder: Path) -> dict[str, str]:
@@ -115,7 +124,7 @@ def write_files(content: FolderContent, folder: Path) -> dict[str, str]:
     for name, write in files.items():
         _write_file(folder / name, write)
     for wanted in formats:
-        wanted.write(folder, *content.exported(wanted), report["statement"]["about"])
+        wanted.write(folder, content.exported(wanted))
     names = [*files, *(name for wanted in formats for name in wanted.files)]
     for name in names[len(files) :]:
         _sync_file(folder / name)

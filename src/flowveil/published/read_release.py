@@ -111,18 +111,17 @@ def map_of_statement(statement: Statement, zones: ZoneMap | None) -> PublicMap |
     return TreeMap(halved_map(tree) if parameters.get("hierarchy") == "halves" else tree)
 
 
-def read_published(folder: Path, given: PublicMap | None) -> Published | None:
+def read_published(release: ReleaseFolder, given: PublicMap | None) -> Published | None:
     """Returns the public inputs of a folder; None where its map is not known.
 
     Raises:
         ParameterError: the folder is not that of a release.
     """
-    release = ReleaseFolder(folder)
     statement = release.statement
     outlines = None
     if statement.context:
         try:
-            with open_regular(folder / CONTEXT) as file:
+            with open_regular(release.path / CONTEXT) as file:
                 outlines = file.read().decode("utf-8")
         except (OSError, UnicodeDecodeError):
             raise ParameterError(f"{CONTEXT} is missing or cannot be read.") from None

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import shapely
 
-from flowveil.errors import MissingExtraError, ParameterError
+from flowveil.errors import ParameterError
 from flowveil.output import check_file, write_files
-from flowveil.published.exports import MAX_OMX_ZONES
 from flowveil.published.geopackage import write_geopackage
+from flowveil.published.matrices import ESTIMATED, check_omx, write_omx
 from flowveil.published.spreadsheets import write_csv
 
 SUFFIXES = (".parquet", ".csv", ".omx", ".gpkg")
@@ -35,7 +34,7 @@ def check_out(path: str | PathLike[str]) -> None:
 
 
 def write_reconstructed(
-    table: pa.Table, path: str | PathLike[str], *, sliced: bool, outline: Callable[[str], Any]
+    table: pa.Table, path: str | PathLike[str], *, slice_columns: Sequence[str], outline: Callable[[str], Any]
 ) -> None:
     """Write a table of estimated flows.
 
@@ -43,21 +42,21 @@ def write_reconstructed(
         table: the flows.
         path: the file; its suffix is the format. Every format says that values are estimates: a column ``kind``, or in
             OMX the names of the matrices, ``estimate`` and ``estimate_weight``.
-        sliced: whether there are several matrices.
+        slice_columns: columns that distinguish matrices.
         outline: the outline of an area, for a GeoPackage; None where it has none.
 
     Raises:
-        ParameterError: OMX is asked for, and there are several matrices or too many areas.
+        ParameterError: OMX is asked for, and there are too many areas.
         MissingExtraError: OMX needs h5py.
     """
     kind = Path(path).suffix.lower()
     if kind == ".omx":
-        _check_omx(table, sliced=sliced)
+        check_omx(len(_areas(table)))
     marked = table.append_column("kind", pa.array(["estimate"] * len(table), pa.string()))
     write = {
         ".parquet": lambda place: pq.write_table(marked, place, compression="zstd", version="2.6"),
         ".csv": lambda place: write_csv(marked, place),
-        ".omx": lambda place: _write_omx(table, place),
+        ".omx": lambda place: _write_omx(table, place, slice_columns),
         ".gpkg": lambda place: _write_geopackage(marked, place, outline),
     }
     write_files({path: write[kind]})
@@ -67,36 +66,9 @@ def _areas(table: pa.Table) -> list[str]:
     return sorted({*table["origin"].to_pylist(), *table["destination"].to_pylist()})
 
 
-def _check_omx(table: pa.Table, *, sliced: bool) -> None:
-    if sliced:
-        raise ParameterError("OMX holds one matrix, slices are several. Hint: choose .parquet or .csv.")
-    if len(_areas(table)) > MAX_OMX_ZONES:
-        raise ParameterError(f"An OMX matrix is square; allowed are {MAX_OMX_ZONES:,} areas. Hint: choose .parquet.")
-    try:
-        import h5py  # noqa: F401
-    except ImportError:
-        raise MissingExtraError(
-            "OMX needs h5py, which is not installed. Hint: pip install 'flowveil[exports]'."
-        ) from None
-
-
-def _write_omx(table: pa.Table, place: Path) -> None:
-    import h5py
-
-    codes = _areas(table)
-    n = len(codes)
-    row, column = (pc.index_in(table[end], value_set=pa.array(codes)).to_numpy() for end in ("origin", "destination"))
-    with h5py.File(place, "w", libver=("earliest", "v108")) as file:
-        file.attrs.create("OMX_VERSION", np.bytes_("0.2"))
-        file.attrs.create("SHAPE", np.array([n, n], dtype=np.int32))
-        data, lookup = file.create_group("data"), file.create_group("lookup")
-        for name in (name for name in ("trips", "weight") if name in table.column_names):
-            matrix = np.zeros((n, n))
-            matrix[row, column] = table[name].to_numpy()
-            called = "estimate" if name == "trips" else f"estimate_{name}"
-            data.create_dataset(called, data=matrix, compression="gzip", compression_opts=1, track_times=False)
-        lookup.create_dataset("index", data=np.arange(1, n + 1, dtype=np.int32), track_times=False)
-        lookup.create_dataset("zone_code", data=np.char.encode(np.array(codes), "utf-8"), track_times=False)
+def _write_omx(table: pa.Table, place: Path, slice_columns: Sequence[str]) -> None:
+    renamed = table.rename_columns([ESTIMATED.get(name, name) for name in table.column_names])
+    write_omx(place, renamed, _areas(table), slice_columns=slice_columns)
 
 
 def _write_geopackage(table: pa.Table, place: Path, outline: Callable[[str], Any]) -> None:

@@ -5,7 +5,7 @@ A pure function of published tables, the areas, and public weights that the read
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
@@ -20,6 +20,8 @@ from numpy.typing import NDArray
 from flowveil.errors import ParameterError
 from flowveil.hierarchy import OUTSIDE
 from flowveil.published.disaggregation import LOWER, MOST_ROWS, UPPER, VOLUMES, calibrated, disaggregate, rounded
+from flowveil.published.matrices import ESTIMATED
+from flowveil.published.slices import split_slices
 from flowveil.published.tables import lookup_table
 from flowveil.published.zone_overlaps import (
     Measure,
@@ -225,37 +227,34 @@ def _per_day(table: pa.Table, report: Mapping[str, Any]) -> pa.Table:
 
 
 def estimate_tables(published: Published, zones: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """The estimate for a release of one matrix between areas of one size, in the form of published tables.
+    """The estimate for each matrix of a release between areas of one size, in the form of published tables.
 
     Areas are the tiles of the operator's map, or H3 cells of the resolution that half of the trips' ends are known
     at, or of a coarser one where that would be too many.
 
     Returns:
-        ``origin_zone``, ``destination_zone``, ``estimate`` and, where known, ``estimate_weight``; and the areas, as
-        ``zone`` and where the map has names ``name``. In single precision, so that bytes do not depend on the
-        machine.
+        ``origin_zone``, ``destination_zone``, ``estimate``, where known ``estimate_weight``, and slice columns; and the
+        areas, as ``zone`` and where the map has names ``name``. In single precision, so that bytes do not depend on
+        the machine.
 
     Raises:
         ParameterError: the release belongs to no map, or the areas would be too many.
     """
     table, names = None, None
-    if published.statement.slice_columns:
-        raise ParameterError("OMX holds an estimate of one matrix in layers, not of slices. Hint: --method twincut.")
+    columns = published.statement.slice_columns
     if isinstance(published.map, TreeMap):
         table = _between_tiles(published, zones)
         tree = published.map.tree
         tiles = tree.leaf_node
         names = None if tree.names is None else dict(zip(tree.code_text(tiles), tree.names[tiles], strict=True))
     elif isinstance(published.map, H3Map):
-        table = _between_hexagons(published.cells, zones, published.map.resolution)
+        table = _between_hexagons(published.cells, zones, published.map.resolution, columns)
     if table is None:
         raise ParameterError(
             "OMX holds an estimate of a release in layers, and this one belongs to no map. "
             "Hint: --method twincut, or another format."
         )
-    named = {"origin": "origin_zone", "destination": "destination_zone", "trips": "estimate"}
-    table = table.rename_columns([named.get(name, f"estimate_{name}") for name in table.column_names])
-    for name in table.column_names[2:]:
+    for name in (name for name in ("estimate", "estimate_weight") if name in table.column_names):
         values = pa.array(table[name].to_numpy().astype(np.float32))
         table = table.set_column(table.schema.get_field_index(name), name, values)
     areas = sorted({*table["origin_zone"].to_pylist(), *table["destination_zone"].to_pylist()})
@@ -264,8 +263,8 @@ def estimate_tables(published: Published, zones: pa.Table) -> tuple[pa.Table, pa
             f"An OMX matrix is square; allowed are {MOST_AREAS_OF_TABLES:,} areas. Hint: --method twincut, another "
             "format, or flowveil reconstruct with larger areas."
         )
-    columns = {"zone": areas, **({} if names is None else {"name": [names.get(area) or None for area in areas]})}
-    return table, pa.table(columns)
+    named_areas = {} if names is None else {"name": [names.get(area) or None for area in areas]}
+    return table, pa.table({"zone": areas, **named_areas})
 
 
 def _between_tiles(published: Published, zones: pa.Table) -> pa.Table:
@@ -277,17 +276,29 @@ def _between_tiles(published: Published, zones: pa.Table) -> pa.Table:
     codes = tree.code_text(tree.leaf_node).tolist()
     places = {} if centers is None else dict(zip(codes, zip(*centers, strict=True), strict=True))
     ends = [map_overlap(zones, lookup, end, places=places, worth=None) for end in ENDS]
-    return disaggregate(published.cells, ends[0], ends[1]).table()
+    return _each_slice(published.cells, ends[0], ends[1], published.statement.slice_columns)
 
 
-def _between_hexagons(flows: pa.Table, zones: pa.Table, resolution: int) -> pa.Table | None:
+def _each_slice(flows: pa.Table, origins: Overlap, destinations: Overlap, columns: Sequence[str]) -> pa.Table:
+    """The estimate of each slice by itself, all between the same areas."""
+    tables = []
+    for key, cells in split_slices(flows, columns):
+        table = disaggregate(cells, origins, destinations).table()
+        table = table.rename_columns([ESTIMATED[name] for name in table.column_names])
+        for name, value in key.items():
+            table = table.append_column(name, pa.array([value] * len(table), pa.string()))
+        tables.append(table)
+    return pa.concat_tables(tables)
+
+
+def _between_hexagons(flows: pa.Table, zones: pa.Table, resolution: int, columns: Sequence[str]) -> pa.Table | None:
     """The estimate between H3 cells of the finest resolution, up to the typical one, that is not too fine."""
     for level in range(min(typical_level(flows, zones), resolution), -1, -1):
         ends = [h3_overlap(zones, end, level=level, resolution=resolution) for end in ENDS]
         if max(len(end.codes) for end in ends) > MOST_AREAS_OF_TABLES:
             continue
         with suppress(ParameterError):
-            return disaggregate(flows, ends[0], ends[1]).table()
+            return _each_slice(flows, ends[0], ends[1], columns)
     return None
 
 

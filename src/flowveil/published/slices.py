@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -11,6 +11,10 @@ import pyarrow.compute as pc
 from flowveil.published.document import Part, fill
 from flowveil.times import TIME, Every
 
+ENDS = ("origin_zone", "destination_zone")
+SUMS = ("trips", "weight")
+#: Fractions of trips and weights are published as multiples of a millionth.
+_UNITS = 1_000_000
 #: (key, heading) of the figures that are listed for every slice.
 _FIGURES = (
     ("cells", "Cells"),
@@ -49,20 +53,74 @@ def overview(flows: pa.Table, columns: Sequence[str], every: str | None) -> pa.T
     Returns:
         ``origin_zone``, ``destination_zone`` and the volumes, sorted by the zones.
     """
+    finest = finest_rows(flows, columns, every)
+    keys = ["origin_zone", "destination_zone"]
+    return add_up(finest if len(finest) else flows, keys)[0]
+
+
+def split_slices(flows: pa.Table, slice_columns: Sequence[str]) -> Iterator[tuple[dict[str, str | None], pa.Table]]:
+    """Yields the value of each slice column, and the rows of that slice, in the order of the table."""
+    if not slice_columns:
+        yield {}, flows
+        return
+    columns = [flows[name].to_pylist() for name in slice_columns]
+    rows: dict[tuple[str | None, ...], list[int]] = {}
+    for at, key in enumerate(zip(*columns, strict=True)):
+        rows.setdefault(key, []).append(at)
+    for key, own in rows.items():
+        yield dict(zip(slice_columns, key, strict=True)), flows.take(pa.array(own))
+
+
+def finest_rows(flows: pa.Table, columns: Sequence[str], every: str | None) -> pa.Table:
+    """Returns the rows of the finest slices: a value in every slice column, and a time of the shortest step.
+
+    Matrices of all values and of longer steps hold the same trips again.
+    """
     finest = pa.array([True] * len(flows), pa.bool_())
     for name in columns:
         finest = pc.and_(finest, pc.is_valid(flows[name]))
     if every is not None and TIME in columns:
         long_enough = pc.equal(pc.utf8_length(flows[TIME]), Every.parse(every).label_length)
         finest = pc.and_(finest, pc.fill_null(long_enough, False))
-    chosen = flows.filter(finest)
-    dropped = {*columns, "layer"} & set(flows.column_names)
-    table = (chosen if len(chosen) else flows).drop_columns(sorted(dropped))
-    names = ["origin_zone", "destination_zone"]
-    volumes = [name for name in table.column_names if name not in names]
-    added = table.group_by(names, use_threads=False).aggregate([(name, "sum") for name in volumes])
-    added = added.rename_columns([name.removesuffix("_sum") for name in added.column_names])
-    return added.select([*names, *volumes]).sort_by([(name, "ascending") for name in names]).combine_chunks()
+    return flows.filter(finest)
+
+
+def add_up(cells: pa.Table, keys: Sequence[str]) -> tuple[pa.Table, int]:
+    """Returns one row for each combination of key columns, and the largest number of rows in one sum.
+
+    Trips and weights are added exactly, whatever their order; other columns are left out.
+
+    Args:
+        cells: a published table.
+        keys: columns that identify a row, in the order of sorting: slices or times first, then the zones.
+
+    Returns:
+        The zones, the volumes, then the other keys; rows sorted, matrices of all values first.
+    """
+    sums = [name for name in SUMS if name in cells.column_names]
+    exact = pa.table({**{name: cells[name] for name in keys}, **{name: _to_whole(cells[name]) for name in sums}})
+    grouped = exact.group_by(list(keys), use_threads=False).aggregate(
+        [*((name, "sum") for name in sums), ([], "count_all")]
+    )
+    # Matrices of all values, whose slice is null, come first.
+    ranks = {str(at): pc.if_else(pc.is_valid(grouped[name]), 1, 0) for at, name in enumerate(keys)}
+    ranked = pa.table({**ranks, **{f"{at} value": grouped[name] for at, name in enumerate(keys)}})
+    order = [(name, "ascending") for at in range(len(keys)) for name in (str(at), f"{at} value")]
+    grouped = grouped.take(pc.sort_indices(ranked, sort_keys=order)).combine_chunks()
+    columns = {name: grouped[name] for name in keys if name in ENDS}
+    columns |= {name: _from_whole(grouped[f"{name}_sum"], cells[name].type) for name in sums}
+    columns |= {name: grouped[name] for name in keys if name not in ENDS}
+    return pa.table(columns).combine_chunks(), pc.max(grouped["count_all"]).as_py() or 0
+
+
+def _to_whole(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Returns integers: counts as they are, weights in the millionths that releases count them in."""
+    is_count = pa.types.is_integer(column.type)
+    return column if is_count else pc.cast(pc.round(pc.multiply(column, float(_UNITS))), pa.int64())
+
+
+def _from_whole(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    return column if pa.types.is_integer(kind) else pc.divide(pc.cast(column, pa.float64()), float(_UNITS))
 
 
 def zones_in(flows: pa.Table, zones: pa.Table) -> pa.Table:

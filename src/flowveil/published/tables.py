@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from flowveil.release.published import Published
 from flowveil.zoning.h3 import resolution_of
 from flowveil.zoning.outlines import dissolved
-from flowveil.zoning.public_map import TreeMap, ZonePlaces
+from flowveil.zoning.public_map import PublicMap, TreeMap, ZonePlaces, zone_chains
 
 _H3_CELLS = "h3_cells"
 
@@ -51,6 +52,20 @@ def _codes_and_roles(published: Published) -> tuple[list[str], list[str]]:
     if published.statement.parameters.get("same_zones"):
         return codes, ["both"] * len(codes)
     return codes, ["both" if c in starts and c in ends else "origin" if c in starts else "destination" for c in codes]
+
+
+def has_nested_zones(cells: pa.Table, by: Sequence[str], places: PublicMap) -> bool:
+    """Returns whether, among rows with equal values in some columns, a zone of an end lies in another one."""
+    for end in ("origin_zone", "destination_zone"):
+        used = cells.select([*by, end]).group_by([*by, end], use_threads=False).aggregate([]).to_pylist()
+        codes = list({row[end]: None for row in used})
+        chains = dict(zip(codes, zone_chains(places, codes), strict=True))
+        listed = {tuple(row.values()) for row in used}
+        for row in used:
+            *group, code = (row[one] for one in (*by, end))
+            if any((*group, above) in listed for above, _ in chains[code][1:]):
+                return True
+    return False
 
 
 def _column(values: Any, kind: pa.DataType, length: int) -> pa.Array:

@@ -22,7 +22,7 @@ from flowveil.errors import DataError
 from flowveil.hierarchy import Floats
 from flowveil.paths import named_path
 
-#: The file in a release folder; `flowveil.verify.files` knows it by itself.
+#: The file in a release folder.
 CONTEXT = "context.geojson"
 #: Corners that a release holds, a metre apart; larger files are simplified.
 MAX_CORNERS = 20_000

@@ -60,7 +60,7 @@ class ReleaseFolder:
     @cached_property
     def statement(self) -> Statement:
         """What the release states."""
-        return Statement.from_report(self.report)
+        return Statement.from_checked(self.report)
 
     @cached_property
     def lookup(self) -> pa.Table:

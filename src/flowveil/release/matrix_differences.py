@@ -68,8 +68,8 @@ def refuse_differences(found: Differencing, *, accepted: bool) -> None:
         )
     raise InfeasibleError(
         "Matrices of the same trips are published together, and whether subtraction reveals something cannot be "
-        "determined: something is suppressed in them, or there are more than two kinds, or their zones are not nodes "
-        "of one tree. "
+        "determined: something is suppressed in them, or there are more than two kinds, or their zones are layers or "
+        "not nodes of one tree. "
         f"Nothing was published. {hint}"
     )
 

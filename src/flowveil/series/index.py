@@ -23,6 +23,8 @@ from flowveil.output import Content, write_files
 from flowveil.published.series import render_series
 from flowveil.release.folder import ReleaseFolder
 from flowveil.release.zone_map import FrozenMap
+from flowveil.series.derived import DERIVED, check_derived
+from flowveil.zoning.files import ZoneMap
 
 FORMAT = "flowveil series"
 INDEX, PAGE, TOTALS, MAP = "index.json", "index.html", "totals.parquet", "map.parquet"
@@ -70,8 +72,13 @@ def index_files(
     return files, index
 
 
-def check_index(place: Path) -> list[str]:
-    """Returns one line for each file of a series that its steps do not produce; the steps are taken as they are."""
+def check_index(place: Path, zones: ZoneMap | None = None) -> list[str]:
+    """Returns one line for each file of a series that its steps do not produce; the steps are taken as they are.
+
+    Args:
+        place: the folder of the series.
+        zones: the operator's map, where the releases are on one.
+    """
     index = read_index(place)
     if index is None:
         return ["index.json: missing, not readable, or not that of a series"]
@@ -79,13 +86,14 @@ def check_index(place: Path) -> list[str]:
         steps = [str(entry["step"]) for entry in index["steps"]]
         frozen = FrozenMap.read(place / MAP)
         folders = {path.name for step in steps for path in releases_of(place, step)}
-        strange = {path.name for path in place.iterdir()} - folders - {INDEX, PAGE, TOTALS, MAP}
+        strange = {path.name for path in place.iterdir()} - folders - {INDEX, PAGE, TOTALS, MAP, DERIVED}
         if strange:
             return [f"{len(strange)} entries are not part of the series"]
         if frozen.sha256 != index["map_sha256"]:
             return ["map.parquet: is not the map of index.json"]
         files, _ = index_files(place, steps, every=str(index["every"]), map_sha256=frozen.sha256)
         findings = [finding for step in steps for finding in _check_step(place, step, frozen.sha256)]
+        findings += check_derived(place, [releases_of(place, step)[-1] for step in steps], steps, zones)
     except (OSError, KeyError, TypeError, ValueError, FlowveilError, pa.ArrowException):
         return ["the series cannot be made again from its steps"]
     with TemporaryDirectory(prefix="flowveil-series-") as made:

@@ -34,7 +34,6 @@ from flowveil.published.folder import MANIFEST, check_target
 from flowveil.release.confirmation import DIFFERENCING
 from flowveil.release.noisy import NothingLeftError, PrivacyLoss
 from flowveil.release.release import Publishable
-from flowveil.release.statement import Statement
 from flowveil.series.budget import SPENT, Budget, budget_with, cost_of
 from flowveil.series.ledger_file import LEDGER, LedgerFile, open_ledger
 from flowveil.series.trip_facts import shares_no_trip, trip_facts
@@ -140,28 +139,32 @@ def check_ledger(release: Publishable, *, ledger: str | PathLike[str], **writing
         return _check(release, _new_entry(release, "the new release", book, writing), book)
 
 
-def record_derived(folder: Path, name: str, *, ledger: str | PathLike[str]) -> None:
-    """Records a derived release: a function of a recorded one, so it reveals nothing new.
-
-    Args:
-        folder: the derived release, or its draft.
-        name: its name in the ledger.
-        ledger: the folder of the ledger.
+def check_source(source: Path, *, ledger: str | PathLike[str]) -> None:
+    """Refuses to derive from a release that is not in the ledger.
 
     Raises:
-        InfeasibleError: its source is not in the ledger.
+        InfeasibleError: it is not, so nothing says that it was published under the rule.
+        OutputError: the ledger cannot be read or locked, or was changed.
+    """
+    manifest = _published(source)["manifest"]
+    with open_ledger(ledger, create=False) as book:
+        if all(entry.get("manifest") != manifest for entry in book.entries):
+            raise InfeasibleError(
+                f"'{source}' is not in the ledger, so nothing says that it was published under its rule. Nothing was "
+                "written. Hint: derive from a release that the ledger lists (flowveil ledger DIR)."
+            )
+
+
+def record_derived(folder: Path, *, ledger: str | PathLike[str]) -> None:
+    """Lists a derived release in the ledger. A function of a recorded release, it reveals nothing new.
+
+    Raises:
         OutputError: the ledger cannot be read, written or locked, or was changed.
     """
-    source = Statement.from_report(read_json(folder / "report.json")).derived_from
-    with open_ledger(ledger) as book:
-        if source is None or all(entry.get("manifest") != source for entry in book.entries):
-            raise InfeasibleError(
-                f"The source of '{name}' is not in the ledger, so nothing says that it was published under its rule. "
-                "Hint: derive from a release that the ledger lists (flowveil ledger DIR)."
-            )
-        published = _published(folder)
+    published = _published(folder)
+    with open_ledger(ledger, create=False) as book:
         if all(entry.get("manifest") != published["manifest"] for entry in book.entries):
-            book.append({"name": name, "recorded": _now(), **published})
+            book.append({"name": folder.name, "recorded": _now(), **published})
 
 
 def _check(release: Publishable, new: Mapping[str, Any], book: LedgerFile) -> LedgerCheck:

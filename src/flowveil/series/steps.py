@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -27,10 +28,12 @@ from flowveil.progress import log
 from flowveil.publication import publish
 from flowveil.release.folder import ReleaseFolder
 from flowveil.release.zone_map import FrozenMap
+from flowveil.series.derived import DERIVED, PeriodLoss, derive_periods, period_losses
 from flowveil.series.index import INDEX, MAP, PAGE, TOTALS, check_index, read_index, releases_of, write_index
 from flowveil.series.ledger import publish_recorded
 from flowveil.slices import SlicedFlows
 from flowveil.verify.from_flows import recount_flows
+from flowveil.zoning.files import ZoneMap, read_zones
 from flowveil.zoning.steps import flows_during
 
 #: Steps that follow each other on the calendar.
@@ -52,14 +55,15 @@ class Series:
         place: the folder.
         index: the content of its index.json.
         published: the steps that this run published.
-        unpublished: how many steps hold too little. For the data holder: readers know which months there are, so it
-            could say of those that are missing that somebody travelled then.
+        unpublished: how many steps hold too little. Private: for a missing step it would reveal that there were trips.
+        losses: what the derived periods lose. Private.
     """
 
     place: Path
     index: Mapping[str, Any]
     published: tuple[str, ...]
     unpublished: int
+    losses: tuple[PeriodLoss, ...] = ()
 
 
 def publish_series(
@@ -113,8 +117,11 @@ def publish_series(
         writing |= {"ledger": ledger, "accept_differencing": accept_differencing}
     place = _opened(directory)
     try:
+        zones = reading.get("zones")
+        if zones is not None and not isinstance(zones, ZoneMap):
+            zones = reading["zones"] = read_zones(zones)
         sliced = read_slices(source, time=time, every=every, **reading)
-        return _Run(place, sliced, every, dict(asked or {}), writing, on_step, revision).go(zones_of)
+        return _Run(place, sliced, every, dict(asked or {}), writing, on_step, revision, zones).go(zones_of)
     finally:
         # Where nothing was published, a new folder does not stay; one that holds anything cannot be removed so.
         with suppress(OSError):
@@ -131,7 +138,7 @@ def _opened(directory: str | PathLike[str]) -> Path:
     if place.exists() and not place.is_dir():
         raise OutputError(f"'{directory}' is a file; a folder is needed. Hint: name a new folder.")
     if place.is_dir():
-        ours = {INDEX, PAGE, TOTALS, MAP}
+        ours = {INDEX, PAGE, TOTALS, MAP, DERIVED}
         strange = [n for n in os.listdir(place) if n not in ours and not _is_step(n) and n[:1] != "."]
         if strange:
             raise OutputError(
@@ -157,6 +164,7 @@ class _Run:
     writing: dict[str, Any]
     on_step: Callable[[str], None] | None
     revision: bool
+    zones: ZoneMap | None
 
     def go(self, zones_of: Any) -> Series:
         labels = [key[0] for key in self.sliced.keys]
@@ -192,17 +200,20 @@ class _Run:
         if not done or frozen is None:
             raise InfeasibleError(f"None of {len(labels)} steps can be published. Hint: lower k, or take longer steps.")
         written = self._write_index(done, frozen)
-        return Series(self.place, written, tuple(published), len(set(labels) - set(done)))
+        losses = period_losses(self.place, self.sliced, frozen, done)
+        return Series(self.place, written, tuple(published), len(set(labels) - set(done)), tuple(losses))
 
     def _write_index(self, done: list[str], frozen: FrozenMap) -> dict[str, Any]:
-        """Write what stands beside the published steps, and hold it against them."""
+        """Writes the derived releases and the index, and compares both with the published steps."""
+        derive_periods(self.place, [releases_of(self.place, step)[-1] for step in done], done, self.zones)
         written = write_index(self.place, done, every=self.every, map_sha256=frozen.sha256)
-        findings = check_index(self.place)
+        findings = check_index(self.place, self.zones)
         if findings:
             for name in (INDEX, TOTALS, PAGE):
                 (self.place / name).unlink()
+            shutil.rmtree(self.place / DERIVED, ignore_errors=True)
             raise GuaranteeError(
-                "The steps hold, but what stands beside them does not; it was removed.", findings=findings
+                "The steps hold, but what was computed from them does not; it was removed.", findings=findings
             )
         return written
 

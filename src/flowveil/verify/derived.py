@@ -16,8 +16,7 @@ from flowveil.published.read_release import map_of_statement, read_published
 from flowveil.release.folder import ReleaseFolder, taken_at_its_word
 from flowveil.release.statement import Statement
 from flowveil.release.zone_map import FrozenMap
-from flowveil.verify.files import check_files
-from flowveil.verify.rebuild import compare_folders
+from flowveil.verify.rebuild import check_files, compare_folders
 from flowveil.verify.verification import Verification
 from flowveil.zoning.files import ZoneMap
 
@@ -48,19 +47,21 @@ def verify_derived(
     for place in (folder, origin):
         if not place.is_dir():
             raise ParameterError(f"There is no release '{place}'.")
-    findings = [*check_files(folder), *(f"source: {line}" for line in check_files(origin))]
+    (own, sha256), (others, source_sha256) = check_files(folder), check_files(origin)
+    findings = [*own, *(f"source: {line}" for line in others)]
     if findings:
-        return Verification(tuple(findings))
-    statement = ReleaseFolder(folder).statement
+        return Verification(tuple(findings), sha256=sha256)
+    release, base = ReleaseFolder(folder), ReleaseFolder(origin)
+    statement = release.statement
     if statement.derived_from is None:
         raise ParameterError(f"'{directory}' is no derived release. Hint: verify it with --against INPUT.")
-    if ReleaseFolder(origin).sha256(MANIFEST) != statement.derived_from:
-        return Verification(("report.json: derived_from is not the hash of the source's manifest",))
+    if source_sha256[MANIFEST] != statement.derived_from:
+        return Verification(("report.json: derived_from is not the hash of the source's manifest",), sha256=sha256)
     how = _derivation(statement, zones_of, within)
     notes: list[str] = []
     try:
         with taken_at_its_word(origin), TemporaryDirectory(prefix="flowveil-derive-") as made:
-            published = read_published(origin, map_of_statement(ReleaseFolder(origin).statement, zones))
+            published = read_published(base, map_of_statement(base.statement, zones))
             if published is None:
                 raise ParameterError("The source belongs to no map, so it cannot be computed again.")
             derived = derive_published(
@@ -71,13 +72,13 @@ def verify_derived(
                 about=statement.about,
             )
             write_files(FolderContent(derived), Path(made))
-            same_version = ReleaseFolder(folder).report["version"] == __version__
+            same_version = release.report["version"] == __version__
             findings = list(compare_folders(folder, Path(made), notes, same_version=same_version))
     except FlowveilError as problem:
         findings = [f"the folder cannot be computed again from its source: {problem}"]
     if strict and not findings:
         findings = list(notes)
-    return Verification(tuple(findings), tuple(notes), {"read_by": "source", "kind": statement.kind})
+    return Verification(tuple(findings), tuple(notes), {"read_by": "source", "kind": statement.kind}, sha256)
 
 
 def _derivation(statement: Statement, zones_of: Any, within: Within | None) -> Derivation:

@@ -1,11 +1,15 @@
-"""The folder made again from its public inputs and compared byte by byte.
+"""The folder of a release: its files are safe to read, and its public inputs produce every byte of it.
 
-Cells, statement and map are all that `flowveil.published` needs. Files, fields and bytes that the rebuild does not
-produce are findings, so verification fails closed: whatever a later version adds to a folder is compared.
+Before a file is parsed, it is a regular file of a sane size that the manifest lists and hashes. Then the folder is made
+again from its cells, its statement and the map. Files, fields and bytes that the rebuild does not produce are findings,
+so verification fails closed: whatever a later version adds to a folder is compared.
 """
 
 from __future__ import annotations
 
+import hashlib
+import os
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,33 +19,98 @@ import pyarrow.parquet as pq
 
 from flowveil import __version__
 from flowveil.errors import FlowveilError
-from flowveil.paths import open_regular, parse_json, read_json
+from flowveil.paths import most_bytes, open_regular, parse_json, read_json
 from flowveil.published.folder import MANIFEST, FolderContent, write_files
 from flowveil.published.read_release import read_published
 from flowveil.release.folder import ReleaseFolder, read_bounded, taken_at_its_word
 from flowveil.zoning.public_map import PublicMap
 
+_NEEDED = ("flows.parquet", "zones.parquet", "report.json", "report.html")
+_MOST_ENTRIES = 1_000
 _CHUNK = 1 << 20
 
+# ---- files -----------------------------------------------------------------------------------------------------------
 
-def check_rebuild(folder: Path, given: PublicMap | None, notes: list[str]) -> list[str]:
+
+def check_files(folder: Path) -> tuple[list[str], dict[str, str]]:
+    """Returns findings on the files of a folder, and the SHA-256 of each; only without findings may they be parsed."""
+    try:
+        names = _entries(folder)
+    except OSError:
+        return ["the folder is missing or cannot be read"], {}
+    if len(names) > _MOST_ENTRIES:
+        return ["the folder has more entries than any release"], {}
+    findings, hashes = [], {}
+    for name in names:
+        found = os.lstat(folder / name)
+        if not stat.S_ISREG(found.st_mode):
+            findings.append(f"{_printable(name)}: not a regular file")
+        elif found.st_size > most_bytes(name):
+            findings.append(f"{_printable(name)}: larger than any file of a release")
+        else:
+            hashes[name] = _sha256(folder / name)
+    listed = _listed(folder) if MANIFEST in hashes else None
+    if listed is None:
+        return [*findings, f"{MANIFEST}: missing or not readable"], hashes
+    findings += [f"{_printable(name)}: missing" for name in sorted({*listed, *_NEEDED} - set(names))]
+    findings += [f"{_printable(name)}: not listed in {MANIFEST}" for name in names if name not in (*listed, MANIFEST)]
+    for name in sorted(set(hashes) & set(listed)):
+        if hashes[name] != listed[name]:
+            findings.append(f"{_printable(name)}: its SHA-256 is not the one in {MANIFEST}")
+    return findings, {_printable(name): value for name, value in hashes.items()}
+
+
+def _entries(folder: Path) -> list[str]:
+    found: set[str] = set()
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            found.add(entry.name)
+            if len(found) > _MOST_ENTRIES:
+                break
+    return sorted(found)
+
+
+def _listed(folder: Path) -> dict[str, str] | None:
+    try:
+        listed = read_json(folder / MANIFEST)["sha256"]
+        return {str(name): str(value) for name, value in listed.items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def _printable(name: str) -> str:
+    """Returns a name from a folder on one line, without control characters."""
+    return name if name.isprintable() else ascii(name)
+
+
+def _sha256(path: Path) -> str:
+    try:
+        with open_regular(path) as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError:
+        return "not readable"
+
+
+# ---- rebuild ---------------------------------------------------------------------------------------------------------
+
+
+def check_rebuild(release: ReleaseFolder, given: PublicMap | None, notes: list[str]) -> list[str]:
     """Returns one line for each file or byte of a folder that its public inputs do not produce.
 
     Args:
-        folder: a release whose files are those of its manifest.
+        release: a release whose files are those of its manifest.
         given: the map; None if it is unknown, then zones and pages are not compared.
         notes: gets a line for what could only be compared by value, or not at all.
     """
     try:
-        with taken_at_its_word(folder):
-            published = read_published(folder, given)
+        with taken_at_its_word(release.path), TemporaryDirectory(prefix="flowveil-rebuild-") as made:
+            published = read_published(release, given)
             if published is None:
                 notes.append("zones, page and exports were not compared: the release belongs to no map.")
                 return []
-            same_version = ReleaseFolder(folder).report["version"] == __version__
-            with TemporaryDirectory(prefix="flowveil-rebuild-") as made:
-                write_files(FolderContent(published), Path(made))
-                return list(compare_folders(folder, Path(made), notes, same_version=same_version))
+            write_files(FolderContent(published), Path(made))
+            same_version = release.report["version"] == __version__
+            return list(compare_folders(release.path, Path(made), notes, same_version=same_version))
     except FlowveilError as problem:
         return [f"the folder cannot be made again from its tables and its statement: {problem}"]
 
@@ -52,7 +121,7 @@ def compare_folders(folder: Path, made: Path, notes: list[str], *, same_version:
     for name in sorted(expected - found):
         yield f"{name}: missing"
     for name in sorted(found - expected):
-        yield f"{name if name.isprintable() else ascii(name)}: not part of this release"
+        yield f"{_printable(name)}: not part of this release"
     for name in sorted(found & expected):
         if _same_bytes(folder / name, made / name):
             continue
@@ -73,28 +142,21 @@ def _same_bytes(one: Path, other: Path) -> bool:
 
 
 def _same_writer(one: Path, other: Path) -> bool:
-    """Whether two files were written by the same version of a file library; true for text files."""
-    if one.suffix == ".parquet":
-        return _written_by(one) == _written_by(other)
-    if one.suffix == ".omx":
-        return bool(_omx_writer(one) == _omx_writer(other))
-    if one.suffix == ".gpkg":
-        # Bytes 96 to 100 of a SQLite file are the version of the library.
-        with open_regular(one) as first, open_regular(other) as second:
-            return first.read(100)[96:] == second.read(100)[96:]
-    return True
+    """Returns whether two files were written by the same version of a file library; true for text files."""
+    return bool(_writer(one) == _writer(other))
 
 
-def _written_by(path: Path) -> str:
+def _writer(path: Path) -> Any:
+    if path.suffix == ".omx":
+        import h5py
+
+        with h5py.File(path, "r") as file:
+            return file.attrs.get("WRITTEN_BY")
     with open_regular(path) as file:
-        return str(pq.ParquetFile(file).metadata.created_by)
-
-
-def _omx_writer(path: Path) -> Any:
-    import h5py
-
-    with h5py.File(path, "r") as file:
-        return file.attrs.get("WRITTEN_BY")
+        if path.suffix == ".parquet":
+            return pq.ParquetFile(file).metadata.created_by
+        # Bytes 96 to 100 of a SQLite file are the version of the library.
+        return file.read(100)[96:] if path.suffix == ".gpkg" else None
 
 
 def _compare_values(name: str, found: Path, made: Path, notes: list[str]) -> Iterator[str]:
@@ -109,11 +171,7 @@ def _compare_values(name: str, found: Path, made: Path, notes: list[str]) -> Ite
     elif name == MANIFEST:
         return
     elif name == "report.html":
-        with open_regular(found) as file:
-            page = file.read(_CHUNK)
-        with open_regular(made) as file:
-            policy = _policy(file.read(_CHUNK))
-        if _policy(page) != policy:
+        if _policy(found) != _policy(made):
             yield f"{name}: its content policy is not that of a release"
         notes.append(f"{name}: not compared: another version of flowveil wrote it")
     elif found.suffix in (".csv", ".geojson", ".json") and _as_values(found) == _as_values(made):
@@ -122,7 +180,9 @@ def _compare_values(name: str, found: Path, made: Path, notes: list[str]) -> Ite
         notes.append(f"{name}: not compared: another version of flowveil or of a file library wrote it")
 
 
-def _policy(page: bytes) -> bytes:
+def _policy(path: Path) -> bytes:
+    with open_regular(path) as file:
+        page = file.read(_CHUNK)
     start = page.find(b"Content-Security-Policy")
     return page[start : page.find(b">", start)]
 

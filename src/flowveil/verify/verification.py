@@ -17,11 +17,9 @@ from flowveil.reading import Reading
 from flowveil.release.folder import ReleaseFolder
 from flowveil.release.statement import Statement
 from flowveil.slices import SlicedFlows
-from flowveil.verify.files import check_files
-from flowveil.verify.from_flows import recount_flows
-from flowveil.verify.frozen import check_zones_of
-from flowveil.verify.rebuild import check_rebuild
-from flowveil.verify.recount import recount
+from flowveil.verify.from_flows import recount_trips, trips_from_flows
+from flowveil.verify.rebuild import check_files, check_rebuild
+from flowveil.verify.recount import Result
 from flowveil.verify.recount.trips import UnreadableInputError, read_trips
 from flowveil.zoning.files import ZoneMap, read_zones
 from flowveil.zoning.places import read_places
@@ -41,11 +39,13 @@ class Verification:
         findings: one line for each contradiction.
         not_compared: what could not be compared, or only bounded.
         compared: what was compared: who read the input, the kind, the number of cells.
+        sha256: hash of every file of the folder.
     """
 
     findings: tuple[str, ...] = ()
     not_compared: tuple[str, ...] = ()
     compared: Mapping[str, Any] = field(default_factory=dict)
+    sha256: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def holds(self) -> bool:
@@ -99,74 +99,59 @@ def verify_release(
     folder = named_path(directory, what="the release")
     if not folder.is_dir():
         raise ParameterError(f"There is no release '{directory}'.")
-    findings = check_files(folder)
+    findings, sha256 = check_files(folder)
     if findings:
-        return Verification(tuple(findings))
+        return Verification(tuple(findings), sha256=sha256)
+    release = ReleaseFolder(folder)
     try:
-        statement = ReleaseFolder(folder).statement
+        statement = release.statement
     except ParameterError as problem:
-        return Verification((str(problem),))
+        return Verification((str(problem),), sha256=sha256)
     if statement.derived_from is not None:
         raise ParameterError(
             f"'{directory}' was computed from a published release, not from trips. Hint: flowveil verify DIR --from "
             "SOURCE compares it with its source; verify the source against the trips."
         )
-    private = private or PrivateFiles()
     notes: list[str] = []
-    zones = _zone_map(statement, reading)
-    given = map_of_statement(statement, zones)
-    findings = check_rebuild(folder, given, notes)
+    given = map_of_statement(statement, _zone_map(statement, reading.get("zones")))
+    findings = check_rebuild(release, given, notes)
     if findings:
-        return Verification(tuple(findings), tuple(notes))
+        return Verification(tuple(findings), tuple(notes), sha256=sha256)
     if _folds_case(statement, expect, reading.get("person_case")):
         reading["person_case"] = "fold"
         notes.append(FOLDED)
-    result = _recount(folder, statement, against, private, expect or {}, reading, noise=noise)
+    result = _recount(release, against, private or PrivateFiles(), reading, expect=expect or {}, noise=noise)
     notes += [note for note in result.notes if note not in notes]
     findings = list(result.findings)
     if strict and not findings:
         findings = [note for note in notes if note != FOLDED]
-    return Verification(tuple(findings), tuple(notes), result.counted)
+    return Verification(tuple(findings), tuple(notes), result.counted, sha256)
 
 
 def _recount(
-    folder: Path,
-    statement: Statement,
-    against: Any,
-    private: PrivateFiles,
-    expect: Mapping[str, Any],
-    reading: Mapping[str, Any],
-    *,
-    noise: bool,
-) -> Any:
+    release: ReleaseFolder, against: Any, private: PrivateFiles, reading: Mapping[str, Any], **how: Any
+) -> Result:
     """Recounts with the recount's own reader; with the engine's flows where it cannot read the input."""
+    parameters = dict(release.statement.parameters)
+    if "person_case" in reading:
+        parameters["person_case"] = reading["person_case"]
+    lists = {"stricter": private.stricter, "l_places": private.l_places}
     try:
-        trips = read_trips(
-            against,
-            {**statement.parameters, **{name: value for name, value in reading.items() if name in ("person_case",)}},
-            zones=reading.get("zones"),
-            area=reading.get("within"),
-            stricter=private.stricter,
-            l_places=private.l_places,
-        )
+        trips = read_trips(against, parameters, zones=reading.get("zones"), area=reading.get("within"), **lists)
     except UnreadableInputError:
-        pass
-    else:
-        result = recount(folder, trips, earlier=list(private.revision), expect=expect, test_noise=noise)
-        findings, notes = check_zones_of(folder, private.zones_of, trips)
-        return replace(result, findings=(*findings, *result.findings), notes=(*notes, *result.notes))
-    flows = read_as_stated(statement, against, **reading)
-    places = None
-    if private.l_places is not None:
-        if not isinstance(flows, Flows):
-            raise ParameterError("l is counted by listed places for one matrix, and this release has slices.")
-        flows = replace(flows, l_places=read_places(private.l_places, asking=False).counted_on(flows))
-    if private.stricter is not None:
-        whole = flows.whole if isinstance(flows, SlicedFlows) else flows
-        places = read_places(private.stricter, asking=True).on(whole)
-    return recount_flows(
-        folder, flows, zones_of=private.zones_of, stricter=places, revision=private.revision, expect=expect, noise=noise
-    )
+        flows = read_as_stated(release.statement, against, **reading)
+        places = None
+        if private.l_places is not None:
+            if not isinstance(flows, Flows):
+                raise ParameterError(
+                    "l is counted by listed places for one matrix, and this release has slices."
+                ) from None
+            flows = replace(flows, l_places=read_places(private.l_places, asking=False).counted_on(flows))
+        if private.stricter is not None:
+            whole = flows.whole if isinstance(flows, SlicedFlows) else flows
+            places = read_places(private.stricter, asking=True).on(whole)
+        trips = trips_from_flows(flows, stricter=places)
+    return recount_trips(release, trips, zones_of=private.zones_of, revision=private.revision, **how)
 
 
 def read_as_stated(statement: Statement, source: Any, **changes: Any) -> Flows | SlicedFlows:
@@ -178,12 +163,10 @@ def read_as_stated(statement: Statement, source: Any, **changes: Any) -> Flows |
     return sliced if statement.slice_columns else sliced.whole
 
 
-def _zone_map(statement: Statement, reading: dict[str, Any]) -> ZoneMap | None:
-    given = reading.get("zones")
+def _zone_map(statement: Statement, given: Any) -> ZoneMap | None:
     if given is None or isinstance(given, ZoneMap):
         return given
-    columns = statement.parameters.get("zones") or {}
-    return read_zones(given, **columns)
+    return read_zones(given, **(statement.parameters.get("zones") or {}))
 
 
 def _folds_case(statement: Statement, expect: Mapping[str, Any] | None, person_case: str | None) -> bool:
@@ -211,7 +194,7 @@ def verify_series(
     from flowveil.series.index import MAP, check_index, read_index, releases_of
 
     place = named_path(directory, what="the series")
-    findings = check_index(place)
+    findings = check_index(place, _zones_of_series(place, reading.get("zones")))
     index = read_index(place)
     if findings or index is None:
         return Verification(tuple(findings or ["index.json: missing or not that of a series"]))
@@ -228,3 +211,15 @@ def verify_series(
         findings += [f"{step}: {line}" for line in found.findings]
         notes += [f"{step}: {line}" for line in found.not_compared]
     return Verification(tuple(findings), tuple(notes), {"steps": len(index["steps"])})
+
+
+def _zones_of_series(place: Path, given: Any) -> ZoneMap | None:
+    """Returns the operator's map, read as the first step says."""
+    from flowveil.series.index import read_index
+
+    if given is None or isinstance(given, ZoneMap):
+        return given
+    index = read_index(place) or {}
+    first = next((str(entry["step"]) for entry in index.get("steps", ())), None)
+    columns = {} if first is None else ReleaseFolder(place / first).statement.parameters.get("zones") or {}
+    return read_zones(given, **columns)

@@ -48,7 +48,7 @@ def cell_choices(choices: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def choices_of(content: Any) -> dict[str, Any]:
-    """Returns the checked choices of a page, without None and empty texts. An empty person means that there is none.
+    """Returns the checked choices of a page, without None and empty texts. An empty person means: no person column.
 
     Raises:
         ParameterError: a choice is unknown or out of range.

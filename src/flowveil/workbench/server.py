@@ -18,7 +18,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from flowveil.errors import FlowveilError, ParameterError
+from flowveil.errors import FlowveilError, ParameterError, speaking_of_flags
 from flowveil.published.document import asset, map_module
 from flowveil.workbench.choices import choices_in_recipe
 from flowveil.workbench.guard import POLICY_OF_REPORTS, App, Door, Guard, RefusedError, in_answer, refusal
@@ -60,7 +60,9 @@ def workbench(room: Path, root: Path, door: Door, *, demo_people: int = 3_320, l
 
     def at(handler: Callable[[Session, Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
         async def handle(request: Request) -> Response:
-            return await handler(session[0], request)
+            # Messages name settings by flag, which the page replaces by the label of the field.
+            with speaking_of_flags():
+                return await handler(session[0], request)
 
         return handle
 

@@ -16,7 +16,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from flowveil.errors import FlowveilError
+from flowveil.errors import FlowveilError, speaking_of_flags
 from flowveil.output import write_files
 from flowveil.reading.limits import limits
 from flowveil.workbench.inspect_input import with_upload_names
@@ -91,7 +91,8 @@ def serve() -> None:
 
 def _run(task: dict[str, Any], progress: Progress) -> None:
     try:
-        with limits(memory=task["limits"].get("memory_limit"), threads=task["limits"].get("threads")):
+        given = task["limits"]
+        with speaking_of_flags(), limits(memory=given.get("memory_limit"), threads=given.get("threads")):
             result = WORK[task["kind"]](task, progress)
         text = json.dumps(result, allow_nan=False, separators=(",", ":"))
         write_files({task["result"]: lambda file: Path(file).write_text(text, encoding="utf-8")}, private=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tempfile
+
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -13,21 +15,41 @@ from flowveil.analysis.areas import area_accuracy, default_levels
 from flowveil.errors import InfeasibleError
 from reference import areas as slow
 
+METHODS = st.sampled_from(["layercut", "odkanon", "twincut", "paircut", "atg-dual"])
+TREES = st.sampled_from(["h3", "halves"])
 
-@settings(max_examples=10, deadline=None)
-@given(
-    st.integers(0, 99),
-    st.sampled_from(["odkanon", "twincut", "paircut", "atg-dual"]),
-    st.sampled_from(["h3", "halves"]),
-)
-def test_errors_between_h3_cells_equal_their_definition(seed, method, hierarchy):
+
+def _released(seed, method, hierarchy):
     flows = flowveil.read_trips(trip_table(80, seed=seed), resolution=8)
-    asked = {"k": 5, "protect": "trips", "hierarchy": hierarchy, "max_suppressed": 0.3}
-    release = flowveil.anonymize(flows, method, **asked)
-    found = area_accuracy(release)
-    assert [one.level for one in found] == [7, 6]
-    for one in found:
-        expected = slow.area_errors(release, one.level, 8)
+    return flowveil.anonymize(flows, method, k=5, protect="trips", hierarchy=hierarchy, max_suppressed=0.3)
+
+
+@settings(max_examples=8, deadline=None)
+@given(st.integers(0, 99), METHODS, TREES)
+def test_errors_are_those_of_what_reconstruct_makes_of_the_folder(seed, method, hierarchy):
+    release = _released(seed, method, hierarchy)
+    with tempfile.TemporaryDirectory() as place:
+        folder = release.write(f"{place}/release")
+        tables = {level: flowveil.reconstruct(folder, level) for level in (7, 6)}
+    errors = area_accuracy(release)
+    assert [(one.level, one.estimate) for one in errors] == [(7, "reconstruction"), (6, "reconstruction")]
+    for one in errors:
+        columns = (tables[one.level][name].to_pylist() for name in ("origin", "destination", "trips"))
+        estimate = {(o, d): trips for o, d, trips in zip(*columns, strict=True)}
+        expected = slow.area_errors(release.input, one.level, estimate)
+        assert (one.area_error, one.production_error, one.attraction_error) == pytest.approx(expected, abs=1e-9)
+
+
+@settings(max_examples=8, deadline=None)
+@given(st.integers(0, 99), METHODS, TREES)
+def test_cells_that_are_too_coarse_are_spread_evenly(seed, method, hierarchy):
+    release = _released(seed, method, hierarchy)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("flowveil.analysis.areas.MOST_ROWS", 0)
+        errors = area_accuracy(release)
+    for one in errors:
+        assert one.estimate == "even spread"
+        expected = slow.area_errors(release.input, one.level, slow.even_spread(release, one.level, 8))
         assert (one.area_error, one.production_error, one.attraction_error) == pytest.approx(expected, abs=1e-9)
 
 

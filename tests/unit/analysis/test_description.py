@@ -12,6 +12,7 @@ import pytest
 
 import flowveil
 from conftest import trip_table
+from flowveil.analysis.areas import PLANNER
 from flowveil.analysis.description import generalization_floor
 from flowveil.errors import DataError, ParameterError
 from flowveil.flows import Flows
@@ -142,14 +143,11 @@ def test_flows_that_do_not_know_the_trips_of_a_person_say_less():
 def test_the_floor_says_what_it_is_for():
     """By default people where persons are known."""
     text = "\n".join(flowveil.describe(city_flows(), k=10).lines())
-    assert "Floor where people are protected" in text
-    assert "trips and population have floors of their own" in text
+    assert "Lower bound if people are protected" in text
     text = "\n".join(flowveil.describe(city_flows(), k=10, protect="trips").lines())
-    assert "Floor where trips are protected" in text
-    assert "people and population have floors of their own" in text
+    assert "Lower bound if trips are protected" in text
     alone = "\n".join(flowveil.describe(city_flows(persons=False, weights=False), k=10).lines())
-    assert "Floor where trips are protected" in alone
-    assert "of their own" not in alone
+    assert "Lower bound if trips are protected" in alone
 
 
 def test_the_advice_tells_when_boxes_make_sense():
@@ -166,11 +164,13 @@ def test_what_methods_would_give_is_estimated_by_running_them():
     pytest.importorskip("numba")
     trips = hourly_trips(900)
     found = flowveil.describe(trips, k=6, resolution=7, time="start")
-    assert [one.name for one in found.estimates] == ["twincut", "paircut", "curvecut", "paircut --fold-time"]
+    assert [one.name for one in found.estimates] == [
+        "layercut", "twincut", "paircut", "curvecut", "layercut --fold-time", "paircut --fold-time",
+    ]  # fmt: skip
     assert found.flows == len(flowveil.read_trips(trips, resolution=7))
     flows = flowveil.read_slices(trips, time="start", every="hour", resolution=7).folded()
     whole = flowveil.read_trips(trips, resolution=7)
-    for one, on in zip(found.estimates, (whole, whole, whole, flows), strict=True):
+    for one, on in zip(found.estimates, (whole,) * 4 + (flows,) * 2, strict=True):
         release = flowveil.anonymize(on, one.method, k=6)
         measured = release.metrics()["trips"]
         assert release.parameters.get("hierarchy") == one.hierarchy
@@ -179,16 +179,21 @@ def test_what_methods_would_give_is_estimated_by_running_them():
         else:
             assert measured["mean_time_width_h"] == pytest.approx(one.width_h, rel=0.5)
     text = "\n".join(found.lines())
-    assert all(one.effort in text for one in found.estimates)
+    assert all(one.gives in text for one in found.estimates)
+    # The planner's errors come first.
+    (line,) = (line for line in text.splitlines() if line.startswith("  twincut "))
+    planner = found.estimates[1].planner
+    assert list(planner) == list(PLANNER)
+    assert line.split()[1:3] == [f"{planner['area_error']:.1%}", f"{planner['production_error']:.1%}"]
     with pytest.raises(ParameterError, match="--time"):
         flowveil.describe(trips, resolution=7, every="hour")
 
 
 def test_what_cannot_be_estimated_is_said(monkeypatch):
-    twincut, paircut = flowveil.describe(region_flows(), k=10_000).estimates[:2]
+    twincut, paircut = flowveil.describe(region_flows(), k=10_000).estimates[1:3]
     assert (twincut.error, paircut.error) == (None, None)
     assert "max_suppressed" in paircut.line()
-    monkeypatch.setattr("flowveil.analysis.estimates.MOST_FLOWS", 3)
+    monkeypatch.setattr("flowveil.analysis.description.MOST_FLOWS", 3)
     assert all("more than 3 flows" in one.line() for one in flowveil.describe(region_flows(), k=10).estimates)
 
 
@@ -238,7 +243,7 @@ def test_it_says_what_it_is_and_is_plain_data():
     found = flowveil.describe(city_flows(), k=10)
     lines = list(found.lines())
     assert lines[0].startswith("Internal")
-    assert any("Floor" in line for line in lines)
+    assert any("Lower bound" in line for line in lines)
     assert json.loads(json.dumps(found.to_dict()))["internal"].startswith("Internal")
     assert "internal" in repr(found)
     assert "SECRET" not in "\n".join(lines)

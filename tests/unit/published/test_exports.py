@@ -8,6 +8,7 @@ import shutil
 import sys
 
 import geopandas
+import h3
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,8 +19,10 @@ import flowveil
 from flowveil.errors import MissingExtraError, ParameterError
 from flowveil.publication import publish
 from flowveil.published.exports import FORMATS, parse_formats
+from flowveil.published.matrices import list_matrices
 from samples.drafts import unchecked
 from samples.releases import city_flows, content, edit_table, read_json, region_flows, rehash, release_of
+from samples.segmented import survey
 from samples.verified import findings_of
 
 
@@ -55,11 +58,10 @@ def rows_of(folder):
 
 def test_the_folder_lists_and_hashes_every_export(folder):
     names = {name for f in FORMATS.values() for name in f.files}
-    assert names == {name for export in FORMATS.values() for name in export.files}
     assert names < {p.name for p in folder.iterdir()}
     assert names < set(read_json(folder / "manifest.json")["sha256"])
     assert (
-        "--format csv,geojson,gpkg,omx,flowmap,kepler,arrow"
+        "--format csv,geojson,gpkg,omx,wide,flowmap,kepler,arrow"
         in read_json(folder / "report.json")["published"]["command"]
     )
 
@@ -281,3 +283,142 @@ def test_omx_of_layers_is_the_estimate_and_is_rebuilt(kind, tmp_path):
         assert np.allclose(estimate[o, d], table["trips"].to_numpy())
     found = flowveil.verify_release(folder, against=tmp_path / "trips.parquet", **given)
     assert (found.findings, found.not_compared) == ((), ())
+
+
+# ---- slices --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def sliced(tmp_path_factory):
+    """Every export of slices over common zones, with a total."""
+    read = flowveil.read_slices(survey(), by=["sex"], time="t", every="1h", resolution=6, person="person_id")
+    release = flowveil.anonymize_slices(read, k=5, protect="trips", common_zones=True, total=True)
+    return release, publish(release, tmp_path_factory.mktemp("slices") / "out", formats=list(FORMATS))
+
+
+def slices_of(folder):
+    """The published cells by slice."""
+    found = {}
+    for row in rows_of(folder).to_pylist():
+        cell = (row["origin_zone"], row["destination_zone"])
+        found.setdefault((row["sex"], row["time"]), {})[cell] = row["trips"]
+    return found
+
+
+def test_openmatrix_reads_a_matrix_for_each_slice(sliced):
+    openmatrix = pytest.importorskip("openmatrix")
+    _, folder = sliced
+    expected, found = slices_of(folder), {}
+    with openmatrix.open_file(str(folder / "flows.omx"), "r") as file:
+        codes = [code.decode() for code in file.map_entries("zone_code")]
+        for name in file.list_matrices():
+            said = {key: file[name].attrs[key].decode() for key in ("sex", "time", "volume")}
+            key = tuple(None if said[column] == "all" else said[column] for column in ("sex", "time"))
+            square = np.array(file[name])
+            found[key] = {(codes[i], codes[j]): square[i, j] for i, j in zip(*np.nonzero(square), strict=True)}
+            assert said["volume"] == "trips"
+            assert name == "_".join(part.replace(":", "_") for part in (said["sex"], said["time"]))
+    assert found == expected
+    assert (None, None) in found
+    assert len(found) > 4
+    with open(folder / "omx_matrices.csv", encoding="utf-8", newline="") as file:
+        listed = {row["matrix"]: (row["sex"] or None, row["time"] or None) for row in csv.DictReader(file)}
+    assert set(listed.values()) == set(expected)
+
+
+def test_aequilibrae_reads_a_matrix_for_each_slice(sliced):
+    aequilibrae = pytest.importorskip("aequilibrae.matrix")
+    _, folder = sliced
+    with open(folder / "omx_matrices.csv", encoding="utf-8", newline="") as file:
+        listed = {row["matrix"]: (row["sex"] or None, row["time"] or None) for row in csv.DictReader(file)}
+    matrix = aequilibrae.AequilibraeMatrix()
+    matrix.load(str(folder / "flows.omx"))
+    assert sorted(matrix.names) == sorted(listed)
+    name = next(name for name, key in listed.items() if key == (None, None))
+    matrix.computational_view([name])
+    assert matrix.index.tolist() == list(range(1, len(matrix.index) + 1))
+    assert matrix.matrix_view.sum() == sum(slices_of(folder)[None, None].values())
+
+
+def test_the_wide_table_has_a_column_for_each_slice(sliced):
+    _, folder = sliced
+    table = pq.read_table(folder / "flows_wide.parquet")
+    assert table.column_names[:2] == ["O", "D"]
+    expected = slices_of(folder)
+    assert len(table.column_names) == 2 + len(expected)
+    pairs = list(zip(table["O"].to_pylist(), table["D"].to_pylist(), strict=True))
+    assert pairs == sorted({pair for cells in expected.values() for pair in cells})
+    for column, cells in zip(table.column_names[2:], expected.values(), strict=True):
+        values = dict(zip(pairs, table[column].to_pylist(), strict=True))
+        assert {pair: value for pair, value in values.items() if value is not None} == cells
+    with open(folder / "flows_wide.csv", encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0]) == table.column_names
+    # An empty field is "not published", never 0.
+    assert sum(value == "" for row in rows for value in row.values()) == sum(c.null_count for c in table.columns)
+
+
+def test_maps_have_slices_as_columns(sliced):
+    _, folder = sliced
+    rows = rows_of(folder).to_pylist()
+    finest = [row for row in rows if row["sex"] is not None]
+    for place, given in ((folder / "flows.geojson", {}), (folder / "release.gpkg", {"layer": "flows"})):
+        found = geopandas.read_file(place, **given)
+        assert [value if isinstance(value, str) else None for value in found["sex"]] == [row["sex"] for row in rows]
+        assert found["trips"].tolist() == [row["trips"] for row in rows]
+    # These programs add up the rows of a pair: totals would count trips twice.
+    with open(folder / "flowmap_flows.csv", encoding="utf-8", newline="") as file:
+        flows = list(csv.DictReader(file))
+    assert list(flows[0]) == ["origin", "dest", "count", "sex", "time"]
+    found = [(row["sex"], row["time"], int(row["count"])) for row in flows]
+    assert found == [(row["sex"], row["time"], row["trips"]) for row in finest]
+    kepler = json.loads((folder / "kepler.json").read_text(encoding="utf-8"))
+    data = kepler["datasets"][0]["data"]
+    assert {"sex", "time"} <= {field["name"] for field in data["fields"]}
+    assert len(data["allData"]) == len(finest)
+    flow = kepler["config"]["config"]["visState"]["layers"][0]
+    assert (flow["type"], flow["config"]["columns"]["count"]) == ("flow", "trips")
+
+
+def test_exports_of_slices_are_rebuilt(sliced):
+    release, folder = sliced
+    assert findings_of(folder, release.input) == []
+
+
+def test_slices_with_different_zones_are_estimated_between_common_areas(tmp_path):
+    h5py = pytest.importorskip("h5py")
+    read = flowveil.read_slices(survey(), by=["sex"], resolution=8, person="person_id")
+    release = flowveil.anonymize_slices(read, k=5, protect="trips")
+    folder = release.write(tmp_path / "out", formats="omx,wide")
+    expected = {sex: sum(cells.values()) for sex, cells in _by_sex(folder).items()}
+    with h5py.File(folder / "flows.omx") as file:
+        sums = {name: file["data"][name][:].sum() for name in file["data"]}
+        codes = [code.decode() for code in file["lookup/zone_code"][:]]
+    assert sums == {f"estimate_{sex}": pytest.approx(total) for sex, total in expected.items()}
+    assert len({h3.get_resolution(code) for code in codes}) == 1
+    assert findings_of(folder, release.input) == []
+
+
+def _by_sex(folder):
+    found = {}
+    for row in rows_of(folder).to_pylist():
+        found.setdefault(row["sex"], {})[row["origin_zone"], row["destination_zone"]] = row["trips"]
+    return found
+
+
+def test_names_of_matrices_are_plain_and_distinct():
+    keys = ["a/b", "a b", "é", None, "..", "a_b_2", ""]
+    flows = pa.table(
+        {
+            "origin_zone": ["x"] * len(keys),
+            "destination_zone": ["y"] * len(keys),
+            "trips": list(range(len(keys))),
+            "weight": [1.0] * len(keys),
+            "what": pa.array(keys, pa.string()),
+        }
+    )
+    matrices = list_matrices(flows, ["what"])
+    names = [matrix.name for matrix in matrices]
+    assert len(set(names)) == len(names) == 2 * len(keys)
+    assert names[:4] == ["a_b", "a_b_weight", "a_b_2", "a_b_weight_2"]
+    assert not any("/" in name or " " in name or name in (".", "..") for name in names)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import copy
 import json
+from collections.abc import Iterator
+from typing import Any
 
+import jsonschema
 import numpy as np
 import pytest
 
 from flowveil import anonymize
 from flowveil.errors import ParameterError
-from flowveil.release.statement import Statement, check_report
+from flowveil.release.statement import Statement, check_report, report_schema
 from samples.releases import city_flows, nested_release, release_of, tile_release
 
 
@@ -38,6 +42,51 @@ def test_a_field_that_is_not_in_the_closed_list_is_refused():
         with pytest.raises(ParameterError, match="form of a release"):
             Statement.from_report(report)
         del place["extra"]
+
+
+def changed_reports(report: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The report with one value replaced, removed or added, at every place."""
+
+    def places(value: Any, way: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
+        yield way
+        inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+        for name, one in inner:
+            yield from places(one, (*way, name))
+
+    for *way, last in (way for way in places(report, ()) if way):
+        for other in (None, True, -1, 0, 0.5, 2, "x", "x" * 5000, [], ["x"], {}, {"x": 1}, "removed", "added"):
+            again = copy.deepcopy(report)
+            inner = again
+            for step in way:
+                inner = inner[step]
+            if other == "removed":
+                del inner[last]
+            elif other == "added":
+                inner.update({"x": 1}) if isinstance(inner, dict) else inner.append("x")
+            else:
+                inner[last] = other
+            yield again
+
+
+@pytest.mark.parametrize("method", ["mondrian", "laplace"])
+def test_the_form_is_checked_like_a_complete_validator_of_the_schema_does(method):
+    given = (
+        {"epsilon": 5.0, "region": "observed", "level": 6, "bound": 4}
+        if method == "laplace"
+        else {"k": 3, "protect": "trips"}
+    )
+    report = json.loads(json.dumps(anonymize(city_flows(), method, **given).summary()))
+    validator = jsonschema.Draft202012Validator(dict(report_schema()))
+    valid = 0
+    for changed in changed_reports(report):
+        try:
+            check_report(changed)
+            holds = True
+        except ParameterError:
+            holds = False
+        assert holds == validator.is_valid(changed)
+        valid += holds
+    assert valid > 50
 
 
 def test_a_report_of_an_earlier_version_names_the_version_that_reads_it():

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from flowveil import InfeasibleError, ParameterError, anonymize, anonymize_slices, read_slices, read_trips
-from flowveil.series.ledger import list_entries, record_derived, withdraw
+from flowveil import InfeasibleError, ParameterError, anonymize, anonymize_slices, derive, read_slices, read_trips
+from flowveil.series.ledger import list_entries, withdraw
 from flowveil.series.ledger_file import LEDGER, open_ledger
 from samples.drafts import unchecked
 from unit.cli.test_cli import run
@@ -222,23 +222,19 @@ def test_an_entry_of_an_earlier_version_proves_nothing(ledger):
     refused(trips(), ledger, "first", "an earlier version recorded it", time="t")
 
 
-def test_a_derived_release_needs_its_source_in_the_ledger(ledger, tmp_path):
-    folder = write(trips(), ledger, "first")
-    report = json.loads((folder / "report.json").read_text())
-    with pytest.raises(InfeasibleError, match="is not in the ledger"):
-        record_derived(folder, "derived", ledger=ledger)
-    derived = tmp_path / "derived"
-    derived.mkdir()
-    report["statement"]["derived_from"] = (
-        __import__("hashlib").sha256((folder / "manifest.json").read_bytes()).hexdigest()
-    )
-    (derived / "report.json").write_text(json.dumps(report))
-    (derived / "manifest.json").write_text(json.dumps({"sha256": {"flows.parquet": "0" * 64}}))
-    record_derived(derived, "derived", ledger=ledger)
+def test_a_derived_release_is_listed_if_its_source_is(ledger, tmp_path):
+    source = write(trips(), ledger, "both", by="sex,age")
+    derive(source, tmp_path / "coarse", level=5, ledger=ledger)
+    # Derived from a derived one.
+    derive(tmp_path / "coarse", tmp_path / "young", pick={"age": "young"}, ledger=ledger)
     with open_ledger(ledger) as book:
-        assert [row["from_trips"] for row in list_entries(book)] == [True, False]
-    # It is no second release of the trips: what it shows, its source shows.
-    write(trips(), ledger, "first")
+        assert [row["from_trips"] for row in list_entries(book)] == [True, False, False]
+    foreign = write(trips(months=(2,)), tmp_path / "other-ledger", "foreign")
+    with pytest.raises(InfeasibleError, match="is not in the ledger"):
+        derive(foreign, tmp_path / "third", level=5, ledger=ledger)
+    assert not (tmp_path / "third").exists()
+    # A derived release is no second release of the trips: its source may be repeated.
+    write(trips(), ledger, "both", by="sex,age")
 
 
 def test_of_two_runs_at_once_the_second_is_checked_against_the_first(ledger):

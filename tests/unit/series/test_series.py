@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections import Counter
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,6 +13,7 @@ import pytest
 
 from conftest import trip_table
 from flowveil import InfeasibleError, ParameterError, publish_series, read_trips, verify_release, verify_series
+from flowveil.series.derived import complete_periods
 from flowveil.verify.verification import PrivateFiles
 from samples.drafts import unchecked
 from unit.cli.test_cli import run, snapshot
@@ -74,6 +76,35 @@ def test_totals_are_sums_of_what_the_steps_publish(series):
             expected[cell] = expected.get(cell, 0) + row["trips"]
     totals = pq.read_table(series / "totals.parquet").to_pylist()
     assert {(row["origin_zone"], row["destination_zone"]): row["trips"] for row in totals} == expected
+
+
+def test_longer_periods_are_derived_from_the_published_steps_and_verified(series):
+    made = published(months(3), series)
+    assert sorted(path.name for path in (series / "derived").iterdir()) == ["2024-Q1", "total"]
+    expected: Counter[tuple[str, str]] = Counter()
+    for step in ("2024-01", "2024-02", "2024-03"):
+        for row in pq.read_table(series / step / "flows.parquet").to_pylist():
+            expected[row["origin_zone"], row["destination_zone"]] += row["trips"]
+    for period in ("2024-Q1", "total"):
+        rows = pq.read_table(series / "derived" / period / "flows.parquet").to_pylist()
+        assert {(row["origin_zone"], row["destination_zone"]): row["trips"] for row in rows} == expected
+    report = json.loads((series / "derived" / "2024-Q1" / "report.json").read_text())
+    assert report["statement"]["about"]["period"] == "2024-01-01/2024-03-31"
+    assert report["statement"]["derived_from"] is not None
+    assert report["statement"]["shares"] is None
+    assert [loss.period for loss in made.losses] == ["2024-Q1", "total"]
+    assert all(0 < loss.published <= loss.direct <= 1 for loss in made.losses)
+    assert verify_series(series, against=months(3)).findings == ()
+    (series / "derived" / "2024-Q1" / "report.html").write_text("changed")
+    assert verify_series(series, against=months(3)).findings
+
+
+def test_only_complete_periods_are_derived():
+    days = [f"2024-02-{day:02}" for day in range(1, 30)]
+    assert complete_periods(days[:1]) == {}
+    assert list(complete_periods(days)) == ["2024-02", "total"]
+    assert list(complete_periods(days[1:])) == ["total"]
+    assert list(complete_periods(["2024-01", "2024-03", "2024-04", "2024-05", "2024-06"])) == ["2024-Q2", "total"]
 
 
 def test_a_late_correction_is_refused_and_nothing_is_written(series):

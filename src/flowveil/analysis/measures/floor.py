@@ -4,8 +4,8 @@
 pair of nodes that holds it, the costliest flows left out as far as may be suppressed. Zones that suit one flow are
 zones for all others there too, which this floor does not ask for; so it can be far below what is possible.
 
-`division_floor` asks for cells that do not intersect, as those of ATG and PairCut; it is what PairCut proves, within a
-percent of what it finds.
+`division_floor` holds for divisions of (root, root), such as the cells of ATG and PairCut; it is the bound that PairCut
+proves.
 """
 
 from __future__ import annotations
@@ -122,9 +122,9 @@ def _smallest_safe_sizes(flows: Flows, guarantee: Guarantee) -> Floats | None:
 
 
 def division_floor(flows: Flows, guarantee: Guarantee, *, max_suppressed: float = 0.1) -> float | None:
-    """A mean generalisation error that no release of cells that do not intersect can be below, within the limit.
+    """A mean generalisation error that no division of (root, root) within the limit is below.
 
-    Such cells are divisions of (root, root): those of ATG-Dual, ODkAnon, OIGH, TwinCut and PairCut are. Proven by the
+    The cells of ATG-Dual, ODkAnon, OIGH, TwinCut and PairCut are divisions. Proven by the
     best division at a price (`flowveil.methods.paircut.proven_score`). None where nothing can be published within the
     limit, or where the trees are too deep to hold all their nodes.
     """

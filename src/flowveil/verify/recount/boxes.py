@@ -6,7 +6,6 @@ a box is larger than its east where it crosses the 180th meridian.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import h3.api.basic_int as h3_int
@@ -26,7 +25,7 @@ _AT_ONCE = 1 << 18
 
 
 def bounds_of(codes: pa.Array) -> Floats:
-    """West, south, east and north of each box, one row each; NaN where a code is not that of a box."""
+    """Returns west, south, east and north of each box, one row each; NaN where a code is not that of a box."""
     bounds = np.full((len(codes), 4), np.nan)
     number = r"-?[0-9]+(\.[0-9]+)?(e-?[0-9]+)?"
     named = pc.match_substring_regex(codes, f"^box(_{number}){{4}}$").to_numpy(zero_copy_only=False)
@@ -36,8 +35,8 @@ def bounds_of(codes: pa.Array) -> Floats:
     return bounds
 
 
-def off_grid(bounds: Floats, grid_lon: float, grid_lat: float) -> int:
-    """How many boxes have an edge that is not on the lines of the declared grid; ends of the map are lines too."""
+def count_off_grid(bounds: Floats, grid_lon: float, grid_lat: float) -> int:
+    """Returns how many boxes have an edge off the lines of the declared grid; ends of the map are lines too."""
     off = np.isnan(bounds).any(axis=1) | (not (grid_lon > 0 and grid_lat > 0))
     for column, grid, end in ((0, grid_lon, 180), (1, grid_lat, 90), (2, grid_lon, 180), (3, grid_lat, 90)):
         step = max(1, round(grid * _UNITS_PER_DEGREE))
@@ -50,7 +49,7 @@ def off_grid(bounds: Floats, grid_lon: float, grid_lat: float) -> int:
 
 
 def centers_of(tiles: Codes, zone_map: ZoneMap | None) -> Floats:
-    """Longitude and latitude of each tile, one row each; NaN if it has no place."""
+    """Returns longitude and latitude of each tile, one row each; NaN if it has no place."""
     if zone_map is not None:
         order = np.argsort(zone_map.code, kind="stable")
         at = order[np.searchsorted(zone_map.code[order], tiles)]
@@ -63,8 +62,8 @@ def centers_of(tiles: Codes, zone_map: ZoneMap | None) -> Floats:
     return np.stack((np.where(lon >= 180.0, lon - 360.0, lon), lat), axis=1)
 
 
-def pairs_inside(origin: Floats, destination: Floats, a: Floats, b: Floats) -> Iterator[tuple[Numbers, Numbers]]:
-    """All pairs of a flow and a cell that holds both of its ends, some at a time; every pair once.
+def pairs_inside(origin: Floats, destination: Floats, a: Floats, b: Floats) -> tuple[Numbers, Numbers]:
+    """Returns all pairs of a flow and a cell that holds both of its ends.
 
     Flows are divided in halves by their coordinates, and boxes go on only to halves that they meet, so the work is that
     of the pairs found and their neighbourhood.
@@ -75,6 +74,7 @@ def pairs_inside(origin: Floats, destination: Floats, a: Floats, b: Floats) -> I
     """
     point = np.concatenate((origin, destination), axis=1)
     low, high, cell = _four_dimensional(a, b)
+    rows, cells = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
     waiting = [(np.flatnonzero(~np.isnan(point).any(axis=1)), np.arange(len(low)))]
     while waiting:
         flow, box = waiting.pop()
@@ -82,24 +82,22 @@ def pairs_inside(origin: Floats, destination: Floats, a: Floats, b: Floats) -> I
             continue
         first, last = point[flow].min(axis=0), point[flow].max(axis=0)
         box = box[((low[box] <= last) & (high[box] > first)).all(axis=1)]
-        around = ((low[box] <= first) & (high[box] > last)).all(axis=1)
-        if around.any():
-            yield np.repeat(flow, int(around.sum())), np.tile(cell[box[around]], len(flow))
-        box = box[~around]
         if len(flow) * len(box) <= _AT_ONCE or np.all(first == last):
             inside = ((low[box] <= point[flow][:, None]) & (high[box] > point[flow][:, None])).all(axis=2)
             at, which = np.nonzero(inside)
-            yield flow[at], cell[box[which]]
+            rows.append(flow[at])
+            cells.append(cell[box[which]])
             continue
         # Along the side with the most distinct positions: the median divides the flows best.
         side = int(np.argmax([len(np.unique(point[flow, axis])) for axis in range(4)]))
         values = np.unique(point[flow, side])
         upper = point[flow, side] >= values[len(values) // 2]
         waiting += [(flow[upper], box), (flow[~upper], box)]
+    return np.concatenate(rows), np.concatenate(cells)
 
 
 def _four_dimensional(a: Floats, b: Floats) -> tuple[Any, Any, Any]:
-    """Lower and upper corners in (lon, lat, lon, lat), and the cell of each; boxes across 180 degrees are two."""
+    """Returns lower and upper corners in (lon, lat, lon, lat), and the cell; boxes across 180 degrees are two."""
     parts = []
     for first in _unwrapped(a):
         for second in _unwrapped(b):
@@ -110,7 +108,7 @@ def _four_dimensional(a: Floats, b: Floats) -> tuple[Any, Any, Any]:
 
 
 def _unwrapped(bounds: Floats) -> list[Floats]:
-    """The part of each box up to its east or to 180 degrees, and the part beyond; NaN where there is none."""
+    """Returns the part of each box up to its east or to 180 degrees, and the part beyond; NaN if missing."""
     across = bounds[:, 0] > bounds[:, 2]
     west, east = bounds.copy(), np.where(across[:, None], bounds, np.nan)
     west[across, 2] = 180.0

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import shapely
 from numpy.typing import NDArray
 
-from .table import Places
+from .inputs import Places
 from .tree import ALL, OUTSIDE, OUTSIDE_CELL, Codes, ZoneMap, parent_cells, resolution_of
 
 Mask = NDArray[np.bool_]
@@ -53,13 +53,12 @@ class DrawnMap:
         """Number of the tile that each point lies in, -1 for none; on a border, that with the smallest code."""
         if self.outlines is None:
             raise UnreadableInputError("the ends are coordinates, and the map has no outlines")
-        points, place = np.unique(lon + 1j * lat, return_inverse=True)
         shapely.prepare(self.outlines)
-        point, zone = shapely.STRtree(self.outlines).query(shapely.points(points.real, points.imag))
-        inside = shapely.intersects_xy(self.outlines[zone], points.real[point], points.imag[point])
-        found = np.full(len(points), len(self.tiles), dtype=np.int64)
+        point, zone = shapely.STRtree(self.outlines).query(shapely.points(lon, lat))
+        inside = shapely.intersects_xy(self.outlines[zone], lon[point], lat[point])
+        found = np.full(len(lat), len(self.tiles), dtype=np.int64)
         np.minimum.at(found, point[inside], zone[inside])
-        return np.where(found == len(self.tiles), -1, found)[place]
+        return np.where(found == len(self.tiles), -1, found)
 
 
 def read_table(path: str | Path) -> tuple[pa.Table, Any]:

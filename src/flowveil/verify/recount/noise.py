@@ -1,7 +1,7 @@
-"""Noisy releases: the form of what they promise, and one test that exact counts are not sold as noise.
+"""Noisy releases: the form of their guarantee, and one test that exact counts are not sold as noise.
 
-Noisy counts cannot be recounted: whoever could take the noise off would have broken the promise. Checked is that the
-stated noise keeps the stated ε and δ, and that no number below the smallest one that may be listed is listed.
+Noisy counts cannot be recounted. Checked is that the stated noise keeps the stated ε and δ, and that no number below
+the smallest one that may be listed is listed.
 
 **The test.** Discrete Laplace noise of scale s leaves a listed count exact with a probability of at most p = 1 -
 exp(-1/s), whatever the count: P(X = 0) / P(X >= 0) = p. Draws are independent, so by Chernoff's bound m or more exact
@@ -16,16 +16,13 @@ An honest release is accused with a probability of at most `FALSE_ALARM`.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 import numpy as np
 
-from .table import Counts, PersonRows, Trips
-from .tree import Ints, parent_cells, resolution_of
-
-if TYPE_CHECKING:
-    from .release import Release
+from .inputs import Counts, PersonRows, Release, Trips
+from .tree import Codes, Ints, parent_cells, resolution_of
 
 #: Probability that an honest release is accused. The two counts that are tried, with and without the bound on the trips
 #: of a person, share it.
@@ -39,11 +36,10 @@ _LARGEST_EPSILON = 20
 
 def check_form(release: Release, trips: Trips, expect: Mapping[str, Any]) -> Iterator[str]:
     """Contradictions between the stated noise and the ε and δ that it is said to keep."""
-    guarantee, statement = release.report["guarantee"], release.statement
+    guarantee, statement, layers = release.guarantee, release.statement, int(release.guarantee.get("layers", 1))
     required = [name for name, value in expect.items() if value]
     if required:
         yield f"report.json: a noisy release has no smallest cell, so {', '.join(required)} cannot hold"
-    layers = int(guarantee.get("layers", 1))
     epsilon, delta = guarantee["epsilon"] / layers, guarantee["delta"] / layers
     bound, scale, threshold = guarantee["bound"], guarantee["scale"], guarantee["threshold"]
     if not (0 < guarantee["epsilon"] <= _LARGEST_EPSILON and 0 <= delta < 1 and 1 <= bound <= _LARGEST):
@@ -60,7 +56,7 @@ def check_form(release: Release, trips: Trips, expect: Mapping[str, Any]) -> Ite
         yield "report.json: the unit is not what the input allows"
     if guarantee["unit"] == "trip" and bound != 1:
         yield "report.json: the unit is a trip, but the bound is not 1"
-    if "weight" in release.flows.column_names:
+    if release.has("weight"):
         yield "flows.parquet: weights of a noisy release would reveal true counts"
     ends = ["origin_zone", "destination_zone", *release.slice_columns]
     if release.flows.select(ends).group_by(ends).aggregate([]).num_rows < len(release):
@@ -72,7 +68,7 @@ def check_form(release: Release, trips: Trips, expect: Mapping[str, Any]) -> Ite
         yield "report.json: the threshold lets the pairs of a person show more often than δ"
     if guarantee["domain"]["zones_from_data"] and "zones" in guarantee["domain"]:
         yield "report.json: discloses the number of zones with trips, which is a count without noise"
-    low = int(np.sum(release.numbers("trips") < (threshold or 1)))
+    low = int(np.sum(release.trips() < (threshold or 1)))
     if low:
         yield f"flows.parquet: {low} rows have fewer trips than may be published"
     yield from _check_region(release, guarantee["domain"])
@@ -104,7 +100,7 @@ def _check_steps(guarantee: Mapping[str, Any], epsilon: float, bound: float) -> 
 
 
 def _log_delta(rho: float, epsilon: float) -> float:
-    """The logarithm of the smallest δ that ρ keeps with this ε, over many orders (Canonne, Kamath, Steinke 2020)."""
+    """Returns the logarithm of the smallest δ that ρ keeps with this ε (Canonne, Kamath, Steinke 2020)."""
     above = np.exp(np.linspace(math.log(1e-5), math.log(1e7), 200_000))
     with np.errstate(over="ignore", invalid="ignore"):
         logs = above * ((1 + above) * rho - epsilon) - np.log(above) + (1 + above) * np.log1p(-1 / (1 + above))
@@ -112,7 +108,7 @@ def _log_delta(rho: float, epsilon: float) -> float:
 
 
 def _chance_of_showing(threshold: int, bound: int, scale: float) -> float:
-    """The largest sum of P(c + X >= threshold) over pairs that one person can fill alone, over all splits."""
+    """Returns the largest sum of P(c + X >= threshold) over the pairs that one person can fill alone."""
     q = math.exp(-1 / scale)
 
     def tail(least: Any) -> Any:
@@ -125,26 +121,29 @@ def _chance_of_showing(threshold: int, bound: int, scale: float) -> float:
 
 def _check_region(release: Release, domain: Mapping[str, Any]) -> Iterator[str]:
     """Whether H3 zones have the level, and lie in the region, that the report names."""
-    level, region = domain.get("level"), domain.get("region")
+    level = domain.get("level")
     codes = {code for name in ("origin_zone", "destination_zone") for code in release.flows[name].to_pylist()}
     try:
-        cells = np.array([int(code, 16) for code in codes], dtype=np.uint64)
-        places = np.array([int(code, 16) for code in region or ()], dtype=np.uint64)
+        cells, region = _cells(codes), _cells(domain.get("region") or ())
     except (ValueError, OverflowError):
         return
-    if not isinstance(level, int) or np.any(cells >> np.uint64(59) != 1) or np.any(places >> np.uint64(59) != 1):
+    if not isinstance(level, int) or np.any(np.append(cells, region) >> np.uint64(59) != 1):
         return
-    finer = resolution_of(cells) > level
-    if np.any(finer if release.method == "privtree" else resolution_of(cells) != level):
+    resolution = resolution_of(cells)
+    if np.any(resolution > level if release.method == "privtree" else resolution != level):
         yield "zones.parquet: zones have another resolution than the report says"
-    elif len(places) and not _in_region(cells, places).all():
+    elif len(region) and not _in_region(cells, region).all():
         yield "zones.parquet: zones lie outside the region"
 
 
-def _in_region(cells: Any, places: Any) -> Any:
+def _cells(codes: Iterable[str]) -> Codes:
+    return np.array([int(code, 16) for code in codes], dtype=np.uint64)
+
+
+def _in_region(cells: Codes, region: Codes) -> Any:
     inside = np.zeros(len(cells), dtype=np.bool_)
-    for resolution in np.unique(resolution_of(places)).tolist():
-        inside |= (resolution_of(cells) >= resolution) & np.isin(parent_cells(cells, resolution), places)
+    for resolution in np.unique(resolution_of(region)).tolist():
+        inside |= (resolution_of(cells) >= resolution) & np.isin(parent_cells(cells, resolution), region)
     return inside
 
 
@@ -168,22 +167,21 @@ def check_counts(release: Release, trips: Trips, assigned: list[tuple[Ints, Ints
         trips: the raw trips.
         assigned: for each detail of slices, the slice and the cell that counts each row; -1 for none.
     """
-    for counts in (trips.trips, _bounded(release, trips)):
-        if _is_exact(release, trips, counts, assigned):
-            yield (
-                "flows.parquet: more counts are exact than noise of this scale leaves: these are counts, not noise "
-                f"(false alarm: {FALSE_ALARM:g})"
-            )
-            return
+    if any(_is_exact(release, trips, counts, assigned) for counts in (trips.trips, _bounded(release, trips))):
+        yield (
+            "flows.parquet: more counts are exact than noise of this scale leaves: these are counts, not noise "
+            f"(false alarm: {FALSE_ALARM:g})"
+        )
 
 
 def _is_exact(release: Release, trips: Trips, counts: Counts, assigned: list[tuple[Ints, Ints]]) -> bool:
-    guarantee, published = release.report["guarantee"], release.numbers("trips")
-    sums = sum(np.bincount(cell[cell >= 0], weights=counts[cell >= 0], minlength=len(release)) for _, cell in assigned)
-    exact = (sums > 0) & (published == sums)
+    guarantee = release.guarantee
+    sums = np.zeros(len(release))
+    for _, cell in assigned:
+        sums += np.bincount(cell[cell >= 0], weights=counts[cell >= 0], minlength=len(release))
+    exact = (sums > 0) & (release.trips() == sums)
     if guarantee.get("steps") is None or release.method == "privtree":
-        n, p = int(np.sum(np.asarray(sums) > 0)), -math.expm1(-1 / guarantee["scale"])
-        return _too_many(int(np.sum(exact)), n, p)
+        return _too_many(int(exact.sum()), int(np.sum(sums > 0)), -math.expm1(-1 / guarantee["scale"]))
     if len(guarantee["steps"]) < 2:
         return False
     size, complete = _families(release, trips, counts, assigned, exact)
@@ -194,6 +192,7 @@ def _is_exact(release: Release, trips: Trips, counts: Counts, assigned: list[tup
 
 
 def _too_many(m: int, n: int, p: float) -> bool:
+    """Returns whether m exact counts of n are too many for a probability of p each (Chernoff's bound)."""
     if n == 0 or m / n <= p:
         return False
     share = m / n
@@ -202,7 +201,7 @@ def _too_many(m: int, n: int, p: float) -> bool:
 
 
 def _likeliest_two(scale: float, gaussian: bool) -> float:
-    """The probability of a draw of 0 or 1; of the Gaussian, a number that is not below it."""
+    """Returns the probability of a draw of 0 or 1; of the Gaussian, an upper bound."""
     if not gaussian:
         return -math.expm1(-1 / scale)
     one = math.exp(-1 / (2 * scale**2))
@@ -212,57 +211,57 @@ def _likeliest_two(scale: float, gaussian: bool) -> float:
 def _families(
     release: Release, trips: Trips, counts: Counts, assigned: list[tuple[Ints, Ints]], exact: Any
 ) -> tuple[Any, Any]:
-    """Of each family of pairs of H3 cells: how many pairs with trips it has, and whether all are exact.
+    """Returns for each family of pairs of H3 cells how many pairs with trips it has, and whether all are exact.
 
     Zones of a map are not grouped: a pair is then a family of one, about which nothing can be said.
     """
-    level, region = release.report["guarantee"]["domain"]["level"], release.report["guarantee"]["domain"].get("region")
-    if trips.origins.dtype != np.uint64 or not region or not isinstance(level, int) or level < 1:
+    level, region = release.guarantee["domain"]["level"], _region(release, trips)
+    if region is None or not isinstance(level, int) or level < 1:
         return np.zeros(0), np.zeros(0, dtype=np.bool_)
-    places = np.array([int(code, 16) for code in region], dtype=np.uint64)
+    zones, above = [], []
+    for tiles, tile in ((trips.origins, trips.origin), (trips.destinations, trips.destination)):
+        zone = parent_cells(tiles, level)
+        # A zone that is a cell of the region itself existed before the last step.
+        up = np.where(np.isin(zone, region), zone, parent_cells(zone, level - 1))
+        zones.append(np.unique(zone, return_inverse=True)[1][tile])
+        above.append(np.unique(up, return_inverse=True)[1][tile])
+    inside = (counts > 0) & _rows_inside(trips, region)
     sizes, whole = [], []
-    ends = ((trips.origins, trips.origin), (trips.destinations, trips.destination))
     for slices, cell in assigned:
-        inside = (counts > 0) & (slices >= 0)
-        zones, above = [], []
-        for tiles, tile in ends:
-            zone = parent_cells(tiles, level)
-            inside &= _in_region(tiles, places)[tile]
-            # A zone that is a cell of the region itself stood there before the last step.
-            up = np.where(np.isin(zone, places), zone, parent_cells(zone, level - 1))
-            zones.append(np.unique(zone, return_inverse=True)[1][tile])
-            above.append(np.unique(up, return_inverse=True)[1][tile])
-        rows = np.flatnonzero(inside)
+        rows = np.flatnonzero(inside & (slices >= 0))
         row = rows[np.unique(np.stack((slices[rows], zones[0][rows], zones[1][rows])), axis=1, return_index=True)[1]]
         family = np.unique(np.stack((slices[row], above[0][row], above[1][row])), axis=1, return_inverse=True)[1]
         hit = (cell[row] >= 0) & exact[cell[row]]
-        size = np.bincount(family.ravel())
-        sizes.append(size)
-        whole.append(np.bincount(family.ravel(), weights=hit) == size)
+        sizes.append(np.bincount(family.ravel()))
+        whole.append(np.bincount(family.ravel(), weights=hit) == sizes[-1])
     return np.concatenate(sizes), np.concatenate(whole)
 
 
+def _region(release: Release, trips: Trips) -> Codes | None:
+    region = release.guarantee["domain"].get("region")
+    return _cells(region) if region and trips.origins.dtype == np.uint64 else None
+
+
+def _rows_inside(trips: Trips, region: Codes) -> Any:
+    origins, destinations = _in_region(trips.origins, region), _in_region(trips.destinations, region)
+    return origins[trips.origin] & destinations[trips.destination]
+
+
 def _bounded(release: Release, trips: Trips) -> Counts:
-    """Trips of each row that are counted: of a person with n trips, n above the bound, every (n / bound)-th."""
-    guarantee = release.report["guarantee"]
-    persons, bound = trips.persons, int(guarantee["bound"])
+    """Returns the counted trips of each row: of a person with n trips, n above the bound, every (n / bound)-th."""
+    persons, bound, region = trips.persons, int(release.guarantee["bound"]), _region(release, trips)
     if not isinstance(persons, PersonRows) or persons.trips is None:
         return trips.trips
-    row, person, made = persons.row, persons.person, persons.trips
-    region = guarantee["domain"].get("region")
-    if region and trips.origins.dtype == np.uint64:
-        places = np.array([int(code, 16) for code in region], dtype=np.uint64)
-        inside = (
-            _in_region(trips.origins, places)[trips.origin] & _in_region(trips.destinations, places)[trips.destination]
-        )
-        kept = inside[row]
-        row, person, made = row[kept], person[kept], made[kept]
-    order = np.lexsort((row, person))
-    reached = np.cumsum(made[order])
-    last = np.flatnonzero(np.append(person[order][1:] != person[order][:-1], True)) if len(order) else order
-    start = np.concatenate(([0], reached[last][:-1])) if len(last) else last
-    of_person = np.repeat(np.arange(len(last)), np.diff(np.concatenate(([-1], last)))) if len(last) else last
-    after, n = reached - start[of_person], (reached[last] - start)[of_person]
-    before = after - made[order]
-    stays = np.where(n <= bound, made[order], (after * bound + n // 2) // n - (before * bound + n // 2) // n)
-    return np.bincount(row[order], weights=stays, minlength=len(trips)).astype(np.int64)
+    order = np.lexsort((persons.row, persons.person))
+    if region is not None:
+        order = order[_rows_inside(trips, region)[persons.row[order]]]
+    row, made = persons.row[order], persons.trips[order]
+    _, person = np.unique(persons.person[order], return_inverse=True)
+    n = np.bincount(person, weights=made).astype(np.int64)
+    # Trips of each person up to and including each row.
+    after = np.cumsum(made) - (np.cumsum(n) - n)[person]
+    before, total = after - made, n[person]
+    stays = np.where(
+        total <= bound, made, (after * bound + total // 2) // total - (before * bound + total // 2) // total
+    )
+    return np.bincount(row, weights=stays, minlength=len(trips)).astype(np.int64)

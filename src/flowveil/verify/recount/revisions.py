@@ -2,7 +2,7 @@
 
 A reader can subtract the earlier value of a cell from the new one. So a cell is revised only if that difference, from
 every earlier release that has the cell, is nothing or reaches the guarantee by itself; otherwise it keeps its value of
-the latest earlier release. Earlier trips are not available, only what was published of them: the fewest persons and
+the latest earlier release. Earlier trips are not available, only what was published of them. The fewest persons and
 tiles that can be behind a difference follow from the trips as they are now, because added trips are among these. A cell
 whose value would not change counts as kept. In layers every earlier cell stays, so trips stay in their cells.
 """
@@ -12,20 +12,16 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from .table import Counts, PersonRows, Trips
-
-if TYPE_CHECKING:
-    from .recount import Counted
-    from .release import Release
+from .inputs import MILLION, Counts, FolderError, PersonRows, Release, Trips
 
 NOT_COMPARED = "Cells that are not revised were not compared with the earlier release: it was not given."
 #: What a revision has in common with the releases that it revises.
@@ -34,23 +30,27 @@ _SAME = (
     "hierarchy",
 )  # fmt: skip
 _RULES = ("dominance", "stricter", "l_places", "t")
-_MILLION = 1_000_000
 
 
 def check(
-    release: Release, trips: Trips, cell: Any, counted: Counted, earlier: Sequence[Any], notes: list[str]
+    release: Release,
+    trips: Trips,
+    cell: Any,
+    counted: Mapping[str, Counts],
+    earlier: Sequence[Any],
+    notes: list[str],
 ) -> Iterator[str]:
-    """Findings on the marks and the kept values of a revision.
+    """Yields findings on the marks and the kept values of a revision.
 
     Args:
         release: the revision.
         trips: the trips as they are now.
         cell: the cell of each row.
-        counted: what the trips of each cell are now.
+        counted: what the trips of each cell are now, by unit.
         earlier: folders of the releases that are revised, the oldest first.
         notes: gets a line if these are not given.
     """
-    if "revised" not in release.flows.column_names or release.kind not in ("plain", "layered"):
+    if not release.has("revised") or release.kind not in ("plain", "layered"):
         yield "flows.parquet: does not say which cells are revised, or the release cannot be a revision"
         return
     if any(release.parameters.get(name) is not None for name in _RULES):
@@ -58,7 +58,7 @@ def check(
     if "population" in release.least and release.parameters.get("k_population") is None:
         yield "report.json: a revision cannot have a threshold of k mean weights"
     weight = release.weight()
-    below = release.numbers("trips") < release.least.get("trips", 0)
+    below = release.trips() < release.least.get("trips", 0)
     if weight is not None:
         below |= weight < release.least.get("population", 0)
     if below.any():
@@ -66,15 +66,20 @@ def check(
     if not earlier:
         notes.append(NOT_COMPARED)
         return
-    tables, problem = _read(release, [Path(folder) for folder in earlier])
-    if problem is not None:
-        yield problem
+    try:
+        tables = _read(release, [Path(folder) for folder in earlier])
+    except FolderError as problem:
+        yield str(problem)
         return
     yield from _compare(release, trips, cell, counted, tables)
 
 
-def _read(release: Release, folders: Sequence[Path]) -> tuple[list[pa.Table], str | None]:
-    """The tables of the earlier releases, or why this one does not revise them."""
+def _read(release: Release, folders: Sequence[Path]) -> list[pa.Table]:
+    """Returns the tables of the earlier releases.
+
+    Raises:
+        FolderError: the release does not revise them.
+    """
     hashes: list[str] = []
     tables: list[pa.Table] = []
     for folder in folders:
@@ -92,91 +97,85 @@ def _read(release: Release, folders: Sequence[Path]) -> tuple[list[pa.Table], st
             )
             table = pq.read_table(io.BytesIO(content))
         except (OSError, ValueError, KeyError, TypeError, pa.ArrowException):
-            return [], f"earlier release {len(hashes) + 1}: cannot be read"
-        if not fits or ("weight" in table.column_names) != ("weight" in release.flows.column_names):
-            return [], f"earlier release {len(hashes) + 1}: is none that this one can revise"
+            raise FolderError(f"earlier release {len(hashes) + 1}: cannot be read") from None
+        if not fits or ("weight" in table.column_names) != release.has("weight"):
+            raise FolderError(f"earlier release {len(hashes) + 1}: is none that this one can revise")
         hashes.append(hashlib.sha256(content).hexdigest())
         tables.append(table)
     if hashes != list(release.statement["revision_of"]):
-        return [], "report.json: revises other releases than those that were given"
-    return tables, None
+        raise FolderError("report.json: revises other releases than those that were given")
+    return tables
 
 
-def _compare(release: Release, trips: Trips, cell: Any, counted: Counted, tables: list[pa.Table]) -> Iterator[str]:
-    few = _most_trips_of_few(release, trips, cell, len(release))
-    may = (counted.trips > 0) & counted.safe(release.least)
-    was = [_values(release, table) for table in tables]
-    for known, before, weight_before in was:
-        more = counted.trips - before
-        change = np.abs(more) >= max(1, release.least.get("trips", 1))
-        if "population" in release.least and counted.weight is not None:
-            change &= np.abs(counted.weight - weight_before) >= release.least["population"]
+def _compare(
+    release: Release, trips: Trips, cell: Any, counted: Mapping[str, Counts], tables: list[pa.Table]
+) -> Iterator[str]:
+    least, now, weight = release.least, counted["trips"], release.weight()
+    may = (now > 0) & np.logical_and.reduce([counted[unit] >= threshold for unit, threshold in least.items()])
+    few = _most_trips_of_few(release, trips, cell)
+    for table in tables:
+        known, before, weight_before = _values(release, table)
+        change = np.abs(now - before) >= max(1, least.get("trips", 1))
+        if "population" in least:
+            change &= np.abs(counted["population"] - weight_before) >= least["population"]
         for most in few:
-            change &= most < more
-        same = more == 0
-        if counted.weight is not None:
-            same &= counted.weight == weight_before
+            change &= most < now - before
+        same = (now == before) & (counted.get("population", weight_before) == weight_before)
         may &= ~known | same | change
-        latest = known & same
-    may &= ~latest
-    revised = release.numbers("revised")
-    known, before, weight_before = was[-1]
-    kept = known & (release.numbers("trips") == before)
-    weight = release.weight()
-    if weight is not None:
-        kept &= weight == weight_before
-    lost = tables[-1].num_rows - int(known.sum())
+    # The last table is that of the latest release.
+    may &= ~(known & same)
+    revised = release.flows["revised"].to_numpy()
+    kept = known & (release.trips() == before) & (True if weight is None else weight == weight_before)
     for problem, n in {
-        "cells of the earlier release are missing": lost,
-        "cells are revised although the change is below the guarantee, or not although it is not": int(
-            np.sum(revised != may)
+        "cells of the earlier release are missing": tables[-1].num_rows - known.sum(),
+        "cells are revised although the change is below the guarantee, or not although it is not": np.sum(
+            revised != may
         ),
-        "cells are not revised and have another value than in the earlier release": int(np.sum(~revised & ~kept)),
+        "cells are not revised and have another value than in the earlier release": np.sum(~revised & ~kept),
     }.items():
         if n:
-            yield f"flows.parquet: {n} {problem}"
+            yield f"flows.parquet: {int(n)} {problem}"
 
 
 def _values(release: Release, table: pa.Table) -> tuple[Any, Counts, Counts]:
-    """For each cell of the revision: whether the earlier table has it, its trips and its weight there."""
+    """Returns for each cell of the revision whether the earlier table has it, its trips and its weight there."""
     columns = ["origin_zone", "destination_zone", *(["layer"] if "layer" in table.column_names else [])]
     pairs = [
         pc.binary_join_element_wise(*(one[name].cast(pa.string()) for name in columns), "\x00").combine_chunks()
         for one in (release.flows, table)
     ]
     at = pc.index_in(pairs[0], value_set=pairs[1])
-    known = at.is_valid().to_numpy(zero_copy_only=False)
     place = at.fill_null(0).to_numpy()
-    weight = np.zeros(len(known), dtype=np.int64)
+    weight = np.zeros(len(place), dtype=np.int64)
     if "weight" in table.column_names:
-        weight = np.rint(table["weight"].to_numpy()[place] * _MILLION).astype(np.int64)
-    return known, table["trips"].to_numpy()[place], weight
+        weight = np.rint(table["weight"].to_numpy()[place] * MILLION).astype(np.int64)
+    return at.is_valid().to_numpy(zero_copy_only=False), table["trips"].to_numpy()[place], weight
 
 
-def _most_trips_of_few(release: Release, trips: Trips, cell: Any, n: int) -> list[Counts]:
-    """For each unit whose members count once: the most trips of a cell that one member too few can have made.
+def _most_trips_of_few(release: Release, trips: Trips, cell: Any) -> list[Counts]:
+    """Returns, for people and for locations, the most trips of each cell that one member too few can have made.
 
     Trips of unknown persons may be anybody's, so they count as made by these few.
     """
-    found = []
-    held = np.bincount(cell[cell >= 0], weights=trips.trips[cell >= 0], minlength=n).astype(np.int64)
+    found, n = [], len(release)
+    rows = np.flatnonzero(cell >= 0)
     if "people" in release.least and isinstance(trips.persons, PersonRows):
         group, made = trips.persons.members(cell)
-        known = np.bincount(group, weights=made, minlength=n).astype(np.int64)
-        found.append(held - known + _largest(group, made, int(release.least["people"]) - 1, n))
+        unknown = np.bincount(cell[rows], weights=trips.trips[rows], minlength=n) - np.bincount(
+            group, weights=made, minlength=n
+        )
+        found.append(unknown.astype(np.int64) + _largest(group, made, int(release.least["people"]) - 1, n))
     if "locations" in release.least:
         for tile in (trips.origin, trips.destination):
-            rows = np.flatnonzero(cell >= 0)
-            key, member = np.unique(
-                cell[rows].astype(np.int64) * (int(tile.max()) + 1) + tile[rows], return_inverse=True
-            )
+            size = int(tile.max()) + 1
+            key, member = np.unique(cell[rows].astype(np.int64) * size + tile[rows], return_inverse=True)
             made = np.bincount(member, weights=trips.trips[rows]).astype(np.int64)
-            found.append(_largest(key // (int(tile.max()) + 1), made, int(release.least["locations"]) - 1, n))
+            found.append(_largest(key // size, made, int(release.least["locations"]) - 1, n))
     return found
 
 
 def _largest(group: Any, made: Counts, number: int, n: int) -> Counts:
-    """The sum of the largest values of each group."""
+    """Returns the sum of the largest values of each group."""
     order = np.lexsort((-made, group))
     group, made = group[order], made[order]
     top = np.arange(len(group)) - np.searchsorted(group, group) < number

@@ -66,10 +66,9 @@ class Tree:
     start: Ints
     stop: Ints
 
-    def lifted(self, steps: int, seen: NDArray[np.bool_]) -> Ints:
-        """The node of each tile after some steps, but not above the smallest node that holds all seen tiles."""
-        place = self.position[seen]
-        chain = self.up[:, np.flatnonzero(seen)[0]]
+    def lifted(self, steps: int, n_seen: int) -> Ints:
+        """Returns the node of each tile after some steps, at most the smallest node around the first n_seen tiles."""
+        place, chain = self.position[:n_seen], self.up[:, 0]
         root = chain[np.argmax((self.start[chain] <= place.min()) & (self.stop[chain] > place.max()))]
         height = np.argmax(self.up == root, axis=0)
         lifted: Ints = self.up[np.minimum(steps, height), np.arange(self.up.shape[1])]
@@ -77,7 +76,7 @@ class Tree:
 
 
 def build_tree(tiles: Codes, zone_map: ZoneMap | None, *, halves: bool) -> Tree:
-    """The tree above tiles: H3 cells (uint64), or codes of a map (text).
+    """Returns the tree above tiles: H3 cells (uint64), or codes of a map (text).
 
     Args:
         tiles: distinct tiles.
@@ -94,7 +93,7 @@ def build_tree(tiles: Codes, zone_map: ZoneMap | None, *, halves: bool) -> Tree:
 
 
 def count_overlaps(slices: NDArray[Any], zone: NDArray[Any], tree: Tree) -> int:
-    """How many zones lie in others of the same slice."""
+    """Returns how many zones lie in others of the same slice."""
     pairs = np.unique(np.stack((slices, zone)), axis=1)
     wide = np.int64(int(tree.stop.max()) + 1)
     start, stop = pairs[0] * wide + tree.start[pairs[1]], pairs[0] * wide + tree.stop[pairs[1]]
@@ -103,7 +102,7 @@ def count_overlaps(slices: NDArray[Any], zone: NDArray[Any], tree: Tree) -> int:
 
 
 def zones_around(held: Any, tile: Ints, slices: Any, zone: Any, tree: Tree) -> NDArray[np.int64]:
-    """The zone of its slice around the tile of each row; -1 for none. Zones of a slice are disjoint."""
+    """Returns the zone of its slice around the tile of each row; -1 for none. Zones of a slice are disjoint."""
     known = np.unique(slices * len(tree.code) + zone)
     found = np.full(len(tile), -1, dtype=np.int64)
     rows = np.flatnonzero(held >= 0)
@@ -121,18 +120,18 @@ def zones_around(held: Any, tile: Ints, slices: Any, zone: Any, tree: Tree) -> N
 
 
 def parent_cells(cells: Codes, resolution: int) -> Codes:
-    """The ancestors of H3 cells: four bits for the resolution, three for each digit, all set below the cell's own."""
+    """Returns ancestors of H3 cells: four bits of resolution, three for each digit, all set below the cell's own."""
     kept = cells & np.uint64(~(15 << 52) & 0xFFFFFFFFFFFFFFFF)
     return kept | np.uint64(resolution << 52) | np.uint64((1 << 3 * (15 - resolution)) - 1)
 
 
 def resolution_of(cells: Codes) -> NDArray[np.int64]:
-    """The resolution of each cell."""
+    """Returns the resolution of each cell."""
     return (cells >> np.uint64(52) & np.uint64(15)).astype(np.int64)
 
 
 def cell_texts(cells: Codes) -> Codes:
-    """Cells in their usual hexadecimal form, all at once; 0 is `all`."""
+    """Returns cells in their usual hexadecimal form; 0 is `all`."""
     digits = np.frombuffer(cells.astype(">u8").tobytes().hex().encode(), dtype="S1").reshape(-1, 16)
     texts = np.ascontiguousarray(digits[:, 1:]).view("S15").ravel().astype("<U24")
     texts[cells == 0] = ALL
@@ -173,18 +172,17 @@ def _tree_of_cells(tiles: Codes, *, halves: bool) -> Tree:
 
 
 def _parts_of(digit: Any, parent: Codes, resolution: int) -> tuple[Codes, Codes]:
-    """Numbers of the small and of the large part of its parent that the child with a digit lies in; 0 for no part."""
+    """Returns the numbers of the small and the large part of its parent that a child lies in; 0 for no part."""
     above = np.uint64(3 * (16 - resolution))
     central = (parent & np.uint64((1 << 45) - 1)) >> above == 0
     pentagon = central & np.isin(parent >> np.uint64(45) & np.uint64(127), _PENTAGONS)
     small, large = _SMALL[digit], _LARGE[digit]
-    return np.where(pentagon & (small == 4), np.uint64(0), small), np.where(
-        pentagon & (large == 5), np.uint64(6), large
-    )
+    small = np.where(pentagon & (small == 4), np.uint64(0), small)
+    return small, np.where(pentagon & (large == 5), np.uint64(6), large)
 
 
 def _compressed(chain: Codes, present: NDArray[np.bool_]) -> tuple[Codes, Ints]:
-    """Distinct nodes, and the chains without gaps; the last node is repeated where a chain is shorter."""
+    """Returns distinct nodes, and the chains without gaps; shorter chains repeat their last node."""
     if not present.all():
         chain = np.take_along_axis(chain, np.argsort(~present, axis=0, kind="stable"), axis=0)
         height = present.sum(axis=0) - 1
@@ -196,7 +194,7 @@ def _compressed(chain: Codes, present: NDArray[np.bool_]) -> tuple[Codes, Ints]:
 
 
 def _ordered(up: Ints, code: Codes, order: NDArray[np.int64]) -> Tree:
-    """The tree of these chains; the order of the tiles keeps those of every node together."""
+    """Returns the tree of these chains; the order keeps the tiles of every node together."""
     n = up.shape[1]
     position = np.empty(n, dtype=np.int32)
     position[order] = np.arange(n, dtype=np.int32)
@@ -212,8 +210,7 @@ def _ordered(up: Ints, code: Codes, order: NDArray[np.int64]) -> Tree:
 
 def _tree_of_map(tiles: Codes, zone_map: ZoneMap) -> Tree:
     by_code = np.argsort(zone_map.code, kind="stable")
-    at = np.searchsorted(zone_map.code[by_code], tiles).clip(max=len(by_code) - 1)
-    node = by_code[at]
+    node = by_code[np.searchsorted(zone_map.code[by_code], tiles).clip(max=len(by_code) - 1)]
     if np.any(zone_map.code[node] != tiles):
         raise ValueError("a tile is not on the map")
     chain = [node]
@@ -222,34 +219,26 @@ def _tree_of_map(tiles: Codes, zone_map: ZoneMap) -> Tree:
             raise ValueError("zones of the map are their own parents")
         node = np.where(zone_map.parent[node] >= 0, zone_map.parent[node], node)
         chain.append(node)
-    stacked = np.stack(chain)
-    nodes, number = np.unique(stacked, return_inverse=True)
-    up = number.reshape(stacked.shape).astype(np.int32)
-    # Nodes from the root down: chains that begin alike stand next to each other.
+    nodes, number = np.unique(np.stack(chain), return_inverse=True)
+    up = number.reshape(len(chain), -1).astype(np.int32)
+    # Nodes from the root down: chains that begin alike become neighbours.
     height = np.argmax(up == up[-1], axis=0)
-    steps = np.maximum(height[None, :] - np.arange(len(up))[:, None], 0)
-    down = np.take_along_axis(up, steps, axis=0)
+    down = np.take_along_axis(up, np.maximum(height - np.arange(len(up))[:, None], 0), axis=0)
     return _ordered(up, zone_map.code[nodes], np.lexsort(down[::-1]))
 
 
 def _without_halves(zone_map: ZoneMap) -> ZoneMap:
-    """The map without parts of zones, which are derived again where a release has them."""
-    is_part = np.char.find(zone_map.code.astype(np.str_), "~") >= 0
-    if not is_part.any():
-        return zone_map
-    parent = zone_map.parent.copy()
-    while np.any(is_part[np.maximum(parent, 0)] & (parent >= 0)):
-        parent = np.where(
-            (parent >= 0) & is_part[np.maximum(parent, 0)], zone_map.parent[np.maximum(parent, 0)], parent
-        )
-    number = np.cumsum(~is_part) - 1
-    parent = np.where(parent < 0, -1, number[np.maximum(parent, 0)])
-    kept = ~is_part
-    return ZoneMap(zone_map.code[kept], parent[kept], zone_map.lat[kept], zone_map.lon[kept])
+    """Returns the map without parts of zones, which are derived again where a release has them."""
+    is_part, parent = np.char.find(zone_map.code.astype(np.str_), "~") >= 0, zone_map.parent.copy()
+    while np.any(below := is_part[parent] & (parent >= 0)):
+        parent[below] = zone_map.parent[parent[below]]
+    parent = np.where(parent < 0, -1, (np.cumsum(~is_part) - 1)[parent])
+    columns = (zone_map.code, parent, zone_map.lat, zone_map.lon)
+    return ZoneMap(*(column[~is_part] for column in columns))
 
 
 def _with_halves(zone_map: ZoneMap) -> ZoneMap:
-    """The map with its zones divided: the children of a zone along the longer side of what their points span.
+    """Returns the map with its zones divided: the children of a zone along the longer side of what their points span.
 
     Points are means of tile centres in whole ten-millionths of a degree, longitudes counted from the tile whose code
     comes first. The first half is the larger one by one; halves are divided again until single children are left.
@@ -258,14 +247,10 @@ def _with_halves(zone_map: ZoneMap) -> ZoneMap:
     code, parent = zone_map.code.tolist(), zone_map.parent.tolist()
     children: dict[int, list[int]] = {}
     for node, above in enumerate(parent):
-        children.setdefault(above, []).append(node)
-    outside = code.index(OUTSIDE) if OUTSIDE in code else -1
-    points = _points(zone_map, children, outside)
-    waiting = []
-    for zone, below in children.items():
-        inside = [node for node in below if node != outside]
-        if zone >= 0 and len(inside) > 2:
-            waiting.append((zone, inside))
+        if code[node] != OUTSIDE:
+            children.setdefault(above, []).append(node)
+    points = _points(zone_map, children)
+    waiting = [(zone, below) for zone, below in children.items() if zone >= 0 and len(below) > 2]
     while waiting:
         zone, below = waiting.pop()
         for number, half in enumerate(_halves(below, points, code), start=1):
@@ -276,32 +261,25 @@ def _with_halves(zone_map: ZoneMap) -> ZoneMap:
             code.append(f"{code[zone]}~{number}")
             waiting.append((len(parent) - 1, half))
     unknown = np.full(len(code) - len(zone_map.code), np.nan)
-    return ZoneMap(
-        np.array(code),
-        np.array(parent),
-        np.concatenate((zone_map.lat, unknown)),
-        np.concatenate((zone_map.lon, unknown)),
-    )
+    lat, lon = np.concatenate((zone_map.lat, unknown)), np.concatenate((zone_map.lon, unknown))
+    return ZoneMap(np.array(code), np.array(parent), lat, lon)
 
 
-def _points(zone_map: ZoneMap, children: dict[int, list[int]], outside: int) -> dict[int, tuple[float, float]]:
-    tiles = [node for node in range(len(zone_map.code)) if node not in children and node != outside]
-    first = min(tiles, key=lambda node: str(zone_map.code[node]))
-    half = 180 * _UNITS
-    start = round(float(zone_map.lon[first]) * _UNITS)
-    sums: dict[int, tuple[int, int, int]] = {}
-    order = list(children.get(-1, ()))
+def _points(zone_map: ZoneMap, children: dict[int, list[int]]) -> dict[int, tuple[float, float]]:
+    """Returns the mean of the tile centres of each zone."""
+    order = list(children[-1])
     for node in order:
         order.extend(children.get(node, ()))
+    first = min((node for node in order if node not in children), key=lambda node: str(zone_map.code[node]))
+    half, start = 180 * _UNITS, round(float(zone_map.lon[first]) * _UNITS)
+    sums: dict[int, tuple[int, int, int]] = {}
     for node in reversed(order):
-        if node == outside:
-            continue
         if node in children:
-            below = [sums[child] for child in children[node] if child != outside]
-            sums[node] = (sum(y for y, _, _ in below), sum(x for _, x, _ in below), sum(n for _, _, n in below))
+            y, x, n = (sum(values) for values in zip(*(sums[child] for child in children[node]), strict=True))
         else:
-            lat, lon = round(float(zone_map.lat[node]) * _UNITS), round(float(zone_map.lon[node]) * _UNITS)
-            sums[node] = (lat, (lon - start + half) % (2 * half) - half, 1)
+            y, lon = round(float(zone_map.lat[node]) * _UNITS), round(float(zone_map.lon[node]) * _UNITS)
+            x, n = (lon - start + half) % (2 * half) - half, 1
+        sums[node] = (y, x, n)
     return {node: (y / n, x / n) for node, (y, x, n) in sums.items()}
 
 

@@ -5,10 +5,10 @@ cells, codes of a map, or coordinates inside the outlines of a map. Rows are dro
 or at 0,0, if its tile is unknown (and such rows may be skipped) or in no zone, or if a count, weight, time or attribute
 is missing. Rows with an end outside the study area are counted separately, and kept with that end as the tile `outside`
 if the report says so. Rows of 0 trips do not count at all. Persons are the same if they differ in blanks, invisible
-characters, a decimal point or (unless the report keeps it) case; placeholders are nobody.
+characters, a decimal point or (unless the report keeps it) case; placeholders are no persons.
 
-What this reader does not know (other file formats, times in unusual forms, dendrograms, invalid outlines) it refuses
-with `UnreadableInputError`, so that the caller takes the flows of the engine and says so.
+Other inputs (other file formats, times in unusual forms, dendrograms, invalid outlines) are refused with
+`UnreadableInputError`. The caller then takes the flows of the engine and says so.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from glob import glob, has_magic
+from itertools import repeat
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -33,9 +34,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from .inputs import MILLION, PersonRows, Trips
 from .maps import DrawnMap, UnreadableInputError, cells_in_area, points_in_area, read_map, read_places
-from .table import PersonRows, Trips
-from .tree import OUTSIDE, OUTSIDE_CELL, Codes, parent_cells, resolution_of
+from .tree import OUTSIDE, OUTSIDE_CELL, parent_cells, resolution_of
 
 __all__ = ["UnreadableInputError", "files_of", "read_trips"]
 
@@ -43,18 +44,17 @@ Mask = NDArray[np.bool_]
 
 _CSV = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz")
 _PARQUET = (".parquet", ".pq", ".parq")
-_MILLION = 1_000_000
 #: What tables write for a missing value, without case and outer blanks.
 _MISSING = ("", "na", "n/a", "nan", "<na>", "null", "none", "nil", "\\n")
-#: Words and patterns that stand for nobody; docs/reading.md lists them.
-_NOBODY = (
+#: Words and patterns that are placeholders for a missing person; docs/reading.md lists them.
+_PLACEHOLDERS = (
     "unknown", "unk", "missing", "anonymous", "anon", "undefined", "unspecified", "unidentified", "not available",
     "not applicable", "not known", "no id", "noid", "no_id", "nobody", "guest", "n.a.", "n.d.", "#n/a", "(null)",
     "(none)", "(blank)", "(empty)", "<null>", "<none>", "[null]", "tbd", "test", "inconnu", "unbekannt", "desconocido",
     "sconosciuto", "desconhecido",
 )  # fmt: skip
-_NOBODY_PATTERN = re.compile(
-    "|".join(re.escape(word) for word in (*_MISSING, *_NOBODY))
+_NO_PERSON = re.compile(
+    "|".join(re.escape(word) for word in (*_MISSING, *_PLACEHOLDERS))
     + r"|[?]+|-+|[.]+|[*]+|_+|x+|-1|-9+|0[0-]*0|-(?:32768|2147483648|9223372036854775808)"
     r"|2147483647|4294967295|9223372036854775807|18446744073709551615"
 )
@@ -76,7 +76,7 @@ def read_trips(
     stricter: Any = None,
     l_places: Any = None,
 ) -> Trips:
-    """Read trips as the parameters of a report say.
+    """Reads trips as the parameters of a report say.
 
     Args:
         source: path of a file or a folder, or a pattern.
@@ -89,9 +89,8 @@ def read_trips(
     Raises:
         UnreadableInputError: this reader does not know the input.
     """
-    if any(
-        not isinstance(path, str | PathLike) for path in (source, zones, area, stricter, l_places) if path is not None
-    ):
+    given = [path for path in (source, zones, area, stricter, l_places) if path is not None]
+    if not all(isinstance(path, str | PathLike) for path in given):
         raise UnreadableInputError("the input is not a file")
     if parameters.get("matrix") or parameters.get("wide") or parameters.get("lookup"):
         raise UnreadableInputError("the input is a matrix file")
@@ -110,35 +109,30 @@ def read_trips(
     except (duckdb.Error, pa.ArrowException, OSError, KeyError):
         # Messages of the database may quote rows.
         raise UnreadableInputError("the input cannot be read with the columns that the report names") from None
-    trips = _Reader(parameters, of_map, area if area is not None else within).trips(rows)
     lists = {}
     for name, path, once in (("stricter", stricter, True), ("l_places", l_places, False)):
         if path is not None:
             lists[name] = read_places(path, resolution=parameters.get("resolution"), of_map=of_map, once=once)
     columns = parameters.get("columns", {})
-    return Trips(**{**trips, **lists}, rows_are_trips=not columns.get("trips") and not columns.get("weight"))
+    alone = not columns.get("trips") and not columns.get("weight")
+    return _Reader(parameters, of_map, area if area is not None else within).trips(rows, rows_are_trips=alone, **lists)
 
 
 # ---- files and columns -----------------------------------------------------------------------------------------------
 
 
 def files_of(source: str | Path) -> list[Path]:
-    """The files of an input, sorted: of a folder the Parquet files, else the text files, bookkeeping left out.
+    """Returns the files of an input, sorted: of a folder the Parquet files, else the text files.
 
     Raises:
         UnreadableInputError: there are none, or they are of another kind.
     """
     here = Path(source).expanduser()
     if here.is_dir():
-        every = [
-            path
-            for path in here.rglob("*")
-            if path.is_file() and not any(part.startswith((".", "_")) for part in path.relative_to(here).parts)
-        ]
-    elif here.is_file():
-        every = [here]
+        names = [path for path in here.rglob("*") if not re.search(r"(^|/)[._]", path.relative_to(here).as_posix())]
     else:
-        every = [Path(p) for p in glob(str(here), recursive=True) if Path(p).is_file()] if has_magic(str(here)) else []
+        names = [here] if here.exists() or not has_magic(str(here)) else map(Path, glob(str(here), recursive=True))
+    every = [path for path in names if path.is_file()]
     for endings in (_PARQUET, _CSV):
         found = sorted(path for path in every if path.name.casefold().endswith(endings))
         if found and (here.is_dir() or len(found) == len(every)):
@@ -147,8 +141,11 @@ def files_of(source: str | Path) -> list[Path]:
 
 
 def _literal(path: Path) -> str:
-    pattern = "".join(f"[{c}]" if c in "*?[" else c for c in str(path))
-    return "'" + pattern.replace("'", "''") + "'"
+    return _quoted("".join(f"[{c}]" if c in "*?[" else c for c in str(path)))
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
 
 
 def _name(column: str) -> str:
@@ -156,7 +153,7 @@ def _name(column: str) -> str:
 
 
 def _relation(files: Sequence[Path], partitions: Sequence[str]) -> tuple[str, dict[str, str]]:
-    """A FROM clause over files, and the SQL of each column."""
+    """Returns a FROM clause over files, and the SQL of each column."""
     paths = f"[{', '.join(_literal(path) for path in files)}]"
     if files[0].name.casefold().endswith(_PARQUET):
         union = ", union_by_name = true" if len(files) > 1 else ""
@@ -187,16 +184,14 @@ def _first_line(path: Path) -> str:
 
 
 def _partition(files: Sequence[Path], name: str) -> str:
-    """SQL: the value of a partition column, from the folder ``name=value`` of each file."""
+    """Returns SQL for the value of a partition column: that of the folder ``name=value`` of each file."""
     cases = []
     for path in files:
         values = [part.removeprefix(f"{name}=") for part in path.parent.parts if part.startswith(f"{name}=")]
         if len(values) != 1:
             raise UnreadableInputError("a partition column is not in the path of every file")
-        value = (
-            "NULL" if values[0] == "__HIVE_DEFAULT_PARTITION__" else "'" + unquote(values[0]).replace("'", "''") + "'"
-        )
-        cases.append(f"WHEN recount_path = '{str(path).replace(chr(39), chr(39) * 2)}' THEN {value}")
+        value = "NULL" if values[0] == "__HIVE_DEFAULT_PARTITION__" else _quoted(unquote(values[0]))
+        cases.append(f"WHEN recount_path = {_quoted(str(path))} THEN {value}")
     return f"CAST(CASE {' '.join(cases)} END AS VARCHAR)"
 
 
@@ -244,24 +239,45 @@ class _Columns:
         every = _every(parameters)
         if every is not None:
             select.append(_label_sql(_moment_sql(con, relation, *column(roles["time"]), parameters), every))
-        listed = ", ".join(f"{sql} AS s{i}" for i, sql in enumerate(select))
-        query = con.sql(f"SELECT {listed} FROM {relation}")
+        query = con.sql(f"SELECT {', '.join(f'{sql} AS s{i}' for i, sql in enumerate(select))} FROM {relation}")
         # Named differently by versions of DuckDB.
         reader = getattr(query, "to_arrow_reader", None) or query.fetch_arrow_reader
         table = reader(1 << 17).read_all()
         found = [table.column(i).combine_chunks() for i in range(len(select))]
-        ends, rest = found[: max(n_points, 2)], found[max(n_points, 2) :]
-        numbers = [pc.fill_null(one, float("nan")).to_numpy(zero_copy_only=False) for one in (ends if n_points else [])]
-        amounts = [
-            pc.fill_null(one.cast(pa.float64()), float("nan")).to_numpy(zero_copy_only=False) if role in roles else None
-            for role, one in zip(("trips", "weight"), rest, strict=False)
-        ]
-        person = rest[2] if "person" in roles else None
-        return cls(tuple(numbers), () if n_points else tuple(ends), amounts[0], amounts[1], person, tuple(rest[3:]))
+        n_ends = n_points or 2
+        ends, (trips, weight, person), attributes = found[:n_ends], found[n_ends : n_ends + 3], found[n_ends + 3 :]
+        return cls(
+            tuple(map(_floats, ends[:n_points])),
+            tuple(ends[n_points:]),
+            _floats(trips) if "trips" in roles else None,
+            _floats(weight) if "weight" in roles else None,
+            person if "person" in roles else None,
+            tuple(attributes),
+        )
+
+    def __len__(self) -> int:
+        return len((*self.points, *self.tiles)[0])
+
+
+def _floats(column: Any) -> NDArray[np.float64]:
+    found: NDArray[np.float64] = pc.fill_null(column.cast(pa.float64()), float("nan")).to_numpy(zero_copy_only=False)
+    return found
+
+
+def _nulls(column: Any) -> Mask:
+    found: Mask = column.is_null().to_numpy(zero_copy_only=False)
+    return found
+
+
+def _encoded(column: Any) -> tuple[Any, list[Any]]:
+    """Returns the number of each value among the distinct values, and these followed by None, the number of nulls."""
+    encoded = column.dictionary_encode()
+    number = pc.fill_null(encoded.indices, len(encoded.dictionary)).to_numpy(zero_copy_only=False)
+    return number, [*encoded.dictionary.to_pylist(), None]
 
 
 def _every(parameters: Mapping[str, Any]) -> str | None:
-    """The step of time by which trips are cut; of a month or day that alone was read, that step."""
+    """Returns the step of time by which trips are cut; of a month or day that alone was read, that step."""
     during = parameters.get("during")
     if during is not None:
         return "month" if len(during) == 7 else "day"
@@ -278,12 +294,9 @@ def _number_sql(column: str, kind: str) -> str:
     return f"CASE WHEN {missing} THEN NULL WHEN ({number}) IS NULL THEN error('text') ELSE {number} END"
 
 
-def _tile_sql(column: str, kind: str) -> str:
-    """A tile as text: without blanks only where nothing else would be left."""
+def _tile_sql(column: str, _kind: str) -> str:
     text = f"CAST({column} AS VARCHAR)"
-    return (
-        f"CASE WHEN regexp_full_match(lower(trim({text})), {_MISSING_SQL}) THEN NULL ELSE {text} END" if kind else text
-    )
+    return f"CASE WHEN regexp_full_match(lower(trim({text})), {_MISSING_SQL}) THEN NULL ELSE {text} END"
 
 
 def _person_sql(column: str, kind: str) -> str:
@@ -303,7 +316,7 @@ def _attribute_sql(column: str, kind: str) -> str:
 
 
 def _moment_sql(con: Any, relation: str, column: str, kind: str, parameters: Mapping[str, Any]) -> str:
-    """SQL: microseconds since 1970 in the local time of the trips; NULL where missing."""
+    """Returns SQL for microseconds since 1970 in the local time of the trips; NULL where missing."""
     form, timezone = parameters.get("time_format"), parameters.get("timezone")
     text = f"trim(CAST({column} AS VARCHAR))"
     present = f"{column} IS NOT NULL AND NOT regexp_full_match(lower({text}), {_MISSING_SQL})"
@@ -323,10 +336,10 @@ def _moment_sql(con: Any, relation: str, column: str, kind: str, parameters: Map
         zoned, moment = True, f"epoch_us(CAST({text} AS TIMESTAMPTZ))"
     else:
         number = f"TRY_CAST({text} AS DOUBLE)"
-        units = [u for u in (1, 1_000, _MILLION) if always(f"{number} >= {_UNIX[0] * u} AND {number} < {_UNIX[1] * u}")]
+        units = [u for u in (1, 1_000, MILLION) if always(f"{number} >= {_UNIX[0] * u} AND {number} < {_UNIX[1] * u}")]
         if not units:
             raise UnreadableInputError("times have a form that this reader does not know")
-        zoned, moment = True, f"CAST(floor({number} * {_MILLION // units[0]}) AS BIGINT)"
+        zoned, moment = True, f"CAST(floor({number} * {MILLION // units[0]}) AS BIGINT)"
     if timezone is not None and zoned:
         moment = f"epoch_us(timezone('{timezone}', make_timestamptz({moment})))"
     inside = f"{moment} >= {_YEARS[0]} AND {moment} < {_YEARS[1]}"
@@ -336,7 +349,7 @@ def _moment_sql(con: Any, relation: str, column: str, kind: str, parameters: Map
 def _label_sql(moment: str, every: str) -> str:
     step = re.fullmatch(r"(\d+)(min|h)", every)
     if step is not None:
-        length = int(step[1]) * (60 if step[2] == "h" else 1) * 60 * _MILLION
+        length = int(step[1]) * (60 if step[2] == "h" else 1) * 60 * MILLION
         return (
             f"strftime(make_timestamp(({moment}) - ((({moment}) % {length}) + {length}) % {length}), '%Y-%m-%dT%H:%M')"
         )
@@ -357,68 +370,59 @@ class _Reader:
         self.keep_outside = parameters.get("outside") == "keep"
         self.fold = (parameters.get("person_case") or "fold") == "fold"
 
-    def trips(self, rows: _Columns) -> dict[str, Any]:
-        """The arguments of `Trips`."""
-        n = len(rows.points[0] if rows.points else rows.tiles[0])
-        dropped = np.zeros(n, dtype=np.bool_)
+    def trips(self, rows: _Columns, **more: Any) -> Trips:
+        """Drops rows, finds their tiles and groups the others."""
+        dropped = np.zeros(len(rows), dtype=np.bool_)
         for values in (rows.trips, rows.weight):
             if values is not None:
                 if np.any((values < 0) | np.isinf(values)):
                     raise UnreadableInputError("counts or weights are negative or infinite")
                 dropped |= np.isnan(values)
-        if rows.trips is not None and np.any(np.nan_to_num(rows.trips) % 1 != 0):
-            raise UnreadableInputError("numbers of trips are not whole")
-        no_trips = np.zeros(n, dtype=np.bool_) if rows.trips is None else rows.trips == 0
+        count = np.ones(len(rows), dtype=np.int64)
+        if rows.trips is not None:
+            count = np.nan_to_num(rows.trips, nan=1).astype(np.int64)
+            if np.any(np.nan_to_num(rows.trips, nan=1) != count):
+                raise UnreadableInputError("numbers of trips are not whole")
+        weight = None if rows.weight is None else np.rint(np.nan_to_num(rows.weight) * MILLION).astype(np.int64)
         for column in rows.attributes:
-            dropped |= column.is_null().to_numpy(zero_copy_only=False)
-        other_period = self._other_period(rows)
-        tiles, lost = self._tiles(rows, ~(dropped | no_trips))
+            dropped |= _nulls(column)
+        tiles, lost = self._tiles(rows, ~dropped & (count > 0))
         dropped |= lost
-        usable = ~(dropped | no_trips)
+        usable = ~dropped & (count > 0)
         outside = self._outside(tiles, usable)
-        weight = None if rows.weight is None else np.rint(np.nan_to_num(rows.weight) * _MILLION).astype(np.int64)
-        count = np.ones(n, dtype=np.int64) if rows.trips is None else np.nan_to_num(rows.trips).astype(np.int64)
-        counted = ~no_trips & ~other_period
-        unread = {
-            name: int(np.sum(mask & counted)) for name, mask in (("dropped", dropped), ("outside", outside & usable))
-        }
-        kept = np.flatnonzero(usable & ~outside & ~other_period)
+        counted = count > 0
+        during = self.parameters.get("during")
+        if during is not None:
+            counted &= pc.fill_null(pc.equal(rows.attributes[-1], during), True).to_numpy(zero_copy_only=False)
+        kept = np.flatnonzero(usable & ~outside & counted)
         if len(kept) == 0:
             raise UnreadableInputError("no row of the input can be used")
-        flows = self._grouped(rows, tiles, kept, count, weight)
-        return {**flows, **unread}
-
-    def _other_period(self, rows: _Columns) -> Mask:
-        during = self.parameters.get("during")
-        if during is None:
-            return np.zeros(len(rows.points[0] if rows.points else rows.tiles[0]), dtype=np.bool_)
-        same = pc.fill_null(pc.equal(rows.attributes[-1], during), True)
-        other: Mask = ~same.to_numpy(zero_copy_only=False)
-        return other
+        return Trips(
+            **self._flows(
+                rows, [end[kept] for end in tiles], kept, count[kept], None if weight is None else weight[kept]
+            ),
+            dropped=int(np.sum(dropped & counted)),
+            outside=int(np.sum(outside & usable & counted)),
+            **more,
+        )
 
     def _tiles(self, rows: _Columns, wanted: Mask) -> tuple[list[Any], Mask]:
-        """The tile of both ends: an H3 cell, or the number of a tile of the map; and rows to drop.
+        """Returns the tile of both ends, and rows to drop.
 
-        In no zone of a map is -1 for a row that is kept although its end lies outside.
+        A tile is an H3 cell, or the number of a tile of the map; -1 for an end in no zone that is kept as outside.
         """
         lost = np.zeros(len(wanted), dtype=np.bool_)
-        ends: list[Any] = []
         if rows.points:
-            lat, lon = rows.points[0::2], rows.points[1::2]
-            for y, x in zip(lat, lon, strict=True):
-                lost |= ~((np.abs(y) <= 90) & (np.abs(x) <= 180)) | ((y == 0) & (x == 0))
-            at = np.flatnonzero(wanted & ~lost)
-            for y, x in zip(lat, lon, strict=True):
-                ends.append(self._tiles_at(y[at], x[at], at, len(wanted)))
+            ends = self._tiles_of_points(rows, wanted, lost)
         else:
+            ends, keep = [], self.keep_outside and self.of_map is not None
             for column in rows.tiles:
-                lost |= column.is_null().to_numpy(zero_copy_only=False)
+                lost |= _nulls(column)
             for column in rows.tiles:
                 found, unknown = self._tiles_named(column)
-                kept = self.keep_outside and self.of_map is not None
-                if np.any(unknown & wanted & ~lost) and not self.parameters.get("skip_unknown") and not kept:
+                if np.any(unknown & wanted & ~lost) and not self.parameters.get("skip_unknown") and not keep:
                     raise UnreadableInputError("tiles are not on the map, or not H3 cells")
-                if not kept:
+                if not keep:
                     lost |= unknown
                 ends.append(found)
         if self.of_map is not None and not self.keep_outside:
@@ -426,30 +430,36 @@ class _Reader:
                 lost |= (end < 0) & wanted
         return ends, lost
 
-    def _tiles_at(self, lat: Any, lon: Any, at: Any, n: int) -> Any:
+    def _tiles_of_points(self, rows: _Columns, wanted: Mask, lost: Mask) -> list[Any]:
+        """Returns the tiles of coordinates; each distinct point is looked up once. Marks rows off the earth as lost."""
+        lat, lon = (np.concatenate(rows.points[axis::2]) for axis in (0, 1))
+        wrong = ~((np.abs(lat) <= 90) & (np.abs(lon) <= 180)) | ((lat == 0) & (lon == 0))
+        n = len(wanted)
+        lost |= wrong[:n] | wrong[n:]
+        at = np.flatnonzero(np.tile(wanted & ~lost, 2))
+        y, x = (pa.array(values[at]).dictionary_encode() for values in (lat, lon))
+        key = y.indices.to_numpy().astype(np.int64) * len(x.dictionary) + x.indices.to_numpy()
+        _, first, place = np.unique(key, return_index=True, return_inverse=True)
+        lat, lon = lat[at[first]], lon[at[first]]
         if self.of_map is not None:
-            found = np.full(n, -1, dtype=np.int64)
-            found[at] = self.of_map.tiles_at(lat, lon)
-            return found
-        resolution, index = self.parameters["resolution"], h3_int.latlng_to_cell
-        cells = np.zeros(n, dtype=np.uint64)
-        pairs = zip(lat.tolist(), lon.tolist(), strict=True)
-        cells[at] = np.fromiter((index(y, x, resolution) for y, x in pairs), dtype=np.uint64, count=len(at))
-        return cells
+            tiles = np.full(2 * n, -1, dtype=np.int64)
+            tiles[at] = self.of_map.tiles_at(lat, lon)[place]
+        else:
+            tiles = np.zeros(2 * n, dtype=np.uint64)
+            cells = map(h3_int.latlng_to_cell, lat.tolist(), lon.tolist(), repeat(self.parameters["resolution"]))
+            tiles[at] = np.fromiter(cells, dtype=np.uint64, count=len(first))[place]
+        return [tiles[:n], tiles[n:]]
 
     def _tiles_named(self, column: Any) -> tuple[Any, Mask]:
-        """Numbers of tiles given by name, and which are unknown. Each distinct name is looked up once."""
-        encoded = column.dictionary_encode()
-        index = pc.fill_null(encoded.indices, len(encoded.dictionary)).to_numpy(zero_copy_only=False)
-        names = [*encoded.dictionary.to_pylist(), None]
+        """Returns tiles given by name, and which are unknown. Each distinct name is looked up once."""
+        index, names = _encoded(column)
         if self.of_map is not None:
             number = {code: i for i, code in enumerate(self.of_map.tiles.tolist())}
             whole = re.compile(r"^(-?[0-9]+)\.0+$")
             found = np.array([number.get(n, number.get(whole.sub(r"\1", n), -1)) if n else -1 for n in names])
             return found[index], (found < 0)[index]
         cells = np.array([_cell_of(name) for name in names], dtype=np.uint64)
-        unknown = cells == 0
-        resolution = int(self.parameters["resolution"])
+        unknown, resolution = cells == 0, int(self.parameters["resolution"])
         known = resolution_of(cells[~unknown])
         if len(known) and known.min() != known.max():
             raise UnreadableInputError("tiles have several H3 resolutions")
@@ -458,7 +468,7 @@ class _Reader:
         return cells[index], unknown[index]
 
     def _outside(self, ends: list[Any], usable: Mask) -> Mask:
-        """Rows outside the study area: with an end outside, or with both if the other is kept as `outside`."""
+        """Returns rows outside the study area: with an end outside, or with both if the other is kept as `outside`."""
         beyond = []
         for i, end in enumerate(ends):
             away = np.zeros(len(end), dtype=np.bool_)
@@ -474,7 +484,6 @@ class _Reader:
         return beyond[0] & beyond[1] if self.keep_outside else beyond[0] | beyond[1]
 
     def _in_area(self, tiles: Any) -> Mask:
-        assert self.area is not None
         if self.of_map is None:
             return cells_in_area(tiles, self.area)
         zones = self.of_map.zones
@@ -482,80 +491,71 @@ class _Reader:
         at = order[np.searchsorted(zones.code[order], self.of_map.tiles[tiles])]
         return points_in_area(zones.lat[at], zones.lon[at], self.area)
 
-    def _grouped(self, rows: _Columns, tiles: list[Any], kept: Any, count: Any, weight: Any) -> dict[str, Any]:
-        """Flows of the kept rows: one for each slice, origin and destination."""
+    def _flows(self, rows: _Columns, tiles: list[Any], kept: Any, count: Any, weight: Any) -> dict[str, Any]:
+        """Returns the flows of the kept rows: one for each slice, origin and destination."""
         ends, codes = [], []
         for end in tiles:
-            distinct, number = np.unique(end[kept], return_inverse=True)
+            distinct, number = np.unique(end, return_inverse=True)
             ends.append(number)
-            codes.append(self._codes(distinct))
+            codes.append(
+                distinct.astype(np.uint64) if self.of_map is None else np.append(self.of_map.tiles, OUTSIDE)[distinct]
+            )
         if self.parameters.get("same_zones"):
             both = np.union1d(*codes)
             ends = [np.searchsorted(both, own)[number] for own, number in zip(codes, ends, strict=True)]
             codes = [both, both]
-        columns = rows.attributes if self.parameters.get("during") is None else rows.attributes[:-1]
+        whole = self.parameters.get("during") is None
+        columns = rows.attributes if whole else rows.attributes[:-1]
         keys, of_slice = _slices([column.take(pa.array(kept)) for column in columns], len(kept))
-        key = (of_slice.astype(np.int64) * len(codes[0]) + ends[0]) * len(codes[1]) + ends[1]
+        key = (of_slice * len(codes[0]) + ends[0]) * len(codes[1]) + ends[1]
         distinct, first, row = np.unique(key, return_index=True, return_inverse=True)
         names = [name for name in (self.parameters["columns"].get("by") or "").split(",") if name]
-        timed = _every(self.parameters) is not None and self.parameters.get("during") is None
+        every = _every(self.parameters) if whole else None
         zones = None if self.of_map is None else self.of_map.zones
-        n = len(distinct)
-        sliced = bool(columns)
+        added = [
+            None if values is None else np.bincount(row, weights=values).astype(np.int64) for values in (count, weight)
+        ]
         return {
             "origin": ends[0][first].astype(np.int32),
             "destination": ends[1][first].astype(np.int32),
-            "trips": np.bincount(row, weights=count[kept], minlength=n).astype(np.int64),
-            "weight": None if weight is None else np.bincount(row, weights=weight[kept], minlength=n).astype(np.int64),
-            "persons": None if rows.person is None else self._persons(rows.person, kept, row, count),
+            "trips": added[0],
+            "weight": added[1],
+            "persons": None if rows.person is None else self._persons(rows.person.take(pa.array(kept)), row, count),
             "origins": codes[0],
             "destinations": codes[1],
             "origin_map": zones,
             "destination_map": zones,
-            "slice_columns": (*names, *(("time",) if timed else ())),
+            "slice_columns": (*names, *(("time",) if every is not None else ())),
             "slices": keys,
-            "slice": of_slice[first].astype(np.int32) if sliced else None,
-            "every": _every(self.parameters) if timed else None,
+            "slice": of_slice[first].astype(np.int32) if columns else None,
+            "every": every,
         }
 
-    def _codes(self, distinct: Any) -> Codes:
-        found: Codes = distinct.astype(np.uint64)
-        if self.of_map is not None:
-            found = np.append(self.of_map.tiles, OUTSIDE)[distinct]
-        return found
-
-    def _persons(self, column: Any, kept: Any, row: Any, count: Any) -> PersonRows:
-        """Distinct persons of each flow, with their trips; each spelling is looked at once."""
-        encoded = column.take(pa.array(kept)).dictionary_encode()
-        names = encoded.dictionary.to_pylist()
+    def _persons(self, column: Any, row: Any, count: Any) -> PersonRows:
+        """Returns the distinct persons of each flow, with their trips; each spelling is looked at once."""
+        index, names = _encoded(column)
         known: dict[str, int] = {}
         number = np.array(
             [
-                -1 if _NOBODY_PATTERN.fullmatch(n.lower()) else known.setdefault(self._folded(n), len(known))
+                -1 if n is None or _NO_PERSON.fullmatch(n.lower()) else known.setdefault(self._folded(n), len(known))
                 for n in names
-            ]
-            + [-1],
+            ],
             dtype=np.int64,
         )
-        who = number[pc.fill_null(encoded.indices, len(names)).to_numpy(zero_copy_only=False)]
+        who, size = number[index], max(1, len(known))
         real = np.flatnonzero(who >= 0)
-        size = max(1, len(known))
         pair, place = np.unique(row[real].astype(np.int64) * size + who[real], return_inverse=True)
-        made = np.bincount(place, weights=count[kept[real]], minlength=len(pair)).astype(np.int64)
+        made = np.bincount(place, weights=count[real], minlength=len(pair)).astype(np.int64)
         return PersonRows((pair // size).astype(np.int32), (pair % size).astype(np.int32), made)
 
     def _folded(self, name: str) -> str:
-        if not self.fold:
-            return name
-        return name.lower() if name.isascii() else _fold(name)
-
-
-def _fold(name: str) -> str:
-    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
+        if not self.fold or name.isascii():
+            return name.lower() if self.fold else name
+        return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
 
 
 def _cell_of(name: str | None) -> int:
-    """An H3 cell from text: 18 decimal or 15 hexadecimal digits; 0 where it is none."""
+    """Returns an H3 cell from text: 18 decimal or 15 hexadecimal digits; 0 where it is none."""
     text = (name or "").strip().lower()
     try:
         cell = int(text) if len(text) == 18 and text.isdigit() else int(text.removeprefix("0x"), 16)
@@ -565,17 +565,20 @@ def _cell_of(name: str | None) -> int:
 
 
 def _slices(columns: list[Any], n: int) -> tuple[tuple[tuple[str, ...], ...], Any]:
-    """The distinct combinations of values in their order, and that of each row."""
-    if not columns:
-        return ((),), np.zeros(n, dtype=np.int64)
-    encoded = [column.dictionary_encode() for column in columns]
-    key = np.zeros(n, dtype=np.int64)
-    for one in encoded:
-        key = key * len(one.dictionary) + one.indices.to_numpy()
-    distinct, first, number = np.unique(key, return_index=True, return_inverse=True)
-    values = [one.dictionary.take(one.indices.take(pa.array(first))).to_pylist() for one in encoded]
-    keys = list(zip(*values, strict=True))
-    order = sorted(range(len(keys)), key=lambda i: keys[i])
-    place = np.empty(len(distinct), dtype=np.int64)
-    place[order] = np.arange(len(distinct))
-    return tuple(keys[i] for i in order), place[number]
+    """Returns the distinct combinations of values, sorted, and the number of that of each row."""
+    key, values = np.zeros(n, dtype=np.int64), []
+    for column in columns:
+        number, names = _encoded(column)
+        order = sorted(range(len(names) - 1), key=names.__getitem__)
+        rank = np.argsort(order)
+        key = key * len(order) + rank[number]
+        values.append([names[i] for i in order])
+    distinct, place = np.unique(key, return_inverse=True)
+    keys = []
+    for one in distinct.tolist():
+        found: tuple[str, ...] = ()
+        for own in reversed(values):
+            one, at = divmod(one, len(own))
+            found = (own[at], *found)
+        keys.append(found)
+    return tuple(keys), place

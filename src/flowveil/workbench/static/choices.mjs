@@ -38,7 +38,7 @@ export function chosen(changes = {}) {
   found.options = given.length ? Object.fromEntries(given.map((field) => [field.dataset.option, field.value])) : null;
   if (!found.time || !found.every) found.every = null;
   if (!found.time) found.timezone = found.time_format = null;
-  /* A time without a step would be a slice of its own. */
+  /* A time without a step is not a request. */
   if (!found.every) found.time = found.timezone = found.time_format = null;
   Object.assign(found, lists, changes);
   for (const [name, value] of Object.entries(found)) if (value === null || (value === "" && name !== "person") || (Array.isArray(value) && !value.length)) delete found[name];

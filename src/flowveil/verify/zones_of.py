@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import h3.api.basic_int as h3
@@ -19,15 +18,14 @@ NOT_COMPARED = "its zones were not compared with those of the earlier release. H
 _ENDS = ("origin", "destination")
 
 
-def check_zones_of(folder: Path, zones_of: Any, trips: Trips) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def check_zones_of(release: ReleaseFolder, zones_of: Any, trips: Trips) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Returns findings and notes on the zones of a release that was made over a given zone map.
 
     Args:
-        folder: the release.
+        release: the release.
         zones_of: the earlier release, or its zone map; None if it is not given.
         trips: the raw trips; the operator's map is taken from them.
     """
-    release = ReleaseFolder(folder)
     stated = release.statement.zones_of
     if zones_of is None:
         return (), () if stated is None or release.statement.revision_of else (NOT_COMPARED,)

@@ -1,0 +1,251 @@
+"""Matrices for transport models: Open Matrix (OMX), square over common zones, and a wide table.
+
+One matrix for each slice and volume, named by its slice: ``F_08_00`` for the trips of ``sex = F`` and ``time = 08:00``,
+``F_08_00_weight`` for its weights. A release of one matrix has ``trips`` and ``weight``; an estimate is named
+``estimate``, or ``estimate_F``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from itertools import chain, count
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from flowveil.errors import MissingExtraError, ParameterError
+from flowveil.published.slices import ENDS, split_slices
+from flowveil.published.spreadsheets import write_csv
+
+#: Zones of an OMX matrix: programs hold it square and dense.
+MAX_OMX_ZONES = 20_000
+#: Entries of all matrices of one file together.
+_MOST_ENTRIES = 1_000_000_000
+#: Rows and columns of a chunk of an OMX matrix.
+_CHUNK = 256
+#: Volumes of a matrix; estimates replace counts where zones are not common.
+VOLUMES = ("trips", "weight", "estimate", "estimate_weight")
+#: Columns of an estimate as those of a published table.
+ESTIMATED = {
+    "origin": "origin_zone",
+    "destination": "destination_zone",
+    "trips": "estimate",
+    "weight": "estimate_weight",
+}
+#: Names of attributes that PyTables gives a meaning.
+_RESERVED = ("CLASS", "VERSION", "TITLE", "FLAVOR")
+_NOT_PRINTED = re.compile(r"[^\w.-]+")
+
+
+@dataclass(frozen=True, eq=False)
+class Matrix:
+    """One matrix of a release.
+
+    Attributes:
+        name: what it is called in a file.
+        volume: ``trips``, ``weight``, or an estimate of one of them.
+        slice: value of each slice column; None for all values.
+        cells: its rows.
+    """
+
+    name: str
+    volume: str
+    slice: dict[str, str | None]
+    cells: pa.Table
+
+    @property
+    def values(self) -> pa.ChunkedArray:
+        """The volume of each cell."""
+        return self.cells[self.volume]
+
+
+def list_matrices(flows: pa.Table, slice_columns: Sequence[str]) -> list[Matrix]:
+    """Returns the matrices of a table in the order of its slices, with distinct names."""
+    volumes = [name for name in VOLUMES if name in flows.column_names]
+    found: dict[str, Matrix] = {}
+    for key, cells in split_slices(flows, slice_columns):
+        called = "_".join(_word(value) for value in key.values())
+        for volume in volumes:
+            plain = _matrix_name(called, volume) if key else volume
+            numbered = (f"{plain}_{number}" for number in count(2))
+            name = next(name for name in chain([plain], numbered) if name not in found)
+            found[name] = Matrix(name, volume, key, cells)
+    return list(found.values())
+
+
+def _word(value: str | None) -> str:
+    """Returns a value as part of a name: letters, digits, dots and dashes; ``all`` for all values."""
+    return "all" if value is None else _NOT_PRINTED.sub("_", value).strip("_.") or "value"
+
+
+def _matrix_name(called: str, volume: str) -> str:
+    if volume.startswith("estimate"):
+        return f"estimate_{called}{volume.removeprefix('estimate')}"
+    return called if volume == "trips" else f"{called}_{volume}"
+
+
+# ---- OMX ---------------------------------------------------------------------------------------------------------
+
+
+def load_h5py() -> Any:
+    """Returns the library that writes OMX.
+
+    Raises:
+        MissingExtraError: it is not installed.
+    """
+    try:
+        return import_module("h5py")
+    except ImportError:
+        raise MissingExtraError(
+            "The format 'omx' needs h5py, which is not installed. Hint: pip install 'flowveil[exports]'."
+        ) from None
+
+
+def check_omx(n_zones: int) -> None:
+    """Refuses more zones than programs can hold.
+
+    Raises:
+        ParameterError: there are more.
+        MissingExtraError: h5py is not installed.
+    """
+    load_h5py()
+    if n_zones > MAX_OMX_ZONES:
+        raise ParameterError(
+            f"An OMX matrix is square: {n_zones:,} zones would make {n_zones**2:,} entries; "
+            f"allowed are {MAX_OMX_ZONES:,} zones. Hint: choose csv or arrow, or coarser zones."
+        )
+
+
+def write_omx(
+    path: Path,
+    flows: pa.Table,
+    codes: Sequence[str],
+    *,
+    names: Mapping[str, str] | None = None,
+    slice_columns: Sequence[str] = (),
+) -> None:
+    """Writes matrices over all zones, in the order of their codes.
+
+    Rows and columns are numbered from 1 (lookup ``index``); ``zone_code`` holds the codes. Each matrix has its volume
+    and its slice as attributes. 0 means that no cell is published: there were no trips, or too few; the attribute
+    ``ZERO_MEANS`` says so. The same table gives the same bytes.
+
+    Args:
+        path: the file.
+        flows: a row for each pair of zones and slice.
+        codes: distinct zones of both ends, in text order.
+        names: of the zones that have one.
+        slice_columns: columns that distinguish the matrices.
+
+    Raises:
+        ParameterError: the matrices have too many entries.
+    """
+    matrices, n = list_matrices(flows, slice_columns), len(codes)
+    if len(matrices) * n**2 > _MOST_ENTRIES:
+        raise ParameterError(
+            f"{len(matrices):,} matrices of {n:,} zones are too many for one OMX file. Hint: `flowveil derive` makes "
+            "coarser zones (--level) or fewer slices (--sum)."
+        )
+    h5py = load_h5py()
+    is_estimate = any(matrix.volume.startswith("estimate") for matrix in matrices)
+    # The oldest form of HDF5, which every program reads; no times, so that bytes repeat.
+    with h5py.File(path, "w", libver=("earliest", "v108")) as file:
+        file.attrs.create("OMX_VERSION", np.bytes_("0.2"))
+        file.attrs.create("SHAPE", np.array([n, n], dtype=np.int32))
+        zero = "no trip is estimated" if is_estimate else "not published: none, or too few"
+        file.attrs.create("ZERO_MEANS", np.bytes_(zero))
+        file.attrs.create("WRITTEN_BY", np.bytes_(f"flowveil with HDF5 {h5py.version.hdf5_version}"))
+        data, lookup = file.create_group("data"), file.create_group("lookup")
+        for matrix in matrices:
+            written = data.create_dataset(
+                matrix.name, (n, n), np.float64, chunks=(min(n, _CHUNK),) * 2, compression="gzip", compression_opts=1,
+                shuffle=True, track_times=False,
+            )  # fmt: skip
+            _fill(written, matrix, codes)
+            if matrix.slice:
+                _describe(written, matrix)
+        lookup.create_dataset("index", data=np.arange(1, n + 1, dtype=np.int32), track_times=False)
+        lookup.create_dataset("zone_code", data=np.char.encode(np.array(codes), "utf-8"), track_times=False)
+        if names:
+            called = np.char.encode([names.get(code, "") for code in codes], "utf-8")
+            lookup.create_dataset("zone_name", data=called, track_times=False)
+
+
+def _fill(written: Any, matrix: Matrix, codes: Sequence[str]) -> None:
+    """Writes the cells a block of rows at a time, never the whole square; blocks without cells are not stored."""
+    n, known = len(codes), pa.array(codes, pa.string())
+    row, column = (pc.index_in(matrix.cells[end], value_set=known).to_numpy() for end in ENDS)
+    volume = matrix.values.to_numpy().astype(np.float64)
+    order = np.argsort(row, kind="stable")
+    row, column, volume = row[order], column[order], volume[order]
+    for start in range(0, n, _CHUNK):
+        first, last = np.searchsorted(row, (start, start + _CHUNK))
+        if first == last:
+            continue
+        block = np.zeros((min(_CHUNK, n - start), n))
+        block[row[first:last] - start, column[first:last]] = volume[first:last]
+        written[start : start + _CHUNK] = block
+
+
+def _describe(written: Any, matrix: Matrix) -> None:
+    for name, value in (("volume", matrix.volume), *matrix.slice.items()):
+        called = f"slice_{name}" if name.upper() in (*_RESERVED, "VOLUME") and name != "volume" else name
+        written.attrs.create(called, np.bytes_(("all" if value is None else value).encode("utf-8")))
+
+
+def matrices_table(flows: pa.Table, slice_columns: Sequence[str]) -> pa.Table:
+    """Returns name, volume and slice of each matrix, for programs that read names only."""
+    matrices = list_matrices(flows, slice_columns)
+    columns = {"matrix": [one.name for one in matrices], "volume": [one.volume for one in matrices]}
+    named = {name: [one.slice[name] for one in matrices] for name in slice_columns}
+    texts = {name: pa.array(values, pa.string()) for name, values in columns.items()}
+    return pa.table([*texts.values(), *(pa.array(v, pa.string()) for v in named.values())], names=[*texts, *named])
+
+
+# ---- wide --------------------------------------------------------------------------------------------------------
+
+
+def wide_table(flows: pa.Table, slice_columns: Sequence[str]) -> pa.Table:
+    """Returns a row for each published pair of zones, ``O`` and ``D``, and a column for each matrix.
+
+    A value is null where the matrix has no such cell.
+
+    Raises:
+        ParameterError: the table has too many entries.
+    """
+    matrices = list_matrices(flows, slice_columns)
+    codes = pc.unique(pa.chunked_array([*flows[ENDS[0]].chunks, *flows[ENDS[1]].chunks])).sort()
+    pairs = np.unique(_pair_numbers(flows, codes))
+    if len(matrices) * len(pairs) > _MOST_ENTRIES // 10:
+        raise ParameterError(
+            f"{len(matrices):,} columns of {len(pairs):,} pairs are too many for a wide table. Hint: choose csv, or "
+            "add up slices with `flowveil derive --sum`."
+        )
+    columns: list[Any] = [codes.take(pa.array(pairs // len(codes))), codes.take(pa.array(pairs % len(codes)))]
+    for matrix in matrices:
+        at = np.searchsorted(pairs, _pair_numbers(matrix.cells, codes))
+        values, missing = np.zeros(len(pairs), matrix.values.to_numpy().dtype), np.ones(len(pairs), dtype=np.bool_)
+        values[at], missing[at] = matrix.values.to_numpy(), False
+        columns.append(pa.array(values, mask=missing))
+    # A slice may be called like a column of the table.
+    names = [f"{one.name}_" if one.name in ("O", "D") else one.name for one in matrices]
+    return pa.table(columns, names=["O", "D", *names])
+
+
+def _pair_numbers(flows: pa.Table, codes: pa.Array) -> Any:
+    origin, destination = (pc.index_in(flows[end], value_set=codes).to_numpy().astype(np.int64) for end in ENDS)
+    return origin * len(codes) + destination
+
+
+def write_wide(folder: Path, flows: pa.Table, slice_columns: Sequence[str]) -> None:
+    """Writes the wide table as CSV and Parquet."""
+    table = wide_table(flows, slice_columns)
+    write_csv(table, folder / "flows_wide.csv")
+    pq.write_table(table, folder / "flows_wide.parquet", compression="zstd", version="2.6")

@@ -1,0 +1,401 @@
+"""The two inputs of a recount: the raw trips as flat columns, and the folder of a release."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from .tree import Codes, Ints, ZoneMap
+
+Counts = NDArray[np.int64]
+MILLION = 1_000_000
+
+# ---- raw trips -------------------------------------------------------------------------------------------------------
+
+
+class Persons(Protocol):
+    """Who is behind each row. A recount only needs the number of persons in groups of rows."""
+
+    def count(self, group: Ints, n: int) -> Counts:
+        """Returns the distinct persons of each of n groups; ``group`` has the group of each row, -1 for none."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class PersonRows:
+    """Distinct (row, person) pairs in memory.
+
+    Attributes:
+        row: row of the trips.
+        person: number of the person.
+        trips: how many trips of the row this person made; None if unknown.
+    """
+
+    row: Ints
+    person: Ints
+    trips: Counts | None
+
+    def count(self, group: Ints, n: int) -> Counts:
+        """Returns the distinct persons of each group."""
+        key, _, bits = self._keys(group)
+        key.sort()
+        return np.bincount(key[np.append(True, key[1:] != key[:-1])[: len(key)]] >> bits, minlength=n)
+
+    def members(self, group: Ints) -> tuple[NDArray[np.int64], Counts]:
+        """Returns the group of each distinct (group, person) pair, and the trips of the pair (1 if unknown)."""
+        key, kept, bits = self._keys(group)
+        made = np.ones(len(key), dtype=np.int64) if self.trips is None else self.trips[kept]
+        distinct, pair = np.unique(key, return_inverse=True)
+        return distinct >> bits, np.bincount(pair, weights=made, minlength=len(distinct)).astype(np.int64)
+
+    def _keys(self, group: Ints) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
+        of_row = group[self.row]
+        kept = np.flatnonzero(of_row >= 0)
+        bits = int(self.person.max(initial=0)).bit_length()
+        return (of_row[kept].astype(np.int64) << bits) | self.person[kept], kept, bits
+
+
+@dataclass(frozen=True, eq=False)
+class Places:
+    """Listed places by tile: those with stricter thresholds, or those that locations are counted by.
+
+    Attributes:
+        tile: code of the tile of each place.
+        k, l: thresholds around the place, 0 for none.
+    """
+
+    tile: Codes
+    k: Counts
+    l: Counts  # noqa: E741  # the letter of the papers
+
+
+@dataclass(frozen=True, eq=False)
+class Trips:
+    """Raw trips: one row for each (slice, origin tile, destination tile), or finer.
+
+    Attributes:
+        origin, destination: number of the tile in ``origins`` and ``destinations``.
+        trips: at least 1.
+        weight: whole millionths; None without weights.
+        persons: None if the input has none.
+        origins, destinations: codes of the tiles seen at each end, all different: H3 cells (uint64) or text.
+        origin_map, destination_map: the map that codes are taken from; None for H3.
+        slice_columns: names of the columns by which trips are cut, ``time`` last.
+        slices: values of each slice; one empty tuple if trips are not cut.
+        slice: number of the slice of each row.
+        every: step of time; None without time.
+        unit: what one trip is counted as: 1, or 1,000,000 if the input has fractions of trips.
+        rows: input rows that represent trips; None if unknown.
+        dropped: how many of them could not be read.
+        outside: how many have an end outside the study area.
+        unread: trips and weight of the dropped rows and of those outside, by basis; None if unknown.
+        rows_are_trips: whether every row is one trip.
+        stricter: places with stricter thresholds, if the operator gave the list.
+        l_places: places that locations are counted by, if the operator gave the list.
+        read_by: who read the input: ``recount`` or ``engine``.
+    """
+
+    origin: Ints
+    destination: Ints
+    trips: Counts
+    weight: Counts | None
+    persons: Persons | None
+    origins: Codes
+    destinations: Codes
+    origin_map: ZoneMap | None = None
+    destination_map: ZoneMap | None = None
+    slice_columns: tuple[str, ...] = ()
+    slices: Sequence[tuple[str, ...]] = ((),)
+    slice: Ints | None = None
+    every: str | None = None
+    unit: int = 1
+    rows: int | None = None
+    dropped: int = 0
+    outside: int = 0
+    unread: Mapping[str, tuple[Fraction, Fraction]] | None = None
+    rows_are_trips: bool = False
+    stricter: Places | None = None
+    l_places: Places | None = None
+    read_by: str = "recount"
+
+    def __len__(self) -> int:
+        return len(self.origin)
+
+    def unread_volume(self, basis: str) -> tuple[Fraction, Fraction] | None:
+        """Returns the volume of the dropped rows and of those outside; None if unknown."""
+        if self.unread is not None:
+            return self.unread[basis]
+        known = (self.rows_are_trips and basis == "trips") or not (self.dropped or self.outside)
+        return (Fraction(self.dropped), Fraction(self.outside)) if known else None
+
+    def of_slice(self) -> Any:
+        """Returns the slice of each row."""
+        return np.zeros(len(self), dtype=np.int32) if self.slice is None else self.slice
+
+    def population(self, k: float) -> int | None:
+        """Returns k times the mean weight of a trip in millionths, rounded up; None without weights."""
+        n = Fraction(int(self.trips.sum()), self.unit)
+        return None if self.weight is None or n == 0 else math.ceil(Fraction(k) * int(self.weight.sum()) / n)
+
+
+# ---- the folder ------------------------------------------------------------------------------------------------------
+
+UNITS = ("trips", "people", "population")
+SPAN = ("time_from", "time_to")
+_KINDS = ("plain", "layered", "boxed", "folded", "sliced", "noisy")
+_TEXT = (pa.string(), pa.large_string())
+#: Columns of flows.parquet besides slice columns, with the Arrow types they may have.
+_COLUMNS = {
+    "origin_zone": _TEXT, "destination_zone": _TEXT, "trips": (pa.int64(), pa.float64()), "weight": (pa.float64(),),
+    "revised": (pa.bool_(),), "layer": (pa.int8(),),
+}  # fmt: skip
+#: A release has no more cells than flows, for each level of its slices; small inputs get this many for free.
+_FEWEST_ROWS, _LEVELS = 1_000, 64
+
+
+class FolderError(ValueError):
+    """The folder contradicts itself; the message is a finding."""
+
+
+class Release:
+    """A release folder, and the thresholds that hold for its cells.
+
+    Attributes:
+        kind, method, parameters, statement, guarantee: entries of report.json.
+        flows: flows.parquet.
+        slice_columns: names of the slice columns; empty if time is folded.
+        least: threshold of each protected unit; ``locations`` too. The population is in millionths.
+        k: the k that is claimed, or the one in the parameters.
+        common_zones: whether coarser matrices are sums of published cells of the finest slices.
+        is_revision: whether cells may have the values of an earlier release.
+
+    Raises:
+        FolderError: tables have other columns, rows or zones than the report says.
+    """
+
+    def __init__(self, folder: Path, trips: Trips) -> None:
+        report = json.loads((folder / "report.json").read_text("utf-8"))
+        self.kind, self.method = str(report["kind"]), str(report["method"])
+        self.parameters: Mapping[str, Any] = report["parameters"]
+        self.statement: Mapping[str, Any] = report["statement"]
+        self.guarantee: Mapping[str, Any] = report["guarantee"]
+        if self.kind not in _KINDS:
+            raise FolderError("report.json: releases of this kind cannot be recounted")
+        self.slice_columns = tuple(self.statement.get("slice_columns") or ()) if self.kind != "folded" else ()
+        if self.kind != "folded" and self.slice_columns != tuple(trips.slice_columns):
+            raise FolderError("report.json: its slice columns are not those of the input as it was read")
+        columns = SPAN if self.kind == "folded" else self.slice_columns
+        most = _FEWEST_ROWS + _LEVELS * len(trips) * (2 ** len(columns))
+        if self.kind != "noisy" and pq.read_metadata(folder / "flows.parquet").num_rows > most:
+            raise FolderError("flows.parquet: has more rows than the input can fill")
+        self.flows = pq.read_table(folder / "flows.parquet", partitioning=None)
+        _check_columns(self.flows, columns)
+        zones = pq.read_table(folder / "zones.parquet", columns=["zone", "role"], partitioning=None)
+        _check_listed(self.flows, zones, same_zones=self.parameters.get("same_zones") is True)
+        self.least = _thresholds(self.guarantee, trips)
+        self.k = int(self.guarantee.get("k") or self.parameters.get("k") or 1)
+        slices = self.parameters.get("slices") or {}
+        self.common_zones = self.kind == "sliced" and slices.get("common_zones") is True
+        self.is_revision = bool(self.statement.get("revision_of"))
+        self._unit = trips.unit
+
+    def __len__(self) -> int:
+        return int(self.flows.num_rows)
+
+    def has(self, column: str) -> bool:
+        """Returns whether flows.parquet has a column."""
+        return column in self.flows.column_names
+
+    @property
+    def protected(self) -> tuple[str, ...]:
+        """The protected units."""
+        return tuple(unit for unit in UNITS if unit in self.least)
+
+    def trips(self) -> Counts:
+        """Returns the published trips; -1 where they are not a whole number of units."""
+        return self._whole("trips", self._unit)
+
+    def weight(self) -> Counts | None:
+        """Returns the published weights in millionths, -1 where one is no sum of millionths; None without weights."""
+        return self._whole("weight", MILLION) if self.has("weight") else None
+
+    def _whole(self, name: str, unit: int) -> Counts:
+        found = self.flows[name].to_numpy()
+        if unit == 1 and found.dtype == np.int64:
+            return np.asarray(found)
+        whole = np.rint(np.nan_to_num(found, nan=-1.0, posinf=-1.0, neginf=-1.0).clip(-1.0, 2.0**33) * unit)
+        return np.where(whole / unit == found, whole, -1).astype(np.int64)
+
+
+def _check_columns(flows: pa.Table, slices: Sequence[str]) -> None:
+    needed = {"origin_zone", "destination_zone", "trips", *slices}
+    found = set(flows.column_names)
+    if not needed <= found <= needed | set(_COLUMNS) or len(found) < len(flows.column_names):
+        raise FolderError("flows.parquet: has other columns than a release")
+    if any(flows.schema.field(name).type not in _COLUMNS.get(name, _TEXT) for name in flows.column_names):
+        raise FolderError("flows.parquet: a column has the wrong type")
+    if flows.num_rows == 0:
+        raise FolderError("flows.parquet: has no rows")
+    if any(flows[name].null_count for name in flows.column_names if name not in slices):
+        raise FolderError("flows.parquet: values are missing")
+    if pc.min(flows["trips"]).as_py() < 1:
+        raise FolderError("flows.parquet: cells have fewer than one trip")
+    if "layer" in found and pc.min(flows["layer"]).as_py() < 1:
+        raise FolderError("flows.parquet: layers are not numbered from 1")
+
+
+def _check_listed(flows: pa.Table, zones: pa.Table, *, same_zones: bool) -> None:
+    """Section 1: zones.parquet lists the zones in use, by role; every role is ``both`` if both ends share zones."""
+    listed = list(zip(zones["zone"].to_pylist(), zones["role"].to_pylist(), strict=True))
+    if len(set(listed)) < len(listed):
+        raise FolderError("zones.parquet: zones are listed twice")
+    used = {role: set(pc.unique(flows[f"{role}_zone"]).to_pylist()) for role in ("origin", "destination")}
+    for role, own in used.items():
+        named = {zone for zone, of in listed if of in (role, "both")}
+        wrong = named ^ (used["origin"] | used["destination"] if same_zones else own)
+        if wrong:
+            raise FolderError(f"zones.parquet: {len(wrong)} {role} zones are listed and not used, or not listed")
+
+
+def _thresholds(guarantee: Mapping[str, Any], trips: Trips) -> dict[str, float]:
+    least: dict[str, float] = {}
+    for unit in (*UNITS, "locations"):
+        value = guarantee.get(unit)
+        if unit not in guarantee or (value is None and unit != "population"):
+            continue
+        if value is not None and (isinstance(value, bool) or not math.isfinite(value) or value <= 0):
+            raise FolderError("report.json: a threshold of the guarantee is not a number above 0")
+        if unit == "population":
+            value = trips.population(guarantee["k"]) if value is None else float(value) * MILLION
+        least[unit] = math.inf if value is None else value * (trips.unit if unit == "trips" else 1)
+    return least
+
+
+# ---- the guarantee as it is stated -----------------------------------------------------------------------------------
+
+
+def check_guarantee(release: Release, trips: Trips) -> Iterator[str]:
+    """Section 5: the guarantee agrees with itself, with the parameters, and with what the input can count."""
+    stated, given = release.guarantee, release.parameters
+    units = given.get("protect") or ()
+    units = {units} if isinstance(units, str) else set(units)
+    if not release.protected:
+        yield "report.json: the guarantee protects no unit"
+    if not set(stated.get("protect", ())) == units == set(release.protected):
+        yield "report.json: the guarantee, its thresholds and the parameters protect different units"
+    if "people" in release.least and trips.persons is None:
+        yield "report.json: the guarantee protects people, but the input has no persons to count"
+    if "population" in release.least and trips.weight is None:
+        yield "report.json: the guarantee protects the population, but the input has no weights to count"
+        return
+    k, population = max(stated.get("k") or 0, given.get("k") or 0), given.get("k_population")
+    if release.protected == ("population",) and population is not None:
+        if stated.get("k") is not None:
+            yield "report.json: the guarantee calls k what is a population given as a number"
+    elif (stated.get("k") or 0) < 1 or stated["k"] != given.get("k", stated["k"]):
+        yield "report.json: the guarantee has no k of at least 1, or another one than the parameters"
+    required = {"trips": k, "people": k, "locations": given.get("l") or 0}
+    required["population"] = population * MILLION if population is not None else trips.population(k) or 0
+    checked = {*release.least, *(("locations",) if given.get("l") is not None else ())}
+    for unit in (*UNITS, "locations"):
+        if unit in checked and release.least.get(unit, 0) < required[unit]:
+            yield f"report.json: the guarantee in {unit} is weaker than the parameters require"
+    if release.has("weight") != (trips.weight is not None):
+        yield "flows.parquet: has weights, but the input has none, or the other way round"
+    rule = release.statement["suppression"]
+    if rule["rule"] not in ("short cells", "hopeless flows"):
+        yield "report.json: the suppression rule is unknown"
+    elif rule["rule"] == "hopeless flows" and (not 0 <= rule["beta"] < 1 or release.common_zones or rule["levels"] < 0):
+        yield "report.json: the suppression rule 'hopeless flows' cannot have these values"
+
+
+def check_expected(release: Release, trips: Trips, expect: Mapping[str, Any]) -> Iterator[str]:
+    """Compares the guarantee with the one that the reader requires."""
+    k, named = expect.get("k"), tuple(expect.get("protect") or ())
+    for unit in named:
+        if unit not in release.least:
+            yield f"report.json: the release does not protect {unit}"
+    if k is not None:
+        given = expect.get("k_population")
+        population = given * MILLION if given else trips.population(k) or math.inf
+        claimed = [unit for unit in named or UNITS if unit in release.least]
+        weak = [unit for unit in claimed if release.least[unit] < (population if unit == "population" else k)]
+        if weak and (named or weak == claimed):
+            yield f"report.json: the release claims a k of less than {k} in {', '.join(weak)}"
+    for unit, name, scale in (("population", "k_population", MILLION), ("locations", "l", 1)):
+        least = expect.get(name)
+        if least is not None and release.least.get(unit, 0) < least * scale:
+            yield f"report.json: the release claims less than {least} in {unit}"
+
+
+# ---- spans of time ---------------------------------------------------------------------------------------------------
+
+_WEEK = ("1 Mon", "2 Tue", "3 Wed", "4 Thu", "5 Fri", "6 Sat", "7 Sun")
+_FORMATS = {"day": "%Y-%m-%d", "month": "%Y-%m"}
+
+
+def count_unknown_spans(spans: Sequence[tuple[str, str]], every: str, labels: Sequence[str]) -> int:
+    """Returns how many spans steps of this length do not fold into; ``labels`` are the steps with trips.
+
+    Steps double while a day consists of whole ones, then comes the day. Above it, of a week: working days and weekend,
+    then the week; of a calendar: weeks from Monday on that end with their month, months, and all months from the first
+    to the last. Labels sort like the times they name.
+    """
+    if every in ("hour", "weekday-hour"):
+        days = [""] if every == "hour" else [f"{name} " for name in _WEEK]
+        steps = [(hour, hour + n) for n in (1, 2, 4, 8, 24) for hour in range(0, 24, n)]
+        allowed = {(f"{day}{a:02d}:00", f"{day}{b:02d}:00") for day in days for a, b in steps}
+        if every == "weekday-hour":
+            allowed |= {(f"{_WEEK[a]} 00:00", f"{_WEEK[b]} 24:00") for a, b in ((0, 4), (5, 6), (0, 6))}
+        return sum(span not in allowed for span in spans)
+    form = _FORMATS.get(every, "%Y-%m-%dT%H:%M")
+    first, last = (datetime.strptime(label, form) for label in (min(labels), max(labels)))
+    whole = (first.replace(day=1, hour=0, minute=0), _after_month(last))
+    return sum(not _is_known(span, every, form, whole) for span in spans)
+
+
+def _is_known(span: tuple[str, str], every: str, form: str, whole: tuple[datetime, datetime]) -> bool:
+    try:
+        first, last = (datetime.strptime(text, form) for text in span)
+    except (ValueError, TypeError):
+        return False
+    if (first.strftime(form), last.strftime(form)) != span or not first < last:
+        return False
+    return (first, last) == whole or _is_of_calendar(first, last, every)
+
+
+def _after_month(moment: datetime) -> datetime:
+    return datetime(moment.year + moment.month // 12, moment.month % 12 + 1, 1)
+
+
+def _is_of_calendar(first: datetime, last: datetime, every: str) -> bool:
+    """Returns whether a span is a month, a week within its month, a day, or steps of a day."""
+    midnight = first.replace(hour=0, minute=0)
+    if first == midnight:
+        if first.day == 1 and last == _after_month(first):
+            return True
+        if every == "month":
+            return False
+        week = min(first + timedelta(days=7 - first.weekday()), _after_month(first))
+        begins = first.weekday() == 0 or first.day == 1
+        if (begins and last == week) or last == first + timedelta(days=1):
+            return True
+    if every in _FORMATS:
+        return False
+    length = int("".join(sign for sign in every if sign.isdigit())) * (60 if every.endswith("h") else 1)
+    wanted, begin = (last - first).total_seconds() / 60, (first - midnight).total_seconds() / 60
+    while length < wanted and 1440 % (2 * length) == 0:
+        length *= 2
+    return wanted == length and begin % length == 0
