@@ -225,7 +225,7 @@ def mondrian_command(output: Output, source: str, out: str, k: int, **given: Any
     for name in code_columns(records, roles["quasi_identifiers"]):
         output.warn(
             f"Column '{name}' holds few whole numbers and is cut as a number, its lowest and highest values in open "
-            f"ranges; 'tabular compare' takes it for categories. If they are codes: --kind {name}=ordered."
+            f"ranges; 'tabular compare' takes it for categories. If they are codes: --column {name}.kind=ordered."
         )
     keys = [*release.quasi_identifiers, CLASS_COLUMN]
     classes = describe_classes(release.table, quasi_identifiers=keys, k=k)
