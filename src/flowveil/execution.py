@@ -150,6 +150,7 @@ def check_request(request: Request) -> None:
         mapped=True,
         folded=request.slices.fold_time,
         revised=bool(request.method.revision),
+        contact=request.output.contact is not None,
     )
 
 

@@ -267,7 +267,7 @@ class Output(Section, key="output", heading="Output", call="write"):
     formats: tuple[str, ...] = setting(
         "Exports in addition to Parquet.",
         tier="common", flag="--format", example="csv,geojson", metavar="A,B,...",
-        allowed=("parquet", "csv", "geojson", "gpkg", "omx", "wide", "flowmap", "kepler", "arrow"),
+        allowed=("parquet", "csv", "geojson", "gpkg", "omx", "wide", "flowmap", "kepler", "arrow", "dcat"),
     )  # fmt: skip
     title: str | None = setting(
         "Title of the page and the files.",
