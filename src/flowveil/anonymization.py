@@ -30,6 +30,7 @@ from flowveil.paths import named_path
 from flowveil.progress import lines_every, log
 from flowveil.reading.limits import about, is_limited, room_for, temporary_folder
 from flowveil.release.checkpoint import Checkpoint, fingerprint, pack_plan, unpack_plan
+from flowveil.release.closeness import refusal
 from flowveil.release.confirmation import DIFFERENCING, confirmed
 from flowveil.release.matrix_differences import differences, refuse_differences
 from flowveil.release.noisy import NoisyRelease, NoisySlices, NothingLeftError
@@ -219,6 +220,7 @@ def anonymize(
     dominance: float | None = None,
     stricter: Any = None,
     l_places: Any = None,
+    t: float | None = None,
     allow_small_k: bool = False,
     population_only: bool = False,
     **options: Any,
@@ -254,6 +256,9 @@ def anonymize(
             cells whose zones hold one of them must reach what the list asks for it, or are not published, as for
             dominance. The list itself is not published.
         l_places: points of interest (``tile``, or ``lat`` and ``lon``) that ``l`` counts, instead of the tiles.
+        t: largest distance (total variation) of the destinations of an origin zone from those of all published trips,
+            and of the origins of a destination zone. Zones that are farther are suppressed after planning, counted
+            towards ``max_suppressed``. For methods whose zones do not overlap; ``twincut`` by default.
         allow_small_k: confirms a k below 3, which is refused otherwise.
         population_only: confirms that the population alone is protected although persons are known, which is refused
             otherwise.
@@ -268,8 +273,10 @@ def anonymize(
     if not isinstance(flows, Flows):
         hint = "slices are for anonymize_slices" if isinstance(flows, SlicedFlows) else "pass what read_trips returns"
         raise ParameterError(f"anonymize needs flows; found {type(flows).__name__}. Hint: {hint}.")
-    afterwards = PostRules.from_request(dominance=dominance, stricter=stricter, revision=revision)
-    chosen = _chosen(method, _default_method(flows), afterwards.zones_of(zones_of), revise=revision is not None)
+    afterwards = PostRules.from_request(dominance=dominance, stricter=stricter, revision=revision, t=t)
+    chosen = _chosen(
+        method, _default_method(flows, afterwards), afterwards.zones_of(zones_of), revise=revision is not None
+    )
     thresholds = (k, protect, max_suppressed, k_population, l, allow_small_k, population_only)
     asked = Thresholds(*thresholds, usual_share=chosen.max_suppressed)
     _check_request(flows, chosen, options, asked, afterwards)
@@ -325,13 +332,15 @@ def _check_request(
         raise DataError("There are no flows to anonymise.")
     if method.promises == "epsilon":
         method.refuse_thresholds([*asked.given, *afterwards.given])
+    elif afterwards.t is not None and not method.homogeneous:
+        raise refusal()
 
 
-def _default_method(flows: Flows) -> str:
-    """Returns the default: LayerCut, unless times are folded or both ends have the same zones."""
+def _default_method(flows: Flows, rules: PostRules) -> str:
+    """Returns the default: LayerCut, unless times are folded, or zones must not overlap."""
     if flows.times is not None:
         return DEFAULT_OF_TIMES
-    return DEFAULT_OF_MAPS if flows.same_zones else DEFAULT_METHOD
+    return DEFAULT_OF_MAPS if flows.same_zones or rules.t is not None else DEFAULT_METHOD
 
 
 def _chosen(

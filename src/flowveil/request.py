@@ -212,6 +212,10 @@ class Protection(Section, key="protection", heading="Protection", call="anonymiz
         "Also suppress cells in which one person makes more than this share of the trips.",
         tier="recipe", between=(0.01, 0.99), example="0.5", metavar="SHARE", recorded=True,
     )  # fmt: skip
+    t: float | None = setting(
+        "t-closeness: suppress zones whose trips are distributed farther than this from all published trips.",
+        between=(0.01, 0.99), example="0.8", metavar="DISTANCE", recorded=True, page=False,
+    )  # fmt: skip
     stricter: str | None = setting(
         "Places (tile, or lat and lon) around which cells must reach the k or l that the file gives them.",
         tier="recipe", example="clinics.csv", metavar="FILE", recorded=True, **PLACE,
