@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from flowveil.errors import with_value
+
 
 @dataclass(frozen=True)
 class Days:
@@ -169,7 +171,7 @@ class ReadSummary:
         if not self.columns.get("person"):
             return []
         case = {"fold": "ignored", "keep": "distinguished"}[self.person_case]
-        lines = [f"Upper and lower case in names of persons is {case} (--person-case {self.person_case})."]
+        lines = [f"Upper and lower case in names of persons is {case} ({with_value('person_case', self.person_case)})."]
         if self.nobody and counted:
             words = ", ".join(f"{word}: {rows:,}" for word, rows in self.nobody.items())
             lines.append(f"Rows without a known person, which add no person: {sum(self.nobody.values()):,} ({words}).")
