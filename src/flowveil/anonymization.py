@@ -17,10 +17,12 @@ from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import Any, Literal, overload
 
+import numpy as np
+
 from flowveil.errors import DataError, InfeasibleError, ParameterError, option
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee, check_max_suppressed
-from flowveil.methods import Method, find_method
+from flowveil.methods import METHODS, Method, find_method
 from flowveil.methods.noise_by_slice import noisy_matrices
 from flowveil.methods.odkanon import Cuts, common_cuts
 from flowveil.methods.zones_of import MapCells, ZonesOf
@@ -28,6 +30,7 @@ from flowveil.paths import named_path
 from flowveil.progress import lines_every, log
 from flowveil.reading.limits import about, is_limited, room_for, temporary_folder
 from flowveil.release.checkpoint import Checkpoint, fingerprint, pack_plan, unpack_plan
+from flowveil.release.closeness import refusal
 from flowveil.release.confirmation import DIFFERENCING, confirmed
 from flowveil.release.matrix_differences import differences, refuse_differences
 from flowveil.release.noisy import NoisyRelease, NoisySlices, NothingLeftError
@@ -145,7 +148,20 @@ class Run:
         plan = decide(*self.guarantee.to_fixed_point(flows), max_suppressed=self.max_suppressed, **self.options)
         if not isinstance(plan, Plan):
             raise ParameterError(f"Method '{self.method.name}' must return a Plan; found {type(plan).__name__}.")
+        if self.method.name not in METHODS and not isinstance(self.method, ZonesOf):
+            self._check_suppressed(flows, plan)
         return plan
+
+    def _check_suppressed(self, flows: Flows, plan: Plan) -> None:
+        """Raises InfeasibleError if the user's own method suppresses more than the limit."""
+        volume = flows.volume(self.guarantee.basis).astype(np.float64)
+        share = float(volume[~plan.kept].sum() / volume.sum())
+        if share > self.max_suppressed + 1e-9:
+            raise InfeasibleError(
+                f"Method '{self.method.name}' suppresses {share:.1%} of the {self.guarantee.basis}; allowed are "
+                f"{self.max_suppressed:.1%}. Hint: give a larger {option('max_suppressed')}, or change the method.",
+                best={"suppressed": share},
+            )
 
     def planned(self, flows: Flows, afterwards: PostRules) -> Plan:
         """The same, and what the rules that come afterwards leave of it; the parameters say which rules these were."""
@@ -204,6 +220,7 @@ def anonymize(
     dominance: float | None = None,
     stricter: Any = None,
     l_places: Any = None,
+    t: float | None = None,
     allow_small_k: bool = False,
     population_only: bool = False,
     **options: Any,
@@ -239,6 +256,9 @@ def anonymize(
             cells whose zones hold one of them must reach what the list asks for it, or are not published, as for
             dominance. The list itself is not published.
         l_places: points of interest (``tile``, or ``lat`` and ``lon``) that ``l`` counts, instead of the tiles.
+        t: largest distance (total variation) of the destinations of an origin zone from those of all published trips,
+            and of the origins of a destination zone. Zones that are farther are suppressed after planning, counted
+            towards ``max_suppressed``. For methods whose zones do not overlap; ``twincut`` by default.
         allow_small_k: confirms a k below 3, which is refused otherwise.
         population_only: confirms that the population alone is protected although persons are known, which is refused
             otherwise.
@@ -253,8 +273,10 @@ def anonymize(
     if not isinstance(flows, Flows):
         hint = "slices are for anonymize_slices" if isinstance(flows, SlicedFlows) else "pass what read_trips returns"
         raise ParameterError(f"anonymize needs flows; found {type(flows).__name__}. Hint: {hint}.")
-    afterwards = PostRules.from_request(dominance=dominance, stricter=stricter, revision=revision)
-    chosen = _chosen(method, _default_method(flows), afterwards.zones_of(zones_of), revise=revision is not None)
+    afterwards = PostRules.from_request(dominance=dominance, stricter=stricter, revision=revision, t=t)
+    chosen = _chosen(
+        method, _default_method(flows, afterwards), afterwards.zones_of(zones_of), revise=revision is not None
+    )
     thresholds = (k, protect, max_suppressed, k_population, l, allow_small_k, population_only)
     asked = Thresholds(*thresholds, usual_share=chosen.max_suppressed)
     _check_request(flows, chosen, options, asked, afterwards)
@@ -310,13 +332,15 @@ def _check_request(
         raise DataError("There are no flows to anonymise.")
     if method.promises == "epsilon":
         method.refuse_thresholds([*asked.given, *afterwards.given])
+    elif afterwards.t is not None and not method.homogeneous:
+        raise refusal()
 
 
-def _default_method(flows: Flows) -> str:
-    """Returns the default: LayerCut, unless times are folded or both ends have the same zones."""
+def _default_method(flows: Flows, rules: PostRules) -> str:
+    """Returns the default: LayerCut, unless times are folded, or zones must not overlap."""
     if flows.times is not None:
         return DEFAULT_OF_TIMES
-    return DEFAULT_OF_MAPS if flows.same_zones else DEFAULT_METHOD
+    return DEFAULT_OF_MAPS if flows.same_zones or rules.t is not None else DEFAULT_METHOD
 
 
 def _chosen(

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flowveil.errors import DataError
+from flowveil.errors import DataError, with_value
 from flowveil.hierarchy import Floats, Hierarchy, Ints
 from flowveil.times import Times
 
@@ -662,7 +662,7 @@ class ReadSummary:
         if not self.columns.get("person"):
             return []
         case = {"fold": "ignored", "keep": "distinguished"}[self.person_case]
-        lines = [f"Upper and lower case in names of persons is {case} (--person-case {self.person_case})."]
+        lines = [f"Upper and lower case in names of persons is {case} ({with_value('person_case', self.person_case)})."]
         if self.nobody and counted:
             words = ", ".join(f"{word}: {rows:,}" for word, rows in self.nobody.items())
             lines.append(f"Rows without a known person, which add nobody: {sum(self.nobody.values()):,} ({words}).")

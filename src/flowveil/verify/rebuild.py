@@ -174,7 +174,7 @@ def _compare_values(name: str, found: Path, made: Path, notes: list[str]) -> Ite
         if _policy(found) != _policy(made):
             yield f"{name}: its content policy is not that of a release"
         notes.append(f"{name}: not compared: another version of flowveil wrote it")
-    elif found.suffix in (".csv", ".geojson", ".json") and _as_values(found) == _as_values(made):
+    elif found.suffix in (".csv", ".geojson", ".json", ".jsonld") and _as_values(found) == _as_values(made):
         return
     else:
         notes.append(f"{name}: not compared: another version of flowveil or of a file library wrote it")

@@ -41,7 +41,9 @@ def release() -> NoisyRelease:
 @pytest.fixture(scope="module")
 def written(release, tmp_path_factory):
     place = tmp_path_factory.mktemp("written") / "out"
-    return release.write(place, formats=list(FORMATS), basemap="https://tiles.example/{z}/{x}/{y}.png")
+    return release.write(
+        place, formats=list(FORMATS), contact="Office", basemap="https://tiles.example/{z}/{x}/{y}.png"
+    )
 
 
 @pytest.fixture

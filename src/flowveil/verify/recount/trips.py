@@ -59,7 +59,7 @@ _NO_PERSON = re.compile(
     r"|2147483647|4294967295|9223372036854775807|18446744073709551615"
 )
 _MISSING_SQL = "'(" + "|".join(re.escape(word) for word in _MISSING) + ")'"
-_LABELS = {"month": "%Y-%m", "day": "%Y-%m-%d", "hour": "%H:00"}
+_LABELS = {"month": "%Y-%m", "week": "%G-W%V", "day": "%Y-%m-%d", "hour": "%H:00"}
 #: Microseconds of the years 1900 to 2100; numbers count from 1980 on.
 _YEARS = (-2_208_988_800_000_000, 4_133_980_800_000_000)
 _UNIX = (315_532_800, 4_133_980_800)
