@@ -11,7 +11,7 @@ from flowveil.published.document import Part, fill, page
 
 if TYPE_CHECKING:
     from flowveil.audit.auditing import Audit, AuditOfOne
-    from flowveil.audit.linkage import Linkage
+    from flowveil.audit.single_release import Linkage
 
 WARNING = "this audit says what can be computed from releases, and how much of it is true. It is for the holder alone."
 
@@ -69,20 +69,11 @@ def _lines_of_one(one: AuditOfOne, *, several: bool) -> Iterator[str]:
 
 
 def _findings(one: AuditOfOne) -> Iterator[str]:
-    known = one.suppressed
     if one.noisy:
         yield (
             "not attacked: its counts are noisy, so nothing certain follows from them. What it promises is ε, and with "
             "the trips flowveil verify says whether its counts can be that noise."
         )
-    if known.confined:
-        yield f"the suppressed trips of {known.confined:,} matrices are known, and fewer than the guarantee asks for."
-    if known.filled:
-        yield f"{known.filled:,} pairs that are not listed cannot be empty, if every trip lies in listed zones."
-    if known.inside:
-        yield f"of {known.inside:,} cells it is known how their trips are spread over tiles, fewer than k in some."
-    if known.tied:
-        yield f"the mean weight of all trips ties suppressed weights to suppressed trips in {known.tied:,} matrices."
     for end in one.homogeneity or ():
         verb = "send more than 90% of their trips to" if end.end == "origin" else "receive more than 90% from"
         yield (

@@ -29,7 +29,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowveil.audit.blocks import UNKNOWN, Blocks, Finding, Side, blocks_of, confined, contradictions
-from flowveil.audit.cells import holders
 from flowveil.audit.components import confined_components
 from flowveil.audit.periods import (
     differing_statements,
@@ -43,7 +42,7 @@ from flowveil.audit.periods import (
     sums_over_slices,
 )
 from flowveil.audit.published import PublishedMatrix, PublishedRelease
-from flowveil.audit.zone_forest import Ground, Nodes, ground_of
+from flowveil.audit.zone_forest import Ground, Nodes, ground_of, holders
 from flowveil.errors import DataError
 from flowveil.flows import MILLION
 
@@ -129,15 +128,10 @@ class Groups:
         }
 
 
-def confined_groups(releases: Sequence[PublishedRelease], *, newest: int | None = None) -> Groups:
-    """Every group that these releases confine together to values above 0 and below the guarantee.
+def confined_groups(releases: Sequence[PublishedRelease]) -> Groups:
+    """Returns every group that these releases confine together to values above 0 and below the guarantee.
 
-    Args:
-        releases: published releases of one data set.
-        newest: only what this one, by its place, adds to the others; None for all of them.
-
-    Returns:
-        The groups. Deterministic; empty for a single release without slices.
+    Deterministic; empty for a single release without slices.
 
     Raises:
         DataError: zones of the only release overlap in part. Of several, the pairs are reported as not compared.
@@ -150,13 +144,11 @@ def confined_groups(releases: Sequence[PublishedRelease], *, newest: int | None 
             raise
         work = _Work(releases, ground_of([]), misplaced=str(problem))
     for i, j in combinations(range(len(releases)), 2):
-        if newest is None or newest in (i, j):
-            work.compare(i, j)
+        work.compare(i, j)
     for i in range(len(releases)):
-        if newest is None or newest == i:
-            work.compare_slices(i)
-            work.compare_sum(i)
-    work.compare_many(newest)
+        work.compare_slices(i)
+        work.compare_sum(i)
+    work.compare_many()
     return work.result()
 
 
@@ -280,8 +272,7 @@ class _Work:
             (self.ground.nearest(sides[0].origins), self.ground.nearest(sides[1].origins)),
             (self.ground.nearest(sides[0].destinations), self.ground.nearest(sides[1].destinations)),
         )
-        totals = [m.total for m in (one[1], other[1]) if m.total is not None]
-        blocks = blocks_of(self.ground.parent, self.ground.size, nearest, sides, min(totals, default=None))
+        blocks = blocks_of(self.ground.parent, self.ground.size, nearest, sides)
         below = min(self.releases[i].k, self.releases[j].k)
         self.contradicted += int(contradictions(blocks).sum())
         self.compared += _n_compared(blocks)
@@ -387,7 +378,7 @@ class _Work:
                 places, "remainder", *codes, heavy, heavy, single=False, absent=fine[0][0], unit="weight"
             )
 
-    def compare_many(self, newest: int | None) -> None:
+    def compare_many(self) -> None:
         """Linear programs over what the cells of several matrices share: three or more, nested zones, or slices."""
         same: dict[tuple[Any, ...], list[int]] = {}
         for i, release in enumerate(self.releases):
@@ -397,7 +388,7 @@ class _Work:
             layers = [(i, family) for i in places for family in families(self.releases[i], {})]
             sliced = any(len(family) > 1 for _, family in layers)
             nested = any(not self.releases[i].homogeneous for i in places)
-            if len(places) < 2 or (newest is not None and newest not in places):
+            if len(places) < 2:
                 continue
             if len(layers) == 2 and not nested and not sliced:
                 continue

@@ -39,7 +39,7 @@ def demo(output: Output, out: str) -> None:
 
 #: Options that are numbers: seconds, and metres.
 _NUMBERS = ("stay", "handover", "gap", "dwell", "dwell_radius")
-_TEXTS = ("time_format", "timezone", "lat", "lon", "trip", "antenna", "keep_one_point")
+_TEXTS = ("time_format", "timezone", "lat", "lon", "trip", "occupied", "antenna", "keep_one_point")
 
 
 def _parsed(texts: tuple[str, ...]) -> dict[str, Any]:

@@ -13,18 +13,14 @@ from flowveil.analysis.measures import MEASURES
 from flowveil.analysis.pages.trade_offs import frontier_part, rounded_points
 from flowveil.published.charts import Mark, bar_chart, size_histogram
 from flowveil.published.document import Figure, Part, fill, number, page, sensible
-from flowveil.published.html import (
-    maps_part,
-    parameters_part,
-    promise,
-    protection_part,
-    short_promise,
-    top,
-)
-from flowveil.published.layers import density_layer, further_layer, look
-from flowveil.published.maps import MAX_ZONES
+from flowveil.published.headline import sentence
+from flowveil.published.html import promise, short_promise
+from flowveil.published.layers import further_layer, look
+from flowveil.published.maps import MAX_ZONES, map_of_release
 from flowveil.published.noise import is_noisy
-from flowveil.published.sizes import distribution_part
+from flowveil.published.report import summed
+from flowveil.published.slices import zones_in
+from flowveil.release.statement import Statement
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -47,24 +43,21 @@ def render_internal(release: Release | NoisyRelease, *, areas: Sequence[AreaAccu
     """
     report = release.summary()
     noisy = is_noisy(report)
-    published = maps_part(report, release.flows, release.zones, None, common=False)
-    data = dict(published.map_data or {})
+    flows = summed(release.flows, Statement.from_report(report))
+    basis = getattr(release.guarantee, "basis", "trips")
+    data = map_of_release(flows, zones_in(flows, release.zones), basis=basis)
     before = _before_part(release, data, noisy=noisy)
     found = area_accuracy(release) if areas is None else areas
     inside = [_counted_part(release)] if noisy else [_raw_part(release), _frontier_part(release)]
     return page(
         title=f"INTERNAL: {report['method']}, {short_promise(report)}",
         heading=f"Before and after, {promise(report)}",
-        **top(report),
+        lead=sentence(report),
         parts=[
             *([_areas_part(found)] if found else []),
             before,
             *inside,
-            Part(published.name, "What is published", published.content, data),
-            protection_part(report),
-            distribution_part(report, release.flows, release.zones),
             _measures_part(release),
-            parameters_part(report),
         ],
         footer="Not for publication. The published report is report.html in the release folder.",
         internal=WARNING_OF_NOISE if noisy else WARNING,
@@ -94,28 +87,28 @@ def _before_part(release: Any, data: dict[str, Any], *, noisy: bool) -> Part:
         "destination": (flows.destinations, flows.destination),
     }
     pairs = []
-    if data.get("frame") is not None and all(tree.geography is not None for tree, _ in trees.values()):
+    after, data["layers"] = data["layers"], {}
+    if data["frame"] is not None and all(tree.geography is not None for tree, _ in trees.values()):
         suppressed = release.cell_of_flow < 0
         volume = flows.volume(basis).astype(np.float64)
-        word = f"{basis} per km²"
+        drawn = {"overlap": not release.summary()["statement"]["homogeneous"]}
         for end, (tree, tile) in trees.items():
             raw = np.bincount(tile, weights=volume, minlength=tree.n_tiles)
             lost = np.bincount(tile[suppressed], weights=volume[suppressed], minlength=tree.n_tiles)
-            drawn, zones = look(end, word, scale=end), density_layer(data["layers"][end], basis)
-            layers = {
-                f"{end}_tiles": {**_tiles(data, tree, raw, per_area=True), **drawn},
+            density = look(end, f"{basis} per km²", scale=end)
+            data["layers"] |= {
+                f"{end}_tiles": {**_tiles(data, tree, raw, per_area=True), **density},
                 f"{end}_lost": {
                     **_tiles(data, tree, lost, per_area=False),
                     **look(end, f"{lost_word} {basis}", scale=f"{end}_lost"),
                 },
-                f"{end}_zones": {**zones, **drawn},
+                f"{end}_zones": {**after[end], **density, **drawn},
             }
-            data["layers"] = {**data["layers"], **layers}
-            before = (f"{end}_tiles", "Before", f"{number(tree.n_tiles)} tiles")
-            after = (f"{end}_zones", "After", f"{number(len(zones['code']))} zones")
-            pairs.append({"end": end, "scale": end, "maps": [before, after]})
+            tiles = (f"{end}_tiles", "Before", f"{number(tree.n_tiles)} tiles")
+            zones = (f"{end}_zones", "After", f"{number(len(after[end]['code']))} zones")
+            pairs.append({"end": end, "scale": end, "maps": [tiles, zones]})
     content = fill("before.html", pairs=pairs, lost=lost_word, basis=basis)
-    return Part("before", "Before and after", content)
+    return Part("maps", "Before and after", content, data if pairs else None)
 
 
 def _tiles(data: dict[str, Any], tree: Hierarchy, volume: NDArray[Any], *, per_area: bool) -> dict[str, Any]:
@@ -131,9 +124,6 @@ def _tiles(data: dict[str, Any], tree: Hierarchy, volume: NDArray[Any], *, per_a
     return further_layer(
         data,
         code=tree.code_text(nodes).tolist(),
-        level=tree.level[nodes].tolist(),
-        tiles=[1] * len(used),
-        area=area,
         lat=lat,
         lon=lon,
         outlines=tree.geography.polygons(nodes),
