@@ -118,7 +118,7 @@ def minimality(
 def _certain(release: PublishedRelease) -> int | None:
     parameters = release.report["parameters"]
     kept = release.report["statement"].get("zones_of") is not None
-    named = (parameters.get(name) is not None for name in ("dominance", "stricter"))
+    named = (parameters.get(name) is not None for name in ("dominance", "stricter", "t"))
     all_divided = (
         release.report["method"] in _DIVIDE_ALL
         and parameters.get("max_suppressed") == 0

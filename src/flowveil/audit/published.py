@@ -187,7 +187,7 @@ def _most_unlisted(report: Mapping[str, Any]) -> int | None:
     decided_by_trips = list(guarantee["protect"]) == ["trips"] and guarantee.get("l") is None
     if not decided_by_trips or guarantee.get("locations") is not None:
         return None
-    if parameters.get("dominance") is not None or parameters.get("stricter") is not None:
+    if any(parameters.get(name) is not None for name in ("dominance", "stricter", "t")):
         return None
     if (
         report["statement"].get("zones_of")

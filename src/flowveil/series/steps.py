@@ -34,7 +34,7 @@ from flowveil.series.ledger import publish_recorded
 from flowveil.slices import SlicedFlows
 from flowveil.verify.from_flows import recount_flows
 from flowveil.zoning.files import ZoneMap, read_zones
-from flowveil.zoning.steps import flows_during
+from flowveil.zoning.restriction import flows_during
 
 #: Steps that follow each other on the calendar.
 STEPS = ("month", "day")
@@ -44,7 +44,7 @@ _REVISED = re.compile(_LABEL.pattern + r"-r[1-9]\d*")
 _PROMISE = ("k", "protect", "k_population", "l")
 _OF_EVERY_STEP = (*_PROMISE, "max_suppressed", "allow_small_k", "population_only")
 #: Rules that `anonymize` knows and that later steps, which are over a map that is kept, would not follow.
-_OF_NO_STEP = ("dominance", "stricter", "l_places")
+_OF_NO_STEP = ("dominance", "stricter", "l_places", "t")
 
 
 @dataclass(frozen=True)
