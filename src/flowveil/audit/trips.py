@@ -51,7 +51,7 @@ def read_trips_of(release: PublishedRelease, source: Any, **reading: Any) -> Flo
     from flowveil.engines import read_flows
     from flowveil.reading import Reading
     from flowveil.zoning.refinement import refined
-    from flowveil.zoning.top import to_the_top
+    from flowveil.zoning.restriction import to_the_top
 
     parameters = release.report["parameters"]
     flows = read_flows(source, Reading.from_parameters(parameters, **reading)).whole
@@ -69,7 +69,7 @@ def slices_of(release: PublishedRelease, source: Any, **reading: Any) -> list[tu
     from flowveil.engines import read_flows
     from flowveil.reading import Reading
     from flowveil.zoning.refinement import refined
-    from flowveil.zoning.top import to_the_top
+    from flowveil.zoning.restriction import to_the_top
 
     parameters = release.report["parameters"]
     sliced = refined(read_flows(source, Reading.from_parameters(parameters, **reading)), parameters.get("hierarchy"))[0]

@@ -59,7 +59,7 @@ def test_what_is_no_method_is_refused(flows, method, match):
         flowveil.anonymize(flows, method)
 
 
-def test_compare_and_study_run_it_in_processes_of_their_own(flows, tmp_path):
+def test_compare_and_study_run_it_in_worker_processes(flows, tmp_path):
     found = flowveil.compare(flows, methods=["suppression", own_method], k=5, protect="trips")
     first, second = found.runs
     assert (second.method, second.status) == ("own-method", "done")

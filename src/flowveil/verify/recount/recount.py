@@ -169,7 +169,8 @@ def _numbered(*columns: NDArray[Any]) -> tuple[Ints, int, NDArray[np.int64]]:
 
 def _safe(counted: Counted, least: Mapping[str, float]) -> Mask:
     """Returns which groups reach every threshold."""
-    return np.logical_and.reduce([counted[unit] >= threshold for unit, threshold in least.items()])
+    safe: Mask = np.logical_and.reduce([counted[unit] >= threshold for unit, threshold in least.items()])
+    return safe
 
 
 def _say(problems: Mapping[str, Any]) -> Iterator[str]:
