@@ -1,4 +1,4 @@
-"""What a release is about, in the words of whoever publishes it: title, source, period, licence and contact.
+"""What a release is about, in the words of its publisher: title, source, period, licence and contact.
 
 Free text is the one thing in a release that no recount can check. So it is short, of one line and of signs that can be
 seen, and it is escaped wherever it stands.
@@ -31,7 +31,7 @@ def checked(about: Mapping[str, Any]) -> dict[str, str]:
     """The entries that were given, without blanks around them.
 
     Raises:
-        ParameterError: an entry is not known, too long, of several lines, or has signs that nobody sees; the period is
+        ParameterError: an entry is not known, too long, of several lines, or has invisible signs; the period is
             not a day or two in order.
     """
     said: dict[str, str] = {}
@@ -75,7 +75,7 @@ def title(report: Mapping[str, Any], area: str | None = None) -> str:
 
 
 def described(about: Mapping[str, str]) -> list[tuple[str, str]]:
-    """What stands below the title: names and texts, the period in words."""
+    """Returns names and texts of the entries, the period as text."""
     said = {name: about[name] for name in ENTRIES if name in about and name != "title"}
     return [(ENTRIES[name], period_in_words(text) if name == "period" else text) for name, text in said.items()]
 
