@@ -163,7 +163,7 @@ def test_what_slices_of_noise_cannot_be():
     options = {**OPTIONS, "epsilon": 0.001, "delta": 1e-9}
     with pytest.raises(InfeasibleError, match="No pair is left"):
         anonymize_slices(flows, "laplace", values={"mode": ["bus"]}, **options)
-    with pytest.raises(ParameterError, match="no profile of noisy counts"):
+    with pytest.raises(ParameterError, match="Noisy counts have no profile"):
         largest_profiles(anonymize_slices(flows, "topdown", values={"mode": ["bus"]}, **OPTIONS))
 
 

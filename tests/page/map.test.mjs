@@ -1,28 +1,130 @@
-/* The parts of the map's script that need no page: run by node, see test_map_module.py. */
+/* The parts of the maps' scripts that need no page: run by node, see test_map_module.py. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-const part = (name) => import(new URL(`../../src/flowveil/published/page/map/${name}.mjs`, import.meta.url));
-const { centralOf, decode, distanceToFlow, inside } = await part("geometry");
-const { limitsOf, namesOf } = await part("scale");
-const { MISSING, missingWith, modelOf, nameOf, partnersOf, shapesOf, shownFlows, valuesOf, volumesOf, zoneNamed, zonesHolding } = await part("model");
-const { describe, wayBack } = await part("panel");
-const { alongAxis, sliceAt, stepsOf, valuesAlong } = await part("slices");
+const part = (name) => import(new URL(`../../src/flowveil/published/page/${name}.mjs`, import.meta.url));
+const { centralOf, decode, inside } = await part("map/geometry");
+const { limitsOf, namesOf } = await part("map/scale");
+const { placedTowns } = await part("map/context");
+const { clusterLevels, levelFor } = await part("flows/clusters");
+const { columnOf, contains, shapesOf } = await part("flows/columns");
+const { NOWHERE, labelOf, modelOf, search, searchIndex, shownVolumes, sumsBetween } = await part("flows/model");
+const { legendSteps } = await part("flows/paint");
+const { stepsOf } = await part("flows/hours");
+const { choose, shownCells } = await part("flows/panel");
+const { csvOf, fileName } = await part("flows/take");
+
+const pack = (type, values) => {
+  const Type = { u1: Uint8Array, u2: Uint16Array, i4: Int32Array, f8: Float64Array }[type];
+  return { type, bytes: Buffer.from(Type.from(values).buffer).toString("base64") };
+};
+
+/* Four zones: a and b lie close together, c far away, d nowhere. The cells: a to c, b to c, c to a, a to b, d to a. */
+const release = (more = {}) => ({
+  bases: ["trips"], homogeneous: true, frame: { west: 0, north: 0, perUnit: 1e-6 },
+  zones: {
+    code: ["a", "b", "c", "d"], name: null, role: pack("u1", [3, 3, 3, 1]), x: pack("i4", [0, 100, 100000, NOWHERE]), y: pack("i4", [0, 0, 50000, NOWHERE]),
+    area: pack("f8", [1, 2, 3, -1]), words: ["around Ely", "east of Ñuñoa", "outside the study area"], word: pack("u1", [0, 1, 1, 2]), hectometres: pack("u1", [0, 21, 120, 0]),
+    shapes: { sizes: pack("u1", [0, 0, 0, 0]), bytes: "" },
+  },
+  cells: { count: 5, origin: pack("u1", [0, 1, 2, 0, 3]), destination: pack("u1", [2, 2, 0, 1, 0]), trips: pack("u2", [30, 20, 10, 40, 15]) },
+  context: null, words: { title: "Trips", missing: "none, or too few to publish", picture: [] }, ...more,
+});
+const everything = { basis: "trips", key: [], hour: null };
+const flowsOf = (sums) => [...sums.order].map((i) => [sums.from[i], sums.to[i], sums.sum[i]]);
+
+test("columns and shapes are read as they were written", () => {
+  assert.deepEqual([...columnOf(pack("i4", [-5, 70000]))], [-5, 70000]);
+  /* One ring of three corners: 10,0 then +300,0 then 0,-1. */
+  const bytes = Buffer.from([2, 6, 20, 0, 0xd8, 4, 0, 0, 1]).toString("base64"), { shape } = shapesOf({ sizes: pack("u1", [0, 9]), bytes });
+  assert.equal(shape(0), null);
+  assert.deepEqual([...shape(1).lines[0]], [10, 0, 310, 0, 310, -1]);
+  assert.deepEqual([shape(1).west, shape(1).east, shape(1).north], [10, 310, -1]);
+  assert.ok(contains({ lines: [[0, 0, 10, 0, 10, 10, 0, 10]], west: 0, east: 10, north: 0, south: 10 }, 5, 5));
+});
+
+test("clusters join near zones only, keep all zones, and have no cluster closer than the gap", () => {
+  const n = 400, x = Float64Array.from({ length: n }, (_, i) => (i * 7919) % 10000), y = Float64Array.from({ length: n }, (_, i) => (i * 104729) % 10000), weight = Float64Array.from({ length: n }, (_, i) => 1 + (i % 17));
+  const levels = clusterLevels(x, y, weight, NOWHERE, 10000);
+  assert.equal(levels[0].x.length, n);
+  assert.ok(levels.at(-1).x.length < 12);
+  for (const level of levels) {
+    assert.ok(level.of.every((c) => c >= 0 && c < level.x.length));
+    const total = level.weight.reduce((a, b) => a + b, 0);
+    assert.ok(Math.abs(total - weight.reduce((a, b) => a + b, 0)) < 1e-6);
+  }
+  /* A coarser level joins clusters of the finer one: zones that are together stay together. */
+  for (let l = 1; l < levels.length; l++) {
+    const parent = new Map();
+    levels[l - 1].of.forEach((c, i) => { if (parent.has(c)) assert.equal(parent.get(c), levels[l].of[i]); parent.set(c, levels[l].of[i]); });
+  }
+  assert.equal(levelFor(levels, 0), 0);
+  assert.equal(levelFor(levels, Infinity), levels.length - 1);
+});
+
+test("sums between clusters count every cell once, wherever it is", () => {
+  const model = modelOf(release()), fine = sumsBetween(model, model.levels[0], shownVolumes(model, everything), null);
+  assert.deepEqual(flowsOf(fine), [[0, 1, 40], [0, 2, 30], [1, 2, 20], [2, 0, 10]]);
+  assert.deepEqual([fine.total, fine.elsewhere], [115, 15]);
+  const level = model.levels.find(({ x }) => x.length === 2), coarse = sumsBetween(model, level, shownVolumes(model, everything), null), near = level.of[0];
+  assert.deepEqual(flowsOf(coarse).map(([, , v]) => v), [50, 10]);
+  assert.deepEqual([coarse.inside[near], coarse.starts[near], coarse.ends[near]], [40, 90, 65]);
+  assert.equal(coarse.total, 115);
+});
+
+test("a chosen zone leaves its own cells, on the map, in the table and in the CSV file", () => {
+  const model = modelOf(release()), chosen = choose(model, [1], "b"), volumes = shownVolumes(model, everything);
+  assert.deepEqual(flowsOf(sumsBetween(model, model.levels[0], volumes, chosen.mask)), [[0, 1, 40], [1, 2, 20]]);
+  const world = { model, state: { ...everything, chosen }, volumes: { of: volumes } }, rows = shownCells(world, "", (text) => text.toLowerCase());
+  assert.deepEqual(rows, [3, 1]);
+  assert.equal(csvOf(model, rows).split("\n")[1], '"a","around Ely","b","2.1 km east of Ñuñoa",40');
+  assert.deepEqual(shownCells({ ...world, state: everything }, "outside", (text) => text.toLowerCase()), [4]);
+});
+
+test("a spreadsheet runs nothing of the CSV file", () => {
+  const data = release();
+  data.zones.code[0] = "=1+1"; data.zones.name = ['say "x"', "@b", "c", "d"];
+  assert.match(csvOf(modelOf(data), [0]), /^"'=1\+1","say ""x""","c","c",30$/m);
+});
+
+test("places are called by name or town, and found without accents", () => {
+  const model = modelOf(release());
+  assert.deepEqual([0, 1, 2, 3].map((zone) => labelOf(model, zone)), ["around Ely", "2.1 km east of Ñuñoa", "12 km east of Ñuñoa", "outside the study area"]);
+  const index = searchIndex(model);
+  assert.deepEqual(search(model, index, " nunoa", 8).map(({ zones }) => zones), [[1, 2]]);
+  assert.deepEqual(search(model, index, "C", 8)[0].zones, [2]);
+  assert.deepEqual(search(model, index, "nowhere", 8), []);
+});
+
+test("slices: all together are the finest ones, and one step is its own", () => {
+  const model = modelOf(release({ slices: { columns: ["time"], time: 0, keys: [[null], ["08"], ["09"]], finest: [false, true, true], of: pack("u1", [0, 1, 1, 2, 2]) } }));
+  assert.deepEqual([...shownVolumes(model, { ...everything, key: [null] })], [0, 20, 10, 40, 15]);
+  const steps = stepsOf(model, "trips"), state = { key: [null] };
+  assert.deepEqual([steps.labels, [...steps.totals]], [["08", "09"], [30, 55]]);
+  steps.show(state, 1);
+  assert.deepEqual([...shownVolumes(model, { ...everything, ...state })], [0, 0, 0, 40, 15]);
+});
+
+test("an hour of a longer interval is its mean", () => {
+  const model = modelOf(release({ times: { from: "00:00", to: "24:00", hours: 24, every: "hour", intervals: [[0, 24, "all day"], [8, 10, "08:00 to 10:00"]], of: pack("u1", [0, 1, 1, 1, 1]) } }));
+  assert.deepEqual([...shownVolumes(model, { ...everything, hour: 9 })], [30 / 24, 10, 5, 20, 7.5]);
+  assert.deepEqual([...shownVolumes(model, { ...everything, hour: 10 })], [30 / 24, 0, 0, 0, 0]);
+  const { labels, totals } = stepsOf(model, "trips");
+  assert.deepEqual([labels.length, labels[9]], [24, "09:00 to 10:00"]);
+  assert.ok(Math.abs(totals.reduce((a, b) => a + b, 0) - 115) < 1e-9);
+});
+
+test("the legend has round widths, none below the smallest flow", () => {
+  assert.deepEqual(legendSteps({ most: 7300, order: [0, 1], sum: [7300, 10] }), [5000, 1000, 200]);
+  assert.deepEqual(legendSteps({ most: 33, order: [0, 1], sum: [33, 10] }), [20]);
+});
+
+test("file names are made of letters", () => assert.equal(fileName("Trips in Ñuñoa, <Chile>", "png"), "Trips-in-Ñuñoa-Chile.png"));
+
+/* ---- small maps ---- */
 
 const square = (x, y, side) => [[x, y, side, 0, 0, side, -side, 0]];
-const columns = (codes, more = {}) => ({
-  code: codes, level: codes.map(() => 8), tiles: codes.map(() => 7), area: codes.map(() => 2),
-  x: codes.map((_, i) => 10 * i + 5), y: codes.map(() => 5), shape: codes.map((_, i) => i), ...more,
-});
-/* Two origins, three destinations; from a to c nothing is published, and nothing ends in d. */
-const release = () => ({
-  bases: ["trips"], homogeneous: true, frame: {}, grid: null, shapes: [square(0, 0, 10), square(10, 0, 10), square(20, 0, 10)],
-  layers: { origin: columns(["a", "b"], { trips: [30, 50], cells: [1, 2], name: ["Harbour", null] }), destination: columns(["a", "c", "d"], { x: [5, 25, 35], trips: [60, 20, 0], cells: [2, 1, 0] }) },
-  flows: { origin: [1, 0, 1], destination: [0, 0, 1], trips: [30, 30, 20] }, count: { flows: 3, origin: 2, destination: 3 },
-});
-const modelFor = (data) => modelOf(data, shapesOf(data));
-const looks = { basis: "trips", colour: "density", selected: null };
 
 test("rings are differences from point to point, and hold what lies inside", () => {
   const shape = decode(square(10, 0, 10));
@@ -31,76 +133,11 @@ test("rings are differences from point to point, and hold what lies inside", () 
   assert.ok(!inside(shape, 25, 5));
 });
 
-test("what is not published is not zero: no value, and said in words", () => {
-  const model = modelFor(release()), selected = { end: "origin", zone: 0 };
-  assert.deepEqual(volumesOf(model, "destination", "trips", selected), [30, null, null]);
-  assert.deepEqual(valuesOf(model, "destination", { ...looks, selected }), [15, null, null]);
-  assert.deepEqual(valuesOf(model, "destination", looks), [30, 10, null]);
-  const said = describe(model, { ...looks, selected }, "destination", 1).join("; ");
-  assert.match(said, /Trips from the selected zone: none, or too few to publish/);
-  assert.doesNotMatch(said, /\b0 trips/);
-  assert.match(describe(model, looks, "destination", 2).join(), /none, or too few/);
-});
-
-test("a zone without a place is listed with its flows, and neither is drawn", () => {
-  const data = release(), { origin } = data.layers;
-  origin.code[1] = "outside"; origin.x[1] = origin.y[1] = origin.area[1] = null; origin.shape[1] = -1;
-  const model = modelFor(data), shown = shownFlows(model, { basis: "trips", lines: 5, selected: null });
-  assert.deepEqual([shown.between, shown.within], [[], [1]]);
-  assert.equal(partnersOf(model, { end: "origin", zone: 1 }, "trips").length, 2);
-  assert.deepEqual(valuesOf(model, "origin", looks), [15, null]);
-});
-
-test("estimates have no decimals", () => {
-  const data = { ...release(), estimated: true };
-  data.layers.origin.trips = [99.87, 0.2];
-  const model = modelFor(data), said = [0, 1].map((zone) => describe(model, looks, "origin", zone).join("; "));
-  assert.match(said[0], /about 100 trips/);
-  assert.match(said[1], /; less than 1 trip start/);
-});
-
-test("a flow that the page does not hold is not called unpublished", () => {
-  const data = release();
-  data.layers.origin.cells[0] = 2;
-  const model = modelFor(data);
-  assert.match(missingWith(model, { end: "origin", zone: 0 }), /or not among the largest flows/);
-  assert.equal(missingWith(model, { end: "origin", zone: 1 }), MISSING);
-});
-
-test("partners and flows come largest first, and the way back is found or said to be missing", () => {
-  const model = modelFor(release());
-  assert.deepEqual(partnersOf(model, { end: "origin", zone: 1 }, "trips").map((p) => [p.zone, p.volume]), [[0, 30], [1, 20]]);
-  const shown = shownFlows(model, { basis: "trips", lines: 5, selected: null });
-  assert.deepEqual([shown.between, shown.within], [[2, 0], [1]]);
-  assert.equal(wayBack(model, 0), undefined);
-  const data = release();
-  data.layers.destination.code = ["a", "b", "d"];
-  assert.deepEqual(wayBack(modelFor(data), 0), { flow: -1, words: MISSING });
-});
-
-test("zones are found and shown by name and by code", () => {
-  const model = modelFor(release());
-  assert.equal(zoneNamed(model, "origin", " harbour "), 0);
-  assert.equal(zoneNamed(model, "origin", "B"), 1);
-  assert.equal(zoneNamed(model, "origin", "nowhere"), -1);
-  assert.deepEqual([nameOf(model, "origin", 0), nameOf(model, "origin", 1)], ["Harbour (a)", "b"]);
-  model.data.words = ["around Ely", "east of Ely", "outside the study area"];
-  Object.assign(model.layers.destination, { where: [0, 1, 2], far: [null, 2, null] });
-  Object.assign(model.layers.origin, { where: [1, 1], far: [1, 12] });
-  assert.deepEqual([0, 1, 2].map((zone) => nameOf(model, "destination", zone)), ["around Ely (a)", "2.0 km east of Ely (c)", "outside the study area (d)"]);
-  assert.deepEqual([0, 1].map((zone) => nameOf(model, "origin", zone)), ["Harbour (a)", "12 km east of Ely (b)"]);
-});
-
 test("the first view holds the central 95 % of the volume", () => {
   const near = Array.from({ length: 10 }, (_, i) => ({ west: i, east: i + 1, north: 0, south: 1, volume: 100 }));
   const far = { west: 500, east: 501, north: 0, south: 1, volume: 12 };
   assert.equal(centralOf([...near, far]).east, 10);
   assert.equal(centralOf([...near, { ...far, volume: 13 }]).east, 501);
-});
-
-test("a pointer is near the curve of a flow, not near its chord", () => {
-  assert.ok(distanceToFlow(50, 18 / 2, 0, 0, 100, 0) < 0.5);
-  assert.ok(distanceToFlow(50, 0, 0, 0, 100, 0) > 6);
 });
 
 test("class limits are round, and a few huge values do not stretch them", () => {
@@ -111,37 +148,8 @@ test("class limits are round, and a few huge values do not stretch them", () => 
   assert.equal(namesOf(limits, 0.01, 2000).length, limits.length + 1);
 });
 
-test("a view takes its zones from the table of areas; one that is not published is empty", () => {
-  const data = { ...release(), areas: columns(["p", "q", "r"]) };
-  data.views = { first: 0, list: [{ origin: { zone: [2], trips: [9], cells: [1] }, destination: { zone: [0], trips: [9], cells: [1] }, flows: { origin: [0], destination: [0], trips: [9] }, count: { flows: 1, origin: 1, destination: 1 }, homogeneous: true }] };
-  const model = modelFor(data);
-  assert.deepEqual([model.layers.origin.code, model.layers.origin.shape, model.layers.origin.trips], [["r"], [2], [9]]);
-  assert.deepEqual(modelOf(data, shapesOf(data), -1).layers.origin.code, ["a", "b"]);
-  assert.deepEqual(modelOf(data, shapesOf(data), -2).layers.origin.code, []);
-});
-
-test("zones that hold a place come from fine to coarse", () => {
-  const data = release();
-  data.shapes = [square(0, 0, 40), square(0, 0, 10), square(0, 0, 20)];
-  data.layers.destination.area = [16, 1, 4];
-  assert.deepEqual(zonesHolding(modelFor(data), "destination", 5, 5), [1, 2, 0]);
-  assert.deepEqual(zonesHolding(modelFor(data), "destination", 15, 5), [2, 0]);
-});
-
-test("slices are found by their columns; a gap along time is a slice that is not published", () => {
-  const slices = { columns: ["time", "sex"], time: 0, keys: [["2024-01-01", "f"], ["2024-01-01T08", "f"], ["2024-01-01T09", "f"], ["2024-01-01T08", null]] };
-  assert.equal(sliceAt(slices, ["2024-01-01T08", null]), 3);
-  assert.deepEqual(stepsOf(slices), [10, 13]);
-  const hours = valuesAlong(slices, 0, 13);
-  assert.deepEqual(hours, ["2024-01-01T08", "2024-01-01T09"]);
-  assert.deepEqual(alongAxis(slices, ["2024-01-01T08", null], hours), [3, -1]);
-});
-
-test("names of towns do not lie on each other, and the largest comes first", async () => {
-  const { placedTowns } = await part("context");
+test("names of towns do not lie on each other, and the largest comes first", () => {
   const towns = [["Large", 50, 50], ["Hidden", 52, 52], ["Far", 50, 90], ["Outside", 500, 50]];
   const placed = placedTowns(towns, { x: 0, y: 0, k: 1 }, 200, 120, (text) => 6 * text.length);
   assert.deepEqual(placed.map((t) => t.name), ["Large", "Far"]);
-  const named = placedTowns([["District", 50, 50, true], ...towns], { x: 0, y: 0, k: 1 }, 200, 120, (text) => 6 * text.length);
-  assert.deepEqual(named.map((t) => [t.name, t.own]), [["District", true], ["Far", false]]);
 });

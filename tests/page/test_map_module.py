@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from flowveil.published.document import map_module
+from flowveil.published.document import module
 
 NODE = shutil.which("node")
 pytestmark = pytest.mark.skipif(NODE is None, reason="node is not installed")
@@ -24,11 +24,13 @@ def test_its_parts_do_what_they_promise():
     assert "# pass 0" not in done.stdout
 
 
-def test_it_is_one_module_that_imports_nothing_and_exports_mount(tmp_path):
-    (tmp_path / "map.mjs").write_text(map_module(), encoding="utf-8")
+@pytest.mark.parametrize(("folder", "exported"), [("flows", "mountMap"), ("map", "mount")])
+def test_each_is_one_module_that_imports_nothing(folder, exported, tmp_path):
+    (tmp_path / "map.mjs").write_text(module(folder), encoding="utf-8")
     (tmp_path / "ask.mjs").write_text(
-        'import * as map from "./map.mjs"; console.log(Object.keys(map).join(), typeof map.mount);', encoding="utf-8"
+        f'import * as map from "./map.mjs"; console.log(Object.keys(map).join(), typeof map.{exported});',
+        encoding="utf-8",
     )
     done = run_node(tmp_path / "ask.mjs")
-    assert (done.returncode, done.stdout.strip()) == (0, "mount function"), done.stderr
-    assert "import " not in map_module()
+    assert (done.returncode, done.stdout.strip()) == (0, f"{exported} function"), done.stderr
+    assert "import " not in module(folder)

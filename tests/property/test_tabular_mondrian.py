@@ -10,10 +10,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from flowveil.errors import InfeasibleError
+from flowveil.tabular.classes import Safety
 from flowveil.tabular.mondrian import CLASS_COLUMN, anonymize_records, partition_records
 from flowveil.tabular.records import Attribute, encode, hierarchy_from_lines
 from flowveil.tabular.risk import describe_classes
-from flowveil.tabular.safety import Safety
 from reference import tabular_mondrian as reference
 
 TREE = hierarchy_from_lines(

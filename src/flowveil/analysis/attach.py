@@ -1,9 +1,8 @@
-"""Raw trips attached to the cells of a published folder: the release object that the folder was written from.
+"""Raw trips assigned to the cells of a published folder, as a release object.
 
-The plan is read from the published tables, never taken from the method. A flow belongs to the published cell around
-it; of a layered release to that of the first layer which has one. Flows that the stated pre-filter removes belong to
-none. Overlapping boxes do not say in which box a flow was counted: no flow is attached to them, and measures that need
-it are missing.
+The plan is read from the published tables, never from the method. A flow belongs to the published cell that contains
+it; in a layered release, to that of the first such layer. Flows that the stated pre-filter removes belong to no cell.
+Overlapping boxes do not determine the box of a flow: none is assigned, and measures that need it are missing.
 """
 
 from __future__ import annotations
@@ -41,10 +40,10 @@ from flowveil.release.subtraction import Differencing
 from flowveil.release.zones import NodeZones, TimedZones
 from flowveil.slices import Key, SlicedFlows
 from flowveil.times import TIME_COLUMNS
-from flowveil.zoning.box_geometry import FULL_TURN, UNITS_PER_DEGREE
 from flowveil.zoning.covering import pairs_inside
+from flowveil.zoning.public_map import FULL_TURN, UNITS_PER_DEGREE
 from flowveil.zoning.refinement import refined
-from flowveil.zoning.top import to_the_top
+from flowveil.zoning.restriction import to_the_top
 
 LAYER = "layer"
 _ENDS = ("origin_zone", "destination_zone")
@@ -77,7 +76,7 @@ def attach(folder: str | PathLike[str] | ReleaseFolder, against: Any, **reading:
 
 
 def stated(report: Mapping[str, Any], name: str) -> Any:
-    """An entry of a report's statement; of a report of version 0.2 the entry of that name."""
+    """Returns an entry of a report's statement; of a report of version 0.2, the entry of that name."""
     statement = report.get("statement")
     return statement.get(name) if isinstance(statement, Mapping) else report.get(name)
 
@@ -94,9 +93,9 @@ def _read(report: Mapping[str, Any], against: Any, reading: dict[str, Any]) -> S
 
 
 def _guarantee(report: Mapping[str, Any], flows: Flows) -> Guarantee | None:
-    """The guarantee in the numbers of these flows; None for noise.
+    """Returns the guarantee with the thresholds of these flows; None for noise.
 
-    Places of a private list (`l_places`) are not in the folder: `l` is then not part of it.
+    Places of a private list (`l_places`) are not in the folder, so `l` is not part of it then.
     """
     if report["kind"] == "noisy":
         return None
@@ -128,7 +127,7 @@ def _attach_slices(place: ReleaseFolder, flows: SlicedFlows, columns: tuple[str,
 
 
 def _tables_of_slices(table: pa.Table, columns: tuple[str, ...]) -> Iterator[tuple[Key, pa.Table]]:
-    """The table of each slice; a missing value stands for all values of that column."""
+    """Yields the key and table of each slice; a missing value means all values of the column."""
     keys = list(zip(*(table[name].to_pylist() for name in columns), strict=True))
     for key in dict.fromkeys(keys):
         mask = pa.array(np.ones(len(table), dtype=np.bool_))
@@ -175,14 +174,14 @@ def _attach_matrix(
 
 @dataclass(frozen=True, eq=False)
 class _Found:
-    """Where each flow lies.
+    """Cells and zones of flows.
 
     Attributes:
-        cell: the row of the published table around each flow; -1 where none is.
+        cell: row of the published table that contains each flow; -1 without one.
         origin_zone, destination_zone: the zones of each flow, published or not.
-        origin_zones, destination_zones: what those numbers mean.
+        origin_zones, destination_zones: the zones of those numbers.
         row_origin, row_destination: the zones of each published row.
-        ambiguous: whether a flow may lie in several cells, so that none is attached.
+        ambiguous: whether cells overlap, so that no flow is assigned.
     """
 
     cell: Ints
@@ -198,10 +197,10 @@ class _Found:
 def _released(
     report: Mapping[str, Any], table: pa.Table, flows: Flows, plan: Plan, guarantee: Guarantee, found: _Found
 ) -> Release:
-    """The release with the published counts.
+    """Returns the release with the published counts.
 
     Raises:
-        ParameterError: the trips attached to a cell are not as many as it says.
+        ParameterError: the number of trips of a cell differs from the published one.
     """
     order = np.lexsort((found.row_destination, found.row_origin))
     published = Cells(
@@ -272,7 +271,7 @@ def _in_cells(table: pa.Table, flows: Flows) -> _Found:
 
 
 def _in_timed_cells(table: pa.Table, flows: Flows) -> _Found:
-    """Cells of places and intervals of time."""
+    """Assigns flows to cells of zones and time intervals."""
     assert flows.times is not None
     assert flows.time is not None
     times, trees = flows.times, (flows.origins, flows.destinations)
@@ -301,7 +300,7 @@ def _in_timed_cells(table: pa.Table, flows: Flows) -> _Found:
 
 
 def _in_published_zones(found: _Found, flows: Flows) -> _Found:
-    """Moves suppressed flows of a homogeneous release into the published zones around their tiles."""
+    """Gives suppressed flows of a homogeneous release the published zones that contain their tiles."""
     ends = []
     for zones, tree, tile, rows, number in (
         (found.origin_zones, flows.origins, flows.origin, found.row_origin, found.origin_zone),
@@ -323,7 +322,7 @@ def _in_boxes(report: Mapping[str, Any], table: pa.Table, flows: Flows, boxes: B
     options = report["parameters"].get("options") or {}
     frame = Frame.of(flows, grid_m=options.get("grid_m"))
     if frame.grid.degrees != (boxes.grid_lon, boxes.grid_lat):
-        raise ParameterError("The boxes lie on another grid. Hint: name the input that the release was made from.")
+        raise ParameterError("The boxes have another grid. Hint: name the input that the release was made from.")
     ends = []
     for name, squares, tiles in (
         ("origin_zone", frame.origin_squares, frame.origin_tiles),
@@ -333,7 +332,7 @@ def _in_boxes(report: Mapping[str, Any], table: pa.Table, flows: Flows, boxes: B
     (origins, row_o), (destinations, row_d) = ends
     nothing = np.zeros(len(flows), dtype=np.int32)
     if not boxes.disjoint:
-        # Unpublished flows have no zone: none is asked for.
+        # No measure needs the zones of unpublished flows.
         nowhere = np.full(len(flows), -1, dtype=np.int32)
         return _Found(nowhere, nothing, nothing, origins, destinations, row_o, row_d, ambiguous=True)
     low = np.stack([origins.x0[row_o], origins.y0[row_o], destinations.x0[row_d], destinations.y0[row_d]])
@@ -346,12 +345,12 @@ def _in_boxes(report: Mapping[str, Any], table: pa.Table, flows: Flows, boxes: B
 
 
 def _bounds(codes: list[str], frame: Frame) -> tuple[Ints, Ints, Ints, Ints]:
-    """First and last column and row of boxes, from their codes."""
+    """Returns first and last column and row of boxes, from their codes."""
     degrees = np.array([[float(part) for part in code.removeprefix("box_").split("_")] for code in codes])
     west, south, east, north = np.round(degrees.T * UNITS_PER_DEGREE).astype(np.int64)
     if frame.grid.across:
         west, east = np.where(west < 0, west + FULL_TURN, west), np.where(east <= 0, east + FULL_TURN, east)
-    # Edges at the poles and at 180 degrees are cut there: rounding away from the box finds the whole square.
+    # Edges at the poles and at 180 degrees are clipped; rounding outward gives the whole square.
     lon, lat = frame.grid.lon_units, frame.grid.lat_units
     bounds = (west // lon, south // lat, -(-east // lon) - 1, -(-north // lat) - 1)
     x0, y0, x1, y1 = (bound.astype(np.int32) for bound in bounds)
@@ -362,7 +361,7 @@ def _bounds(codes: list[str], frame: Frame) -> tuple[Ints, Ints, Ints, Ints]:
 
 
 def _attach_noise(report: Mapping[str, Any], table: pa.Table, flows: Flows) -> NoisyRelease:
-    """The noisy counts over the zones that the method's options declare."""
+    """Returns the noisy counts over the zones that the method's options declare."""
     options = report["parameters"].get("options") or {}
     place = (flows, options.get("level"), options.get("region"))
     if report["method"] == "laplace":
@@ -397,7 +396,7 @@ def _attach_noise(report: Mapping[str, Any], table: pa.Table, flows: Flows) -> N
 
 
 def _numbers(zones: Any, codes: list[str]) -> Ints:
-    """The numbers of zones with these codes."""
+    """Returns the numbers of zones with these codes."""
     known = {code: i for i, code in enumerate(zones.codes(np.arange(len(zones), dtype=np.int32)).tolist())}
     try:
         return np.array([known[code] for code in codes], dtype=np.int32)
@@ -406,6 +405,6 @@ def _numbers(zones: Any, codes: list[str]) -> Ints:
 
 
 def _promise(report: Mapping[str, Any]) -> PrivacyLoss:
-    """The guarantee of the noise, as the report states it; steps are not needed here."""
+    """Returns the guarantee of the noise, as the report states it, without its steps."""
     names = ("unit", "epsilon", "delta", "bound", "mechanism", "scale", "deviation", "threshold", "domain")
     return PrivacyLoss(**{name: report["guarantee"].get(name) for name in names})

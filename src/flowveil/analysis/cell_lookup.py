@@ -1,4 +1,4 @@
-"""The published cell around each flow, where cells are pairs of tree nodes that do not intersect."""
+"""The published cell that contains each flow, for disjoint cells of tree nodes."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ class Tree:
     """One end of the flows in a tree.
 
     Attributes:
-        parent: the node above each node; -1 at the top.
+        parent: parent of each node; -1 at the root.
         depth: of each node.
-        start: the finest nodes that flows lie in.
-        at: for each flow, the place of its node in `start`; -1 for a flow outside the tree.
+        start: the finest nodes that contain flows.
+        at: for each flow, the position of its node in `start`; -1 outside the tree.
     """
 
     parent: NDArray[Any]
@@ -29,12 +29,12 @@ class Tree:
 
     @classmethod
     def from_hierarchy(cls, tree: Hierarchy, leaf: Ints) -> Tree:
-        """The leaf of each flow in a hierarchy."""
+        """Returns the tree of a hierarchy, with the leaf of each flow."""
         return cls(tree.parent, tree.depth, tree.leaf_node, leaf)
 
     @classmethod
     def from_parents(cls, parent: NDArray[Any], node: NDArray[Any]) -> Tree:
-        """The node of each flow in a forest that is given by its parents; -1 outside."""
+        """Returns the tree of a forest given by its parents, with the node of each flow; -1 outside."""
         depth = np.zeros(len(parent), dtype=np.int16)
         above = parent.copy()
         while (above >= 0).any():
@@ -43,11 +43,11 @@ class Tree:
         return cls(parent, depth, np.arange(len(parent)), node)
 
     def select(self, flows: NDArray[Any]) -> Tree:
-        """The same for some of the flows."""
+        """Returns the same for some of the flows."""
         return replace(self, at=self.at[flows])
 
     def ancestors(self, depth: int) -> NDArray[np.int64]:
-        """For each start node its ancestor of a depth; -1 where it is less deep."""
+        """Returns the ancestor of a depth for each start node; -1 for less deep nodes."""
         node = self.start.astype(np.int64)
         while True:
             deeper = (node >= 0) & (self.depth[node] > depth)
@@ -57,13 +57,12 @@ class Tree:
 
 
 def cells_around(trees: list[Tree], rows: list[NDArray[Any]]) -> Ints:
-    """The cell around each flow, where no two cells intersect; -1 where there is none.
+    """Returns the cell that contains each flow, -1 without one. Cells must be disjoint.
 
-    One look-up for each combination of depths that occurs among the cells, over the flows whose ancestors of those
-    depths are zones and that have no cell yet.
+    Makes one look-up for each combination of depths among the cells, over the flows without a cell.
 
     Args:
-        trees: for each end, and the time where it is folded, where the flows lie.
+        trees: of each end, and of the time if it is folded.
         rows: the node of each cell in each tree.
     """
     n_flows = len(trees[0].at)
@@ -81,7 +80,7 @@ def cells_around(trees: list[Tree], rows: list[NDArray[Any]]) -> Ints:
             if depth not in cached:
                 cached[depth] = tree.ancestors(depth)
             node = cached[depth][tree.at[left]]
-            # Numbers of the zones of these cells alone, so that keys stay small.
+            # Zones are renumbered, so that keys stay small.
             zones, number = np.unique(row[of_cells], return_inverse=True)
             place = np.minimum(np.searchsorted(zones, node), len(zones) - 1)
             near &= zones[place] == node

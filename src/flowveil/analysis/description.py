@@ -32,7 +32,7 @@ INTERNAL = "Internal: counted from the raw data. Do not publish."
 
 @dataclass(frozen=True)
 class SafeShare:
-    """How much is safe as it is, for one unit: the last two columns of Table 2 of Matet et al. (2023).
+    """How much is safe already, for one unit: the last two columns of Table 2 of Matet et al. (2023).
 
     Attributes:
         unit: trips, people or population.
@@ -292,9 +292,7 @@ def describe_flows(
     levels = tuple(_levels(flows, guarantees))
     refined, on_tree = METHODS["twincut"].on_hierarchy(flows, hierarchy)
     arguments = {"k": k, "protect": asked.units, "max_suppressed": max_suppressed}
-    estimates = estimate_methods(flows, folded, arguments, hierarchy)
-    trips = int(flows.trips.sum())
-    weight = None if flows.weight is None else flows.total("weight")
+    trips, weight = int(flows.trips.sum()), None if flows.weight is None else flows.total("weight")
     return Description(
         k=k,
         rows=flows.intake.rows,
@@ -317,7 +315,7 @@ def describe_flows(
         floor=generalization_floor(refined, asked, max_suppressed=max_suppressed),
         hierarchy=on_tree["hierarchy"],
         max_suppressed=max_suppressed,
-        estimates=estimates,
+        estimates=estimate_methods(flows, folded, arguments, hierarchy),
         advice=tuple(_advice(flows, levels, asked.units, max_suppressed)),
     )
 
@@ -422,7 +420,7 @@ def _advice(flows: Flows, levels: Sequence[Level], protect: Sequence[str], max_s
     finest = levels[0]
     if enough is finest:
         yield (
-            "Enough is safe as it is: 'suppression' publishes the tiles unchanged, and a finer resolution may be "
+            "Enough is safe already: 'suppression' publishes the tiles unchanged, and a finer resolution may be "
             "possible."
         )
     elif enough is None:
@@ -481,7 +479,7 @@ class Estimate:
         error: mean generalisation error in tiles; None without a release.
         cells: published cells; None without a release.
         width_h: mean hours of a cell's interval; None if time is not folded.
-        reason: why there is no release; None if there is one.
+        reason: why the run has no release, or None.
     """
 
     method: str

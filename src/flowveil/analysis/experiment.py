@@ -30,7 +30,7 @@ from flowveil.release.confirmation import SmallKWarning, confirmed
 from flowveil.slices import SlicedFlows
 from flowveil.times import TIME_COLUMNS
 from flowveil.zoning.refinement import refined
-from flowveil.zoning.steps import over_own_tiles
+from flowveil.zoning.restriction import over_own_tiles
 
 if TYPE_CHECKING:
     from flowveil.release.release import Release
@@ -204,7 +204,7 @@ def _check_sendable(method: Method) -> None:
     except (pickle.PicklingError, AttributeError, TypeError):
         raise ParameterError(
             f"Method '{method.name}' cannot run in a worker process: its function must be defined in a module that "
-            "can be imported. Hint: move it into a file and import it from there; anonymize accepts it as it is."
+            "can be imported. Hint: move it into a file and import it from there; anonymize accepts any function."
         ) from None
 
 
@@ -251,7 +251,7 @@ class Run:
     Attributes:
         method, k, protect: what was run.
         status: ``done``, ``infeasible``, ``timed out`` or ``failed``.
-        reason: why there is no release; None if there is one. Contains nothing of the input.
+        reason: why the run has no release, or None. Contains nothing of the input.
         seconds: time of the method and its recount, without starting a process and compiling; None without a release.
         basis: what the volume counts: trips, or weight where the population is protected.
         by_basis: exact measures by basis, the planner's errors first. None where a measure is unknown.

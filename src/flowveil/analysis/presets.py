@@ -1,7 +1,7 @@
-"""The set-ups of the papers: what they ran, over which trees, and how they number and lay out their tables.
+"""The set-ups of the papers: methods, limits, trees, and the numbers and columns of their tables.
 
-A preset fills in what was not asked for; everything can be given otherwise beside it. Numbers are the papers'. Each
-table has the papers' columns, and what was suppressed besides: no method is good because it drops what is hard.
+Options override a preset. Tables have the papers' columns, with the planner's error before and the suppressed share
+after them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ TREES: tuple[Trees, ...] = ("common", "own")
 #: from ours: G and E over trees of the published trips, C_DM by rows, mean weight before a study area is cut out.
 READINGS = ("ours", "authors")
 
-#: Protections and bases in the order in which the ODkAnon papers print them.
+#: Protections and bases in the order of the ODkAnon papers.
 _PROTECTIONS, _BASES = ("trips", "population"), ("trips", "weight")
 _REPORT_COLUMNS = ("c_dm", "c_avg", "mean_generalization_error", "reconstruction_loss")
 
@@ -29,19 +29,19 @@ class Preset:
     """The set-up of one paper.
 
     Attributes:
-        name: what users write.
-        paper: whose set-up it is.
-        methods: what it compares.
-        by: the attributes that it segments by.
+        name: value of ``--preset``.
+        paper: its authors and year.
+        methods: the methods it compares.
+        by: the attributes of its segments.
         max_suppressed, limits: share that may be suppressed, and by method where it differs.
         options: options by method.
-        trees: over which trees segments are.
-        k: how many every cell hides.
+        trees: see `TREES`.
+        k: the k.
         columns: measures of its tables, in order.
-        chapter: in front of all numbers.
+        chapter: prefix of all table numbers.
         data, cross_check, overview, comparisons: numbers of its tables: the data set, the k that is reached, one table
-            of all segments, and the first of those that compare methods; None where it has no such table.
-        fewest_trips: smallest number of trips of a matrix, where there is one for each step of time.
+            of all segments, and the first table that compares methods; None if there is no such table.
+        fewest_trips: smallest number of trips of a matrix, if there is one for each time step.
         published: preset, table and data set of the published means over matrices, see `published_results`.
     """
 
@@ -65,21 +65,21 @@ class Preset:
 
     @property
     def is_of_matrices(self) -> bool:
-        """Whether it compares methods over many matrices instead of over segments."""
+        """Whether it compares methods over matrices instead of segments."""
         return self.fewest_trips > 0
 
     def label(self, kind: str) -> str | None:
-        """The number of a table that there is once."""
+        """Returns the number of a table that occurs once."""
         number = getattr(self, kind)
         return None if number is None else f"{self.chapter}{number}"
 
     def label_of_comparison(self, segmentation: int, protect: str, basis: str) -> str | None:
-        """The number of a table that compares methods; None where the paper has none.
+        """Returns the number of a table that compares methods; None if the paper lacks it.
 
         Args:
             segmentation: 0 for the whole data set, then the attributes in their order.
-            protect: what is protected.
-            basis: what is measured.
+            protect: the protection.
+            basis: of the measures.
         """
         if self.comparisons is None or protect not in _PROTECTIONS or segmentation > 3:
             return None
@@ -176,10 +176,10 @@ PRESETS: dict[str, Preset] = {
 
 
 def find_preset(name: str | None) -> Preset | None:
-    """The preset of a name.
+    """Returns the preset of a name.
 
     Raises:
-        ParameterError: there is none.
+        ParameterError: the name is unknown.
     """
     if name is None or name in PRESETS:
         return None if name is None else PRESETS[name]
@@ -187,7 +187,7 @@ def find_preset(name: str | None) -> Preset | None:
 
 
 def segmented_by(preset: str | None, by: Sequence[str]) -> tuple[str, ...]:
-    """The attributes to segment by: those that are named, none for ``none``, or else the preset's."""
+    """Returns the attributes of segments: those named, empty for ``none``, or those of the preset."""
     if list(by) == ["none"]:
         return ()
     found = find_preset(preset)

@@ -67,7 +67,7 @@ class Analysis:
         }
 
     def lines(self) -> list[str]:
-        """Returns the important measures in words."""
+        """Returns the important measures as sentences."""
         return [WARNING, *_lines(self.release, self.measures, self.areas), *self.notes]
 
     def write(self, directory: str | PathLike[str], *, release: str | PathLike[str] | None = None) -> Path:
@@ -167,11 +167,11 @@ def _shares(release: Any, measures: dict[str, Values]) -> dict[str, Any]:
     }
 
 
-# ---- in words ----------------------------------------------------------------------------------------------------
+# ---- sentences ---------------------------------------------------------------------------------------------------
 
 
 def summary_lines(release: Any) -> list[str]:
-    """Returns the few measures that the operator should see after a run, in words. Private.
+    """Returns the few measures that the operator should see after a run, as sentences. Private.
 
     Args:
         release: what `flowveil.anonymize` or `flowveil.anonymize_slices` returned.

@@ -226,7 +226,7 @@ def _steps(flows: SlicedFlows, preset: Preset | None, choices: Choices) -> tuple
     """Returns the time steps to run; empty if the study is by attributes.
 
     Raises:
-        ParameterError: times and attributes are mixed, or steps are chosen where there are none.
+        ParameterError: times and attributes are mixed, or time steps are chosen in a study by attributes.
     """
     if flows.every is None:
         if choices.fewest_trips is not None or choices.sample is not None:
@@ -323,7 +323,7 @@ def _key(task: Task, protect: Sequence[str], settings: Settings, fingerprint: st
 
 
 def _code_of(method: Method) -> str:
-    """Returns the source of a user's method; the version stands in for ours."""
+    """Returns the source of a user's method; empty for ours, which the version identifies."""
     if METHODS.get(method.name) == method:
         return ""
     try:

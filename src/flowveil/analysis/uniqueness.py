@@ -1,12 +1,10 @@
-"""How many people are the only ones at a few places, and times, that somebody knows of them.
+"""Uniqueness of people in the raw trips, given a few known places (de Montjoye et al. 2013).
 
-The question of de Montjoye et al. (2013), which the papers cite: of a person's places m are drawn, and the people who
-were at all of them are counted. Where that is she alone, whoever knows these m of her knows all her trips in the raw
-data. It says how much removing names from trips would hide, which is little; no release of flowveil has persons.
+Of a person's places m are drawn, and the people who were at all of them are counted. If the person is the only one, an
+attacker who knows these m places finds all trips of the person. It shows that removing names does not protect.
 
-A place is a tile in which a trip begins or ends. Where times are known, it is a tile and the step of time of the trip.
-Drawing all persons would be exact and slow; a thousand are drawn with a fixed seed, and the interval says what that
-costs. Which persons are drawn depends on their places alone, not on their names or the order of the rows.
+A place is a tile in which a trip begins or ends; with times, a tile and the time step of the trip. A sample of persons
+is drawn with a fixed seed; it depends on their places only, not on their names or the order of rows.
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ from numpy.typing import NDArray
 
 from flowveil.flows import Flows
 
-#: How many persons are drawn, and the most known places.
+#: Size of the sample, and largest number of known places.
 SAMPLE, MOST_KNOWN = 1_000, 4
 _SEED = 20_260
 #: Two-sided, 95 %.
@@ -31,15 +29,15 @@ _MIX = (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 
 @dataclass(frozen=True)
 class Uniqueness:
-    """How many people are unique given so many of their places. Internal; it names nobody.
+    """Share of people who are unique given a number of their places. Private; contains no names.
 
     Attributes:
         known: places known of a person.
-        timed: whether the step of time is known with each place.
-        people: people with at least so many places, of whom the sample was drawn.
-        sampled: people drawn.
-        share: share of them who are the only ones at all of these places.
-        low, high: 95 % interval of that share among all of these people (Wilson's).
+        timed: whether the time step is known with each place.
+        people: people with at least this number of places, of whom the sample was drawn.
+        sampled: size of the sample.
+        share: share of unique people in the sample.
+        low, high: 95 % interval of the share among all of these people (Wilson).
     """
 
     known: int
@@ -51,18 +49,18 @@ class Uniqueness:
     high: float
 
     def line(self) -> str:
-        """The share for people."""
+        """Returns one line of text."""
         what = "place" if self.known == 1 else "places"
         times = " and times" if self.timed else ""
         return (
             f"  {self.known} known {what}{times}: {self.share:.1%} of the people are alone there (95 % interval "
-            f"{self.low:.1%} to {self.high:.1%}; {self.sampled:,} drawn of {self.people:,} with so many)"
+            f"{self.low:.1%} to {self.high:.1%}; {self.sampled:,} drawn of {self.people:,})"
         )
 
 
 @dataclass(frozen=True, eq=False)
 class _Traces:
-    """Who was where: distinct (person, place) rows, by person and by place."""
+    """Distinct (person, place) rows, indexed by person and by place."""
 
     place: NDArray[np.int64]
     start: NDArray[np.int64]
@@ -86,7 +84,7 @@ class _Traces:
         )
 
     def in_order(self) -> NDArray[np.int64]:
-        """The persons in an order that follows from their places alone; whoever ties has the same places."""
+        """Returns the persons in an order that depends on their places only; ties have the same places."""
         mixed = self.place.astype(np.uint64) + np.uint64(1)
         with np.errstate(over="ignore"):
             mixed *= np.uint64(_MIX[0])
@@ -97,18 +95,18 @@ class _Traces:
         return np.argsort(key, kind="stable")
 
     def people_at(self, places: NDArray[np.int64]) -> int:
-        """How many people were at all of these places."""
+        """Returns the number of people who were at all of these places."""
         visitors = [self.visitor[self.first[p] : self.first[p + 1]] for p in places.tolist()]
         return len(reduce(lambda a, b: np.intersect1d(a, b, assume_unique=True), sorted(visitors, key=len)))
 
 
 def uniqueness(flows: Flows, *, most_known: int = MOST_KNOWN, sample: int = SAMPLE) -> tuple[Uniqueness, ...]:
-    """The share of unique people for 1 to ``most_known`` known places; nothing where persons are not known.
+    """Returns the share of unique people for 1 to ``most_known`` known places; empty without persons.
 
     Args:
         flows: with persons; with times, the step of each trip is known with the place.
-        most_known: the most places that are known.
-        sample: how many persons are drawn for each number of places.
+        most_known: largest number of known places.
+        sample: number of persons drawn for each number of places.
     """
     if flows.people is None or len(flows.people.person) == 0:
         return ()
@@ -131,7 +129,7 @@ def uniqueness(flows: Flows, *, most_known: int = MOST_KNOWN, sample: int = SAMP
 
 
 def wilson(hits: int, n: int) -> tuple[float, float]:
-    """Wilson's 95 % interval of a share: sensible also at 0 and at 1, where the usual one has no width."""
+    """Returns Wilson's 95 % interval of a share, which also holds at 0 and at 1."""
     share, square = hits / n, _Z * _Z
     middle = (share + square / (2 * n)) / (1 + square / n)
     half = _Z * sqrt(share * (1 - share) / n + square / (4 * n * n)) / (1 + square / n)
@@ -139,7 +137,7 @@ def wilson(hits: int, n: int) -> tuple[float, float]:
 
 
 def _places(flows: Flows) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The place of both ends of every flow, by one numbering: the same tile is the same place at either end."""
+    """Returns the place of both ends of every flow; a tile has the same number at either end."""
     codes = [tree.code[tree.leaf_node] for tree in (flows.origins, flows.destinations)]
     _, number = np.unique(np.concatenate(codes), return_inverse=True)
     of_origin, of_destination = number[: len(codes[0])], number[len(codes[0]) :]

@@ -63,11 +63,13 @@ def _check_period(text: str) -> None:
         )
 
 
-def title(report: Mapping[str, Any]) -> str:
-    """The title that was given, or one from what is published: how many areas there are."""
+def title(report: Mapping[str, Any], area: str | None = None) -> str:
+    """Returns the title that was given, or one from the area's name, or one from the number of zones."""
     given = report["statement"]["about"].get("title")
     if given is not None:
         return str(given)
+    if area is not None:
+        return f"Trips in {area}"
     published = report["published"]
     return f"Trips between {published['origin_zones']:,} and {published['destination_zones']:,} areas"
 

@@ -1,16 +1,14 @@
-"""Where an area is, without the internet: coasts, borders and towns from a small world in the package.
+"""Where an area is, without the internet: water, borders, rivers and towns from a small world in the package.
 
 The world is made by ``tools/make_world.py`` and changes with the version only, so what a page shows of it follows from
-where the published zones lie. A page holds the part in view and no more.
+where the published zones lie. A page holds the part around its zones and no more.
 """
 
 from __future__ import annotations
 
-import gzip
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
@@ -24,8 +22,9 @@ if TYPE_CHECKING:
     from flowveil.published.maps import Frame
     from flowveil.published.user_outlines import Outline
 
-#: Towns that a map names, the largest first, and corners of lines that a page holds.
-MAX_TOWNS = 40
+CREDIT = "Places: GeoNames, CC BY 4.0. Coasts, borders and rivers: Natural Earth, public domain."
+#: Towns that a page holds, the largest first, and corners of lines and of water.
+MAX_TOWNS = 200
 MAX_CORNERS = 8_000
 #: How much of the area's width is shown around it, and at least, in degrees.
 _AROUND, _LEAST = 0.6, 0.3
@@ -33,8 +32,64 @@ _AROUND, _LEAST = 0.6, 0.3
 _FARTHEST_KM = 150.0
 _RADIUS_KM = 6371.0088
 _DIRECTIONS = ("north", "north-east", "east", "south-east", "south", "south-west", "west", "north-west")
-#: Zones whose nearest town is looked for at a time.
-_AT_ONCE = 512
+#: Zones whose nearest town is computed at once.
+_BATCH = 512
+#: A place names an area if at least this share of the people of all places in the area live there.
+_NAMING_SHARE = 0.15
+#: A wider area is named by its country, in degrees of latitude.
+_WIDEST_TOWN = 2.0
+
+
+@dataclass(frozen=True, eq=False)
+class _Shapes:
+    """Polygons or lines of the world as flat arrays.
+
+    Attributes:
+        corners: longitude and latitude of all corners.
+        ends: where each ring or line ends among the corners.
+        rings: the number of rings of each shape.
+    """
+
+    corners: Floats
+    ends: NDArray[np.int64]
+    rings: NDArray[np.int64]
+
+    @classmethod
+    def load(cls, arrays: Any, name: str) -> _Shapes:
+        lengths = arrays[f"{name}_corners"].astype(np.int64)
+        ends = np.cumsum(lengths)
+        # The first step of each ring is its place, so that sums must start again there.
+        summed = np.cumsum(arrays[f"{name}_steps"].astype(np.int64), axis=1).T
+        before = np.vstack((np.zeros((1, 2), np.int64), summed[ends[:-1] - 1]))
+        corners = (summed - np.repeat(before, lengths, axis=0)) / 1e5
+        return cls(corners, ends, arrays[f"{name}_rings"].astype(np.int64))
+
+    @cached_property
+    def bounds(self) -> Floats:
+        """West, south, east, north of each shape."""
+        first = np.cumsum(self.rings) - self.rings
+        starts = (self.ends - np.diff(self.ends, prepend=0))[first]
+        low, high = np.minimum.reduceat(self.corners, starts), np.maximum.reduceat(self.corners, starts)
+        return np.hstack((low, high))
+
+    def inside(self, west: float, south: float, east: float, north: float, *, areas: bool) -> NDArray[np.object_]:
+        """Returns the parts of shapes in a box, as polygons or lines."""
+        b = self.bounds
+        near = np.flatnonzero((b[:, 0] <= east) & (b[:, 2] >= west) & (b[:, 1] <= north) & (b[:, 3] >= south))
+        first = np.cumsum(self.rings) - self.rings
+        found = []
+        for shape in near.tolist():
+            rings = range(int(first[shape]), int(first[shape] + self.rings[shape]))
+            lines = [self.corners[(self.ends[r - 1] if r else 0) : self.ends[r]] for r in rings]
+            if areas:
+                holes = [shapely.linearrings(line) for line in lines[1:]]
+                found.append(shapely.polygons(lines[0], holes or None))
+            else:
+                found.append(shapely.linestrings(lines[0]))
+        cut = shapely.clip_by_rect(np.array(found, dtype=object), west, south, east, north)
+        parts: NDArray[np.object_] = shapely.get_parts(shapely.make_valid(cut) if areas else cut)
+        kept: NDArray[np.object_] = parts[~shapely.is_empty(parts)]
+        return kept
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,133 +97,201 @@ class World:
     """The world as it is shipped.
 
     Attributes:
-        credit: whom to thank, on every page that shows it.
-        names, lat, lon: towns, the largest first.
-        lines: coasts and borders, longitude and latitude.
+        names, lat, lon, population, country: places, the largest first; the last is a row of ``countries``.
+        countries: names of countries.
+        land, lakes: areas.
+        borders, rivers: lines.
     """
 
-    credit: str
     names: tuple[str, ...]
     lat: Floats
     lon: Floats
-    lines: NDArray[np.object_]
+    population: Floats
+    country: NDArray[np.int64]
+    countries: tuple[str, ...]
+    land: _Shapes
+    lakes: _Shapes
+    borders: _Shapes
+    rivers: _Shapes
 
 
 @cache
 def world() -> World:
     """The world of this version."""
-    packed = (files("flowveil.published") / "world" / "world.json.gz").read_bytes()
-    content = json.loads(gzip.decompress(packed))
-    scale, shift = np.array(content["scale"]), np.array(content["translate"])
-    lines = [shapely.linestrings(np.cumsum(arc, axis=0) * scale + shift) for arc in content["arcs"] if len(arc) > 1]
-    return World(
-        credit=content["credit"],
-        names=tuple(content["names"]),
-        lat=np.array(content["lat"]) / 1000,
-        lon=np.array(content["lon"]) / 1000,
-        lines=np.array(lines, dtype=object),
-    )
+    with (files("flowveil.published") / "world" / "world.npz").open("rb") as file, np.load(file) as arrays:
+        return World(
+            names=tuple(arrays["names"].tobytes().decode().split("\n")),
+            lat=arrays["lat"] / 1000,
+            lon=arrays["lon"] / 1000,
+            population=arrays["population"].astype(np.float64),
+            country=arrays["country"].astype(np.int64),
+            countries=tuple(arrays["countries"].tobytes().decode().split("\n")),
+            **{name: _Shapes.load(arrays, name) for name in ("land", "lakes", "borders", "rivers")},
+        )
 
 
-def context_of(bounds: Floats, frame: Frame) -> dict[str, Any] | None:
-    """Coasts, borders and towns around an area, in units of a frame; None across the 180th meridian.
+@dataclass(frozen=True, eq=False)
+class Context:
+    """What lies around an area.
+
+    Attributes:
+        water: polygons of sea and lakes.
+        lines: borders and rivers, by name.
+        towns: rows of the world, the largest first.
+    """
+
+    water: NDArray[np.object_]
+    lines: dict[str, NDArray[np.object_]]
+    towns: NDArray[np.int64]
+
+
+def context_of(bounds: Floats) -> Context:
+    """Returns water, borders, rivers and towns around an area.
 
     Args:
         bounds: west, south, east, north of the zones, in degrees.
-        frame: of the map.
-
-    Returns:
-        ``lines`` (each x, y of its first point, then differences), ``towns`` (name, x, y; the largest first) and
-        ``credit``.
     """
-    if frame.shifted:
-        return None
     west, south, east, north = bounds.tolist()
     wide, high = max(_LEAST, _AROUND * (east - west)), max(_LEAST, _AROUND * (north - south))
-    west, south, east, north = west - wide, south - high, east + wide, north + high
+    box = (west - wide, south - high, east + wide, north + high)
     here = world()
-    cut = shapely.clip_by_rect(here.lines, west, south, east, north)
-    parts = shapely.get_parts(cut[~shapely.is_empty(cut)])
-    tolerance = max(east - west, north - south) / 4000
-    largest = max(east - west, north - south) / 100
+    dry = shapely.union_all(here.land.inside(*box, areas=True))
+    water = np.concatenate(
+        (shapely.get_parts(shapely.difference(shapely.box(*box), dry)), here.lakes.inside(*box, areas=True))
+    )
+    lines = {name: getattr(here, name).inside(*box, areas=False) for name in ("borders", "rivers")}
+    step = max(box[2] - box[0], box[3] - box[1]) / 4000
+    inside = (here.lon > box[0]) & (here.lon < box[2]) & (here.lat > box[1]) & (here.lat < box[3])
+    return Context(
+        water=_thinned(water[shapely.get_type_id(water) == 3], step),
+        lines={name: _thinned(parts, step) for name, parts in lines.items()},
+        towns=np.flatnonzero(inside)[:MAX_TOWNS],
+    )
+
+
+def _thinned(parts: NDArray[np.object_], tolerance: float) -> NDArray[np.object_]:
+    """Returns shapes with at most `MAX_CORNERS` corners together: simplified, and if need be only the largest."""
+    largest = tolerance * 40
     while shapely.get_num_coordinates(parts).sum() > MAX_CORNERS and tolerance < largest:
         parts, tolerance = shapely.simplify(parts, tolerance), tolerance * 2
-    # A line keeps two corners however coarse it is: of too many lines the longest stay.
+    parts = parts[~shapely.is_empty(parts)]
     parts = parts[np.argsort(-shapely.length(parts), kind="stable")]
-    parts = parts[np.cumsum(shapely.get_num_coordinates(parts)) <= MAX_CORNERS]
-    lines = [_steps(shapely.get_coordinates(part), frame) for part in parts]
-    seen = (here.lon > west) & (here.lon < east) & (here.lat > south) & (here.lat < north)
-    at = np.flatnonzero(seen)[:MAX_TOWNS]
-    units = np.rint(frame.units(np.column_stack((here.lon[at], here.lat[at])))).astype(np.int64)
-    towns = [[here.names[i], x, y] for i, (x, y) in zip(at.tolist(), units.tolist(), strict=True)]
-    return {"lines": lines, "towns": towns, "credit": here.credit}
+    kept: NDArray[np.object_] = parts[np.cumsum(shapely.get_num_coordinates(parts)) <= MAX_CORNERS]
+    return kept
 
 
-def own_context(own: Sequence[Outline], frame: Frame) -> dict[str, Any]:
-    """The publisher's outlines, whole (``own_lines``), and their names, those of the largest first (``own_names``)."""
+def own_names(own: Sequence[Outline], frame: Frame) -> list[list[Any]]:
+    """Returns the names of the publisher's outlines with their units in a frame, those of the largest first."""
     names = []
     for outline in own:
         if outline.name is not None and outline.label is not None:
             corners = np.vstack(outline.lines)
             x, y = np.rint(frame.units(np.array([outline.label])))[0].astype(np.int64).tolist()
             names.append((-float(np.ptp(corners, axis=0).max()), outline.name, x, y))
-    return {
-        "own_lines": [_steps(line, frame) for outline in own for line in outline.lines],
-        "own_names": [[name, x, y] for _, name, x, y in sorted(names)],
-    }
+    return [[name, x, y] for _, name, x, y in sorted(names)]
 
 
-def _steps(corners: Floats, frame: Frame) -> list[int]:
-    """A line as its first point and differences, in units of a frame."""
-    units = np.rint(frame.units(corners)).astype(np.int64)
-    steps: list[int] = np.diff(units, axis=0, prepend=np.zeros((1, 2), dtype=np.int64)).ravel().tolist()
-    return steps
+def area_name(lat: Floats, lon: Floats, volume: Floats) -> str | None:
+    """Returns what the area of most trips is called: its largest town with the country, or the country alone.
 
-
-def nearest_places(lat: Floats, lon: Floats, area_km2: Floats) -> list[str | None]:
-    """Each place by the nearest town: "around Oakland", or "2.1 km north-east of Oakland"; None where none is near."""
+    Args:
+        lat, lon: centres of zones; NaN where a zone has no place.
+        volume: trips that start or end there.
+    """
+    known = ~(np.isnan(lat) | np.isnan(lon)) & (volume > 0)
+    if not known.any():
+        return None
+    south, north = _central(lat[known], volume[known])
+    west, east = _central(lon[known], volume[known])
     here = world()
-    said: list[str | None] = [None] * len(lat)
+    inside = (here.lat >= south) & (here.lat <= north) & (here.lon >= west) & (here.lon <= east)
+    if not inside.any():
+        # A small area may hold no town: its nearest one names it.
+        gap = np.hypot(here.lat - (south + north) / 2, (here.lon - (west + east) / 2) * np.cos(np.radians(south)))
+        inside = (gap < 0.2) & (gap == gap.min())
+    towns = np.flatnonzero(inside)
+    if len(towns) == 0:
+        return None
+    country = here.countries[here.country[towns[0]]]
+    people = here.population[towns]
+    if north - south <= _WIDEST_TOWN and people[0] >= _NAMING_SHARE * people.sum():
+        return f"{here.names[towns[0]]}, {country}" if country else here.names[towns[0]]
+    return country if country and (here.country[towns] == here.country[towns[0]]).mean() > 0.9 else None
+
+
+def _central(values: Floats, volume: Floats) -> tuple[float, float]:
+    """Returns the bounds of the middle 80 % of the volume."""
+    order = np.argsort(values, kind="stable")
+    share = np.cumsum(volume[order]) / volume.sum()
+    low, high = (int(np.searchsorted(share, level)) for level in (0.1, 0.9))
+    return float(values[order][low]), float(values[order][min(high, len(values) - 1)])
+
+
+@dataclass(frozen=True, eq=False)
+class NearestTowns:
+    """The nearest town of each place.
+
+    Attributes:
+        words: "around Oakland", "north-east of Oakland", each once.
+        word: the row of ``words`` for each place; -1 if no town is near.
+        km: the distance, to one decimal below 10; NaN where the place is around the town.
+    """
+
+    words: list[str]
+    word: NDArray[np.int64]
+    km: Floats
+
+    def texts(self) -> list[str | None]:
+        """Returns a text for each place: "2.1 km north-east of Oakland"; None if no town is near."""
+        said: list[str | None] = []
+        for word, km in zip(self.word.tolist(), self.km.tolist(), strict=True):
+            far = "" if km != km else f"{km:.1f} km " if km < 10 else f"{km:.0f} km "
+            said.append(None if word < 0 else far + self.words[word])
+        return said
+
+
+def nearest_towns(lat: Floats, lon: Floats, area_km2: Floats) -> NearestTowns:
+    """Returns the nearest town of each place, with its direction; a place is "around" a town that is close to it.
+
+    Args:
+        lat, lon: the places; NaN where unknown.
+        area_km2: their areas: a town in the middle of an area is around it.
+    """
+    here, n = world(), len(lat)
+    word, km = np.full(n, -1, dtype=np.int64), np.full(n, np.nan)
     known = np.flatnonzero(~(np.isnan(lat) | np.isnan(lon)))
     if len(known) == 0:
-        return said
-    # Towns beyond the edges of the area by a degree and a half can be the nearest of none that is near enough.
+        return NearestTowns([], word, km)
+    # Towns more than a degree and a half beyond the edges of the area are too far from all places.
     spare = 1.5 / max(float(np.cos(np.radians(np.abs(lat[known]).max()))), 0.05)
     near = (here.lat >= lat[known].min() - 1.5) & (here.lat <= lat[known].max() + 1.5)
     near &= (here.lon >= lon[known].min() - spare) & (here.lon <= lon[known].max() + spare)
     towns = np.flatnonzero(near)
     if len(towns) == 0:
-        return said
-    town = _vectors(here.lat[towns], here.lon[towns])
-    for start in range(0, len(known), _AT_ONCE):
-        some = known[start : start + _AT_ONCE]
-        # The largest scalar product is the smallest angle; of equals the larger town, which stands first.
-        closest = np.argmax(_vectors(lat[some], lon[some]) @ town.T, axis=1)
-        for i, words in zip(some.tolist(), _beside(lat[some], lon[some], area_km2[some], towns[closest]), strict=True):
-            said[i] = words
-    return said
-
-
-def _beside(lat: Floats, lon: Floats, area_km2: Floats, town: NDArray[np.int64]) -> Iterator[str | None]:
-    """The words for each place beside its nearest town."""
-    here = world()
-    apart = _vectors(lat, lon) - _vectors(here.lat[town], here.lon[town])
-    # As the norm of one vector is computed, to the last digit: its square root is taken of a scalar product.
-    distance = _RADIUS_KM * np.array([np.linalg.norm(one) for one in apart])
+        return NearestTowns([], word, km)
+    vectors, places = _vectors(here.lat[towns], here.lon[towns]), _vectors(lat[known], lon[known])
+    closest = np.empty(len(known), dtype=np.int64)
+    for start in range(0, len(known), _BATCH):
+        some = places[start : start + _BATCH]
+        # Summed in a fixed order, for the same bytes on every machine; of equals the larger town, which comes first.
+        cosine = sum(np.multiply.outer(some[:, axis], vectors[:, axis]) for axis in range(3))
+        closest[start : start + _BATCH] = np.argmax(cosine, axis=1)
+    apart = places - vectors[closest]
+    distance = _RADIUS_KM * np.sqrt((apart**2).sum(axis=1))
+    town = towns[closest]
     with np.errstate(invalid="ignore"):
-        around = (distance < 0.5) | ((area_km2 > 0) & (distance < np.sqrt(area_km2 / np.pi) / 2))
-    east = (lon - here.lon[town] + 180) % 360 - 180
-    angle = np.degrees(np.arctan2(east * np.cos(np.radians(lat)), lat - here.lat[town]))
-    for far, is_around, turn, name in zip(
-        distance.tolist(), around.tolist(), angle.tolist(), [here.names[i] for i in town.tolist()], strict=True
-    ):
-        if far > _FARTHEST_KM:
-            yield None
-        elif is_around:
-            yield f"around {name}"
-        else:
-            km = f"{far:.1f}" if round(far, 1) < 10 else f"{far:.0f}"
-            yield f"{km} km {_DIRECTIONS[round(turn / 45) % 8]} of {name}"
+        around = (distance < 0.5) | (distance < np.sqrt(np.maximum(area_km2[known], 0) / np.pi) / 2)
+    east = (lon[known] - here.lon[town] + 180) % 360 - 180
+    angle = np.degrees(np.arctan2(east * np.cos(np.radians(lat[known])), lat[known] - here.lat[town]))
+    turn = np.where(around, 8, np.rint(angle / 45).astype(np.int64) % 8)
+    used, number = np.unique(town * 9 + turn, return_inverse=True)
+    word[known] = np.where(distance > _FARTHEST_KM, -1, number)
+    km[known] = np.where(around, np.nan, np.round(distance, 1))
+    words = [
+        f"around {here.names[key // 9]}" if key % 9 == 8 else f"{_DIRECTIONS[key % 9]} of {here.names[key // 9]}"
+        for key in used.tolist()
+    ]
+    return NearestTowns(words, word, km)
 
 
 def _vectors(lat: Floats, lon: Floats) -> Floats:

@@ -93,18 +93,6 @@ def size_histogram(volume: NDArray[np.float64], *, threshold: float | None, name
     return Bars(labels, tuple(counts.tolist()), short, mark, name if threshold is not None else "")
 
 
-def count_histogram(values: NDArray[np.int64]) -> Bars:
-    """How many zones have how many tiles: 1, 2, 3–4, 5–8, ... (doubling)."""
-    low, top = (int(values.min()), int(values.max())) if len(values) else (1, 1)
-    edges = [1, 2, 3]
-    while edges[-1] <= top:
-        edges.append(2 * (edges[-1] - 1) + 1)
-    edges = edges[max(i for i, edge in enumerate(edges) if edge <= max(low, 1)) :]
-    counts = np.histogram(values, bins=np.array(edges))[0]
-    labels = tuple(_range_text(a, b, whole=True) for a, b in pairwise(edges))
-    return Bars(labels, tuple(counts.tolist()))
-
-
 def _range_text(low: float, high: float, *, whole: bool) -> str:
     # From 10,000 on both ends are rounded: one less would not show.
     if whole and high <= 10_000:
@@ -157,22 +145,6 @@ def bar_chart(bars: Bars, *, title: str, label: str) -> Markup:
 def in_words(bars: Bars) -> str:
     """The histogram as a sentence."""
     return "; ".join(f"{name}: {value:,}" for name, value in zip(bars.labels, bars.values, strict=True))
-
-
-def share_bar(kept: float, *, title: str) -> Markup:
-    """One bar: the share that is published and the share that is suppressed."""
-    width = WIDTH - 2
-    cut = float(max(2.0, min(width - 2.0, width * kept)) if kept < 1 else width)
-    shapes = [
-        shape("rect", class_="bar", x=1, y=22, width=cut, height=26, rx=3),
-        shape("text", f"published {kept:.2%}", class_="value", x=2, y=15),
-    ]
-    if kept < 1:
-        shapes += [
-            shape("rect", class_="soft", x=cut + 1, y=22, width=width - cut, height=26, rx=3),
-            shape("text", f"suppressed {1 - kept:.2%}", class_="value", x=WIDTH - 2, y=15, text_anchor="end"),
-        ]
-    return svg(shapes, title=title, description=f"published {kept:.2%}, suppressed {1 - kept:.2%}", height=52)
 
 
 def svg(shapes: Sequence[Shape], *, title: str, description: str, height: int = HEIGHT) -> Markup:

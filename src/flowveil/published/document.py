@@ -59,37 +59,20 @@ def page(
     heading: str,
     lead: str,
     parts: Sequence[Part],
-    method: str = "",
-    story: str = "",
-    about: Sequence[tuple[str, str]] = (),
-    sides: Sequence[tuple[str, str, Sequence[tuple[str, str]]]] = (),
-    to_read: Sequence[tuple[str, str]] = (),
     notices: Sequence[tuple[str, str]] = (),
-    figures: Sequence[tuple[str, str, str]] = (),
     footer: str = "",
-    basemap: str | None = None,
     internal: str | None = None,
-    compact: bool = False,
 ) -> str:
-    """Put sections together into one document.
+    """Returns sections as one document; the page of a release is `flowveil.published.html.render`.
 
     Args:
         title, heading, lead, footer: plain text.
         parts: the sections, in order.
-        method: named in front of the lead.
-        story: everything in one sentence.
-        about: where the data come from: names and texts.
-        sides: what stands side by side: a heading, its kind, and sentences (head, rest).
-        to_read: further sentences (head, rest), on how to read the page.
         notices: what a reader must know first: its head, and the rest.
-        figures: the numbers at the top: name, value, and what it means.
-        basemap: address of the tile server that may be asked, if any.
         internal: why this page must not be published; shown at the top of the screen and of every printed page.
-        compact: for a notebook's frame: less room around, no contents.
     """
     maps = [part.map_data for part in parts if part.map_data is not None]
-    values = locals() | {"map_data": maps[0] if maps else None, "server": host(basemap) if basemap else None}
-    return str(fill("page.html", **values))
+    return str(fill("page.html", **locals() | {"map_data": maps[0] if maps else None}))
 
 
 def fill(name: str, **values: Any) -> Markup:
@@ -111,7 +94,7 @@ def _templates() -> Environment:
     made.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "ensure_ascii": True, "allow_nan": False}
     # Style and scripts of our own.
     made.globals["asset"] = lambda name: Markup(asset(name))
-    made.globals["map_module"] = lambda: Markup(map_module())
+    made.globals["module"] = lambda folder: Markup(module(folder))
     return made
 
 
@@ -121,20 +104,28 @@ def asset(name: str) -> str:
     return (files("flowveil.published") / "page" / name).read_text(encoding="utf-8")
 
 
-#: The parts of the map's script, each after those that it imports.
-_MAP_PARTS = ("geometry", "scale", "model", "colours", "panel", "tables", "context", "draw", "slices", "views", "mount")
+#: The scripts of pages: the parts of each, every one after those that it imports, and what it exports.
+_MODULES = {
+    "flows": (
+        ("columns", "clusters", "model", "paint", "panel", "pens", "hours", "search", "take", "mount"),
+        "mountMap",
+    ),
+    "map": (("geometry", "scale", "colours", "context", "draw", "mount"), "mount"),
+}
 _IMPORT = re.compile(r'^import \{[^}]*\} from "\./[a-z]+\.mjs";\n', re.M)
 _EXPORT = re.compile(r"^export (?=const |function )", re.M)
 
 
 @cache
-def map_module() -> str:
-    """The script of the maps as one JavaScript module that imports nothing and exports ``mount(element, data)``.
+def module(folder: str) -> str:
+    """Returns a script of pages as one JavaScript module that imports nothing.
 
-    A page from a file cannot import, so its script has to be one text; a server can send the same text as map.js.
+    ``flows`` is the map of a release's page, ``map`` the small maps of private pages and of the workbench. A page from
+    a file cannot import, so its script has to be one text.
     """
-    parts = (asset(f"map/{name}.mjs") for name in _MAP_PARTS)
-    return "\n".join(_EXPORT.sub("", _IMPORT.sub("", part)) for part in parts) + "\nexport { mount };\n"
+    names, exported = _MODULES[folder]
+    parts = (asset(f"{folder}/{name}.mjs") for name in names)
+    return "\n".join(_EXPORT.sub("", _IMPORT.sub("", part)) for part in parts) + f"\nexport {{ {exported} }};\n"
 
 
 def host(url: str) -> str:
@@ -145,11 +136,6 @@ def host(url: str) -> str:
 def frame(document: str, *, height: int = 800) -> str:
     """A whole page inside another, as a notebook shows it: it can neither reach the notebook nor be reached."""
     return str(fill("frame.html", document=document, height=height))
-
-
-def charts(figures: Sequence[Figure]) -> Markup:
-    """Figures beside each other."""
-    return fill("charts.html", figures=figures)
 
 
 def sensible(value: Any) -> str:

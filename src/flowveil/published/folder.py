@@ -78,6 +78,7 @@ class FolderContent:
             mapped=zones["lat"].null_count < len(zones),
             folded=statement.kind == "folded",
             revised=bool(statement.revision_of),
+            contact="contact" in statement.about,
         )
         return wanted
 
@@ -92,7 +93,7 @@ class FolderContent:
         flows, zones = self.flows, self.zones
         if wanted.name == "omx" and self._needs_estimate:
             flows, zones = estimate_tables(self.published, self.zones)
-        return Tables(flows, zones, statement.about, statement.slice_columns, every)
+        return Tables(flows, zones, self.report, statement.slice_columns, every)
 
     @property
     def _needs_estimate(self) -> bool:

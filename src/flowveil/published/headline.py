@@ -1,4 +1,4 @@
-"""The top of a page: a release in one sentence, then what is protected and what is not, side by side."""
+"""The top of a page: a release in one sentence; what is missing, what is protected and what is not."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from flowveil.published.noise import is_noisy, rounded
-from flowveil.published.places import distance_in_words
 from flowveil.published.sentences import percent
 from flowveil.published.units import guarantee_words
 
@@ -18,20 +17,19 @@ _NOT_PROTECTED = ("Not protected", "Not claimed", "Weak", "Chosen")
 
 
 def sentence(report: Mapping[str, Any]) -> str:
-    """Returns the release in one sentence: how much, between what, who is protected, what is missing, how precise."""
+    """Returns the release in one sentence: how much, between what, who is protected, how precise."""
     published = report["published"]
     ends = f"{_count(published['origin_zones'], 'origin')} and {_count(published['destination_zones'], 'destination')}"
-    parts = [f"{_volume(report)} between {ends}"]
+    said = f"{_volume(report)} between {ends}"
     if is_noisy(report):
         noise = rounded(report["guarantee"]["deviation"], 2)
-        parts.append(f"every number has random noise of about ±{noise} (ε = {report['guarantee']['epsilon']:g})")
+        said += f"; every number has random noise of about ±{noise} (ε = {report['guarantee']['epsilon']:g})"
     else:
-        parts.append(f"every number covers at least {guarantee_words(report['guarantee'])}")
-        if report["statement"]["shares"] is not None:
-            parts.append(missing(report))
-    if published["typical_radius_m"] is not None:
-        parts.append(f"one end of a trip is known to about {distance_in_words(published['typical_radius_m'])}")
-    return "; ".join(parts) + "."
+        said += f"; every number covers at least {guarantee_words(report['guarantee'])}"
+    both = published["both_ends_within_m"]["1000"]
+    if both is not None:
+        said += f"; both ends are known within 1 km for {both:.0%} of the trips".replace("%", " %")
+    return said + "."
 
 
 def _volume(report: Mapping[str, Any]) -> str:

@@ -1,8 +1,7 @@
-"""Layers of maps beside those of a release: volume per km², tiles, and the zones of another release."""
+"""Further layers of small maps: tiles, and the zones of another release."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -18,21 +17,10 @@ def look(end: str, word: str, *, scale: str) -> dict[str, Any]:
     return {"title": title, "label": f"{end}s", "word": word, "hue": end, "scale": scale, "fixed": True}
 
 
-def density_layer(layer: Mapping[str, Any], basis: str) -> dict[str, Any]:
-    """The zones of a layer again, with their volume per km²."""
-    return {
-        **{key: layer[key] for key in ("code", "level", "tiles", "area", "x", "y", "shape")},
-        "values": [v / a if a else 0 for v, a in zip(layer[basis], layer["area"], strict=True)],
-    }
-
-
 def further_layer(
     data: dict[str, Any],
     *,
     code: list[str],
-    level: list[int],
-    tiles: list[int],
-    area: Floats,
     lat: Floats,
     lon: Floats,
     outlines: Geometries,
@@ -47,9 +35,6 @@ def further_layer(
     x, y = units_of(np.column_stack((lon, lat)), frame)
     return {
         "code": code,
-        "level": level,
-        "tiles": tiles,
-        "area": [float(f"{a:.4g}") for a in area.tolist()],
         "x": x,
         "y": y,
         "shape": shape.tolist(),

@@ -18,11 +18,10 @@ from flowveil.published.user_outlines import CONTEXT
 from flowveil.release.folder import ReleaseFolder
 from flowveil.release.published import Published
 from flowveil.release.statement import Statement
-from flowveil.zoning.box_geometry import BoxMap
 from flowveil.zoning.files import ZoneMap
-from flowveil.zoning.map_halves import halved_map
+from flowveil.zoning.halves import halved_map
 from flowveil.zoning.outside import with_outside
-from flowveil.zoning.public_map import H3Map, PublicMap, TreeMap
+from flowveil.zoning.public_map import BoxMap, H3Map, PublicMap, TreeMap
 
 #: Columns of flows.parquet besides slice columns, by type.
 _CELL_TYPES = {

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from datetime import date
 from typing import TYPE_CHECKING, Any, Literal
 
-import h3.api.basic_str as h3_str
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,7 +18,7 @@ from numpy.typing import NDArray
 
 from flowveil.errors import ParameterError
 from flowveil.hierarchy import OUTSIDE
-from flowveil.published.disaggregation import LOWER, MOST_ROWS, UPPER, VOLUMES, calibrated, disaggregate, rounded
+from flowveil.published.disaggregation import LOWER, UPPER, VOLUMES, calibrated, disaggregate, rounded
 from flowveil.published.matrices import ESTIMATED
 from flowveil.published.slices import split_slices
 from flowveil.published.tables import lookup_table
@@ -315,31 +314,3 @@ def typical_level(flows: pa.Table, zones: pa.Table) -> int:
     level, volume = np.concatenate(levels), np.concatenate(volumes)
     order = np.argsort(level, kind="stable")
     return max(int(level[order][np.searchsorted(np.cumsum(volume[order]), volume.sum() / 2)]), 0)
-
-
-def spread_over_cells(flows: pa.Table, zones: pa.Table, *, level: int, resolution: int) -> pa.Table:
-    """The estimate for one matrix of nodes between H3 cells of one level, from its two tables."""
-    ends = [h3_overlap(zones, end, level=level, resolution=resolution) for end in ENDS]
-    return disaggregate(flows, ends[0], ends[1]).table()
-
-
-def rows_of_spreading(flows: pa.Table, zones: pa.Table, level: int) -> tuple[int, int]:
-    """What `spread_over_cells` needs at most: rows of the computation, and areas of the end that has more."""
-    rows = np.ones(len(flows))
-    areas = 0.0
-    for end in ENDS:
-        listed = zones_of_end(zones, end)
-        finer = [[level - h3_str.get_resolution(cell) for cell in cells] for cells in listed["h3_cells"].to_pylist()]
-        length = np.array([sum(7.0 ** max(steps, 0) for steps in cells) for cells in finer])
-        at = pc.index_in(flows[f"{end}_zone"], value_set=listed["zone"].combine_chunks()).to_numpy()
-        rows *= length[at]
-        areas = max(areas, _areas_at(listed, level))
-    return int(min(rows.sum(), 2**62)), int(min(areas, MOST_ROWS))
-
-
-def _areas_at(zones: pa.Table, level: int) -> float:
-    """How many cells of a level the zones lie in: those of coarser ones are counted, not listed."""
-    cells = {cell for cells in zones["h3_cells"].to_pylist() for cell in cells}
-    fine = {h3_str.cell_to_parent(cell, level) for cell in cells if h3_str.get_resolution(cell) >= level}
-    coarse = (level - h3_str.get_resolution(cell) for cell in cells if h3_str.get_resolution(cell) < level)
-    return float(len(fine) + sum(7.0**steps for steps in coarse))

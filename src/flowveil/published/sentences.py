@@ -58,6 +58,11 @@ def _of_counts(statement: Statement, overlapping: int | None) -> list[str]:
         lines.append(f"Weak: k = {guarantee['k']} is below {WEAK_K}: the smallest cells protect few.")
     if parameters.get("dominance") is not None:
         lines.append(f"Protected: no person makes more than {parameters['dominance']:.0%} of the trips of a cell.")
+    if parameters.get("t") is not None:
+        lines.append(
+            f"Protected: the destinations of every origin zone, and the origins of every destination zone, differ from "
+            f"those of all published trips in at most {parameters['t']:.0%} of its trips (t-closeness)."
+        )
     lines += _of_listed_places(parameters.get("stricter"))
     lines += _of_persons(statement)
     if statement.revision_of:

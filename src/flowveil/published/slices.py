@@ -1,43 +1,18 @@
-"""The slices of a release: their sum, from the published table, and the section that lists them."""
+"""The slices of a release: their sum, and the zones of one of them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from flowveil.published.document import Part, fill
 from flowveil.times import TIME, Every
 
 ENDS = ("origin_zone", "destination_zone")
 SUMS = ("trips", "weight")
 #: Fractions of trips and weights are published as multiples of a millionth.
 _UNITS = 1_000_000
-#: (key, heading) of the figures that are listed for every slice.
-_FIGURES = (
-    ("cells", "Cells"),
-    ("trips", "Trips"),
-    ("origin_zones", "Origin zones"),
-    ("destination_zones", "Destination zones"),
-    ("smallest_cell", "Smallest cell"),
-)
-#: A longer list is cut: report.json has all.
-_MOST_SLICES = 200
-
-
-def slices_part(report: Mapping[str, Any]) -> Part:
-    """The slices and their figures."""
-    slices: Sequence[Mapping[str, Any]] = report["published"]["slices"]
-    columns: Sequence[str] = report["statement"]["slice_columns"]
-    rows = []
-    for part in slices[:_MOST_SLICES]:
-        names = ["all" if part["slice"][name] is None else part["slice"][name] for name in columns]
-        rows.append((names, [f"{part[key]:,}" for key, _ in _FIGURES]))
-    heads = [name for _, name in _FIGURES]
-    content = fill("slices.html", columns=columns, heads=heads, rows=rows, more=len(slices) - _MOST_SLICES)
-    return Part("slices", "Slices", content)
 
 
 def overview(flows: pa.Table, columns: Sequence[str], every: str | None) -> pa.Table:

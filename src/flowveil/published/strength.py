@@ -27,10 +27,12 @@ def weaker_in(earlier: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
 
 
 def _weaker_rules(earlier: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
-    """The rules that are applied after a method: dominance, and higher thresholds around listed places."""
+    """The rules that are applied after a method: dominance, t-closeness, and higher thresholds around listed places."""
     old, new = earlier["parameters"], now["parameters"]
     if old.get("dominance") is not None and not (new.get("dominance") or 1) <= old["dominance"]:
         yield "cells that one person may dominate more"
+    if old.get("t") is not None and not (new.get("t") or 1) <= old["t"]:
+        yield "zones that may be farther from all trips (t)"
     places, there = old.get("stricter"), new.get("stricter") or {}
     if places is not None and any((there.get(name) or 0) < (value or 0) for name, value in places.items()):
         yield "lower thresholds around listed places, or fewer places"

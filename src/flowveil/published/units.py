@@ -6,13 +6,6 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-#: Title of each unit, in reading order.
-TITLES = {
-    "trips": "Trips",
-    "people": "Different people",
-    "population": "Population (sum of weights)",
-    "locations": "Tiles in which its trips begin, and in which they end",
-}
 #: What protecting a unit leaves open; not stated where people are protected.
 CAVEATS = {
     "trips": "Not protected: people. Trips were counted, not people: one person may have made several or all trips of "

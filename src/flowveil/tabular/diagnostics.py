@@ -19,9 +19,8 @@ import numpy as np
 import pyarrow as pa
 
 from flowveil.errors import MissingExtraError
-from flowveil.tabular.logit import independent_columns
 from flowveil.tabular.records import Attribute, Column, Floats, encode
-from flowveil.tabular.utility import Design
+from flowveil.tabular.utility import Design, independent_columns
 
 #: Tables drawn for Fisher's test where a table is larger than two by two; its p then has an error of half a per cent.
 DRAWS = 9_999

@@ -237,12 +237,12 @@ def _notes(codes: Sequence[str], unbinned: Sequence[str]) -> tuple[str, ...]:
     if codes:
         notes.append(
             f"Taken for categories in every variant, because they hold at most {MOST_CODE_VALUES} distinct whole "
-            f"numbers: {', '.join(codes)}. If they are quantities: --kind {codes[0]}=numeric."
+            f"numbers: {', '.join(codes)}. If they are quantities: --column {codes[0]}.kind=numeric."
         )
     if unbinned:
         notes.append(
             f"Numeric without bins: {', '.join(unbinned)}. Mondrian cuts these into ranges, IPF counts every distinct "
-            "number as a category. Hint: declare --bins."
+            "number as a category. Hint: declare bins (--set bins=FILE)."
         )
     return tuple(notes)
 

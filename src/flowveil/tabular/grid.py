@@ -63,7 +63,7 @@ class Grid:
         return {"step": self.step_text, "declared": self.declared, "public_range": list(self.declared_range)}
 
 
-def encode_on_grid(table: pa.Table, attribute: Attribute, *, k: int, missing_label: str) -> tuple[Column, Grid | None]:
+def encode_on_grid(table: pa.Table, attribute: Attribute, *, k: int) -> tuple[Column, Grid | None]:
     """Number a quasi-identifier as `encode` does; numbers, dates and times by the cells of a grid.
 
     Returns:
@@ -74,7 +74,7 @@ def encode_on_grid(table: pa.Table, attribute: Attribute, *, k: int, missing_lab
             the default one and that is not confirmed.
         DataError: numbers lie outside the range that is declared public (counted, never quoted).
     """
-    column = encode(table, attribute, missing_label=missing_label)
+    column = encode(table, attribute)
     if column.position is None:
         if attribute.grid is not None or attribute.public_range is not None:
             raise ParameterError(f"Column '{attribute.name}' is not numeric; a grid and a range are for numbers.")

@@ -1,27 +1,19 @@
 """Synthetic records from noisy margins: iterative proportional fitting with differential privacy (Raab 2022).
 
-Count chosen margins, add discrete Laplace noise (or Gaussian, by option), fit a distribution to the noisy margins,
-draw records from it. Only the noisy counts depend on the data; fitting and drawing work on them alone.
+Count chosen margins, add discrete Laplace (or Gaussian) noise, fit a distribution to the noisy margins, draw records
+from it. Only the noisy counts depend on the data.
 
-What ε covers, exactly:
+The guarantee:
 
-- Neighbouring tables differ by one record, added or removed. One record is in one cell of each margin, so
-  each of M margins changes by 1 and all of them together by M (L1). Discrete Laplace noise of scale M/ε on
-  every cell of every margin, empty ones included, makes the vector of all noisy counts ε-differentially
-  private.
-- With Gaussian noise: the same vector changes by the square root of M at most (L2), since one cell of each margin
-  changes by 1. Discrete Gaussian noise of standard deviation σ is ρ-zCDP with ρ = M/(2σ²), and that is (ε, δ)-
-  differentially private for ε = ρ + 2 √(ρ ln(1/δ)) (Bun and Steinke 2016). With many margins it is less noise.
-- The prior count is a constant; clipping at zero, scaling, fitting, the number of records (estimated from the
-  noisy totals) and the drawing use nothing but the noisy counts and cost nothing more.
-- It does not cover what is taken as known beforehand: the variables, the margins, the categories of each
-  variable (declare them; categories read from the data are an assumption that the release states), the edges
-  of bins, ε itself, and the number of records where it is declared.
-- A person with several records is protected at ε times their number (with Gaussian noise less: ρ grows with the
-  square of it).
-- With a declared number of records equal to the original's, that number is published exactly. Tables of one
-  size differ by one record replaced, which moves each margin by 2: the same release is 2ε-private in that sense
-  (with Gaussian noise 2ρ-zCDP).
+- Neighbouring tables differ by one record, added or removed, which changes one cell of each of M margins by 1. Discrete
+  Laplace noise of scale M/ε on every cell, empty ones included, makes all noisy counts together ε-differentially
+  private. Discrete Gaussian noise of standard deviation σ is ρ-zCDP with ρ = M/(2σ²), and so (ε, δ)-differentially
+  private for ε = ρ + 2 √(ρ ln(1/δ)) (Bun and Steinke 2016).
+- Prior count, clipping, fitting, the estimated number of records and the drawing are post-processing.
+- Not covered: the variables, margins, categories, edges of bins, ε, and a declared number of records. They are taken
+  as public, and the release states it.
+- A person with several records is protected at ε times their number. For tables of one size, which differ by one
+  record replaced, a release is 2ε-private (with Gaussian noise 2ρ-zCDP).
 """
 
 from __future__ import annotations
@@ -143,30 +135,11 @@ class Synthesis:
         return f"({self.epsilon:g}, {self.delta:g})" if self.delta else f"{self.epsilon:g}"
 
 
-def synthesize_records(
-    records: Any,
-    *,
-    epsilon: float | None,
-    variables: Sequence[str] | None = None,
-    margins: Sequence[Sequence[str]] | None = None,
-    prior_count: float = 0.0,
-    noise: str = "laplace",
-    delta: float | None = None,
-    domains: Mapping[str, Sequence[Any]] | None = None,
-    bins: Mapping[str, Sequence[float]] | None = None,
-    domains_from_data: bool = False,
-    n_records: int | None = None,
-    max_cells: int = MAX_CELLS,
-    tolerance: float = 1e-10,
-    max_cycles: int = 1_000,
-    seed: int | None = None,
-    unsafe_test_seed: int | None = None,
-) -> Synthesis:
-    """Draw synthetic records from a model fitted to (noisy) margins.
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Options of a synthesis.
 
-    Args:
-        records: a pyarrow, pandas or polars table.
-        epsilon: the privacy budget, at most 20 (above 10 with a warning); None for a synthesis without privacy.
+    Attributes:
         variables: the columns to synthesise; by default those of the margins, or all columns. Others are dropped.
         margins: sets of columns whose joint counts are kept; by default all pairs.
         prior_count: records spread evenly over the cells of each margin.
@@ -176,42 +149,83 @@ def synthesize_records(
         bins: edges of the bins of numeric columns, increasing; the last bin holds its upper edge.
         domains_from_data: read undeclared categories from the data. With ε this is an assumption (those categories
             are public) that must be confirmed.
-        n_records: how many records to draw, declared public. By default the number estimated from the noisy margins;
-            without privacy, the original's.
+        n_records: number of records to draw, declared public. By default it is estimated from the noisy margins;
+            without privacy, it is that of the original.
         max_cells: cells of the largest table the fit may use.
-        tolerance: the fit ends when the gap is below. Noisy margins contradict each other; with ε the fit ends when
-            no expected count changes any more by a hundredth of a record.
-        max_cycles: the fit ends after this many rounds at the latest.
+        tolerance: the fit ends when the gap is below. With ε it ends when no expected count changes by a hundredth of
+            a record, because noisy margins contradict each other.
+        max_cycles: largest number of rounds of the fit.
         seed: for a repeatable synthesis without privacy. Refused with ε: noise that can be repeated can be removed.
         unsafe_test_seed: seeds the noise, for tests; the result is marked as not private.
+    """
+
+    variables: Sequence[str] | None = None
+    margins: Sequence[Sequence[str]] | None = None
+    prior_count: float = 0.0
+    noise: str = "laplace"
+    delta: float | None = None
+    domains: Mapping[str, Sequence[Any]] | None = None
+    bins: Mapping[str, Sequence[float]] | None = None
+    domains_from_data: bool = False
+    n_records: int | None = None
+    max_cells: int = MAX_CELLS
+    tolerance: float = 1e-10
+    max_cycles: int = 1_000
+    seed: int | None = None
+    unsafe_test_seed: int | None = None
+
+    def check(self, epsilon: float | None) -> None:
+        """Raise ParameterError if an option is out of range, or does not fit ε."""
+        if epsilon is not None:
+            check_epsilon(epsilon)
+        if not (isfinite(self.prior_count) and self.prior_count >= 0):
+            raise ParameterError(f"The prior count must be at least 0; found {self.prior_count!r}.")
+        if self.n_records is not None and (isinstance(self.n_records, bool) or self.n_records < 1):
+            raise ParameterError(f"The number of records must be at least 1; found {self.n_records!r}.")
+        if epsilon is not None and self.seed is not None:
+            raise ParameterError(
+                "A seed is refused with epsilon: an attacker who knows it can subtract the noise. Hint: omit it."
+            )
+        if epsilon is None and self.unsafe_test_seed is not None:
+            raise ParameterError("Without epsilon no noise is added; use the ordinary seed.")
+
+
+def synthesize_records(records: Any, *, epsilon: float | None, **options: Any) -> Synthesis:
+    """Draw synthetic records from a model fitted to (noisy) margins.
+
+    Args:
+        records: a pyarrow, pandas or polars table.
+        epsilon: the privacy budget, at most 20 (above 10 with a warning); None for a synthesis without privacy.
+        **options: see `Options`.
 
     Raises:
         ParameterError: a parameter is out of range, or the margins need too large a table (the message says which).
         DataError: a column is absent or holds values outside its declared categories.
     """
-    _check_parameters(epsilon, prior_count, n_records, seed, unsafe_test_seed)
-    mechanism = Mechanism.from_options(noise, epsilon, delta)
+    asked = Options(**options)
+    asked.check(epsilon)
+    mechanism = Mechanism.from_options(asked.noise, epsilon, asked.delta)
     table = as_table(records)
-    from_data = domains_from_data or epsilon is None
-    counted = _Margins.from_table(table, variables, margins, domains=domains, bins=bins, from_data=from_data)
-    counted.refuse_large(max_cells)
-    _refuse_noise(counted.tree.shape, counted.wanted, mechanism, n_records)
-    generator = np.random.default_rng(seed if epsilon is None else unsafe_test_seed)
-    noisy, scale = _add_noise(counted.counts(), mechanism, random_bits(unsafe_test_seed))
-    n, source = _records_to_draw(table.num_rows, noisy, epsilon, n_records)
+    counted = _Margins.from_table(table, asked, from_data=asked.domains_from_data or epsilon is None)
+    counted.refuse_large(asked.max_cells)
+    _refuse_noise(counted.tree.shape, counted.wanted, mechanism, asked.n_records)
+    generator = np.random.default_rng(asked.seed if epsilon is None else asked.unsafe_test_seed)
+    noisy, scale = _add_noise(counted.counts(), mechanism, random_bits(asked.unsafe_test_seed))
+    n, source = _records_to_draw(table.num_rows, noisy, epsilon, asked.n_records)
     model = JunctionModel(counted.tree)
-    # A hundredth of a record is far below the noise and the drawing's own spread.
-    rounds = Rounds(tolerance, tolerance * 1e-2 if epsilon is None else 1e-2 / n, max_cycles)
-    gap, cycles, converged = fit(model, counted.wanted, [_as_distribution(m, prior_count) for m in noisy], rounds)
+    # A hundredth of a record is far below the noise and the spread of the sample.
+    settled = asked.tolerance * 1e-2 if epsilon is None else 1e-2 / n
+    targets = [_as_distribution(margin, asked.prior_count) for margin in noisy]
+    gap, cycles, converged = fit(model, counted.wanted, targets, Rounds(asked.tolerance, settled, asked.max_cycles))
     return Synthesis(
         table=_decoded(counted.domains, model.sample(n, generator)),
         epsilon=None if epsilon is None else float(epsilon),
         delta=0.0 if mechanism is None else mechanism.delta,
         law="none" if mechanism is None else mechanism.distribution,
-        private=epsilon is not None and unsafe_test_seed is None,
+        private=epsilon is not None and asked.unsafe_test_seed is None,
         margins=counted.named,
         scale=scale,
-        prior_count=float(prior_count),
+        prior_count=float(asked.prior_count),
         n_cells=prod(counted.tree.shape),
         n_records=n,
         records_from=source,
@@ -224,27 +238,6 @@ def synthesize_records(
 
 
 # ---- parameters --------------------------------------------------------------------------------------------
-
-
-def _check_parameters(
-    epsilon: float | None,
-    prior_count: float,
-    n_records: int | None,
-    seed: int | None,
-    unsafe_test_seed: int | None,
-) -> None:
-    if epsilon is not None:
-        check_epsilon(epsilon)
-    if not (isfinite(prior_count) and prior_count >= 0):
-        raise ParameterError(f"The prior count must be at least 0; found {prior_count!r}.")
-    if n_records is not None and (isinstance(n_records, bool) or n_records < 1):
-        raise ParameterError(f"The number of records must be at least 1; found {n_records!r}.")
-    if epsilon is not None and seed is not None:
-        raise ParameterError(
-            "A seed is refused with epsilon: an attacker who knows it can subtract the noise. Hint: omit it."
-        )
-    if epsilon is None and unsafe_test_seed is not None:
-        raise ParameterError("Without epsilon no noise is added; use the ordinary seed.")
 
 
 def _chosen_variables(
@@ -305,16 +298,13 @@ class _Margins:
     def from_table(
         cls,
         table: pa.Table,
-        variables: Sequence[str] | None,
-        margins: Sequence[Sequence[str]] | None,
+        asked: Options,
         *,
-        domains: Mapping[str, Sequence[Any]] | None,
-        bins: Mapping[str, Sequence[float]] | None,
         from_data: bool,
     ) -> _Margins:
-        chosen = _chosen_variables(table, variables, margins)
-        named = _chosen_margins(chosen, margins)
-        coded = code_variables(table, chosen, domains=domains, bins=bins, from_data=from_data)
+        chosen = _chosen_variables(table, asked.variables, asked.margins)
+        named = _chosen_margins(chosen, asked.margins)
+        coded = code_variables(table, chosen, domains=asked.domains, bins=asked.bins, from_data=from_data)
         wanted: list[Margin] = [tuple(sorted(chosen.index(name) for name in m)) for m in named]
         tree = build_junction_tree([domain.n_values for domain, _ in coded], wanted)
         return cls(tuple(d for d, _ in coded), tuple(codes for _, codes in coded), tuple(named), wanted, tree)

@@ -32,8 +32,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from flowveil.errors import DataError, ParameterError, did_you_mean
+from flowveil.tabular.classes import Region, Safety, covering_children, number_by_text, regions_of, runs
 from flowveil.tabular.grid import Grid, encode_on_grid
-from flowveil.tabular.recode import Region, covering_children, number_by_text, regions_of
 from flowveil.tabular.records import (
     MISSING,
     Attribute,
@@ -47,7 +47,6 @@ from flowveil.tabular.records import (
     published_as_is,
 )
 from flowveil.tabular.risk import recheck, recheck_ranges
-from flowveil.tabular.safety import Safety, runs
 
 Mask = NDArray[np.bool_]
 
@@ -118,42 +117,49 @@ class Anonymized:
         )
 
 
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Options of `anonymize_records`.
+
+    Attributes:
+        sensitive: columns published unchanged and protected by l and t.
+        keep: columns published unchanged and not protected.
+        allow_identifiers: columns that may be published unchanged although most of their values are unique.
+        l: fewest distinct sensitive values of a class; a missing value is one.
+        t: largest distance of a class's sensitive distribution from the table's.
+        strict: disjoint regions; else relaxed, which cuts finer.
+        choose: ``width`` (LeFevre: the widest share of the whole range) or ``distinct`` (the most distinct values).
+    """
+
+    sensitive: Sequence[str | Attribute] = ()
+    keep: Sequence[str] = ()
+    allow_identifiers: Sequence[str] = ()
+    l: int | None = None  # noqa: E741
+    t: float | None = None
+    strict: bool = False
+    choose: str = "width"
+
+
 def anonymize_records(
     records: Any,
     *,
     quasi_identifiers: Sequence[str | Attribute],
     direct_identifiers: Sequence[str],
     k: int,
-    sensitive: Sequence[str | Attribute] = (),
-    keep: Sequence[str] = (),
-    allow_identifiers: Sequence[str] = (),
-    l: int | None = None,  # noqa: E741
-    t: float | None = None,
-    strict: bool = False,
-    choose: str = "width",
-    missing_label: str = MISSING,
+    **options: Any,
 ) -> Anonymized:
     """Make a table k-anonymous by Mondrian; it is recounted before it is returned.
 
     Guaranteed: every combination of published quasi-identifiers has at least k records; with l, at least l distinct
     values of each sensitive column; with t, a distribution of each sensitive column within t of the whole table's.
-    Every published value truly describes its record. The result does not depend on the order of the records.
+    Every published value is true of its record. The result does not depend on the order of the records.
 
     Args:
         records: a pyarrow, pandas or polars table.
         quasi_identifiers: names, or attributes that say the kind, order or hierarchy.
         direct_identifiers: columns to drop. No default: an empty list confirms that there are no such columns.
         k: fewest records of a class.
-        sensitive: columns published unchanged and protected by l and t.
-        keep: columns published unchanged and not protected.
-        allow_identifiers: columns that may be published unchanged although they identify people: those with more
-            than one value for two records are refused otherwise.
-        l: fewest distinct sensitive values of a class (a missing value is one value).
-        t: largest distance of a class's sensitive distribution from the table's.
-        strict: regions that do not overlap; else relaxed, which cuts finer.
-        choose: ``width`` (LeFevre: the widest share of the whole range) or ``distinct`` (the most distinct
-            values).
-        missing_label: how missing values are published.
+        **options: see `Options`.
 
     Raises:
         ParameterError: a parameter is out of range, or a column has no role or two.
@@ -161,20 +167,19 @@ def anonymize_records(
         InfeasibleError: the whole table in one class would not be safe.
         GuaranteeError: the recount failed; nothing is returned.
     """
-    table = as_table(records)
-    keys, hidden = as_attributes(quasi_identifiers), as_attributes(sensitive)
-    _check_request(table, keys, hidden, keep=keep, dropped=direct_identifiers, choose=choose)
-    protected = tuple(encode(table, a, missing_label=missing_label) for a in hidden)
+    table, asked = as_table(records), Options(**options)
+    keys, hidden = as_attributes(quasi_identifiers), as_attributes(asked.sensitive)
+    _check_request(table, keys, hidden, keep=asked.keep, dropped=direct_identifiers, choose=asked.choose)
+    protected = tuple(encode(table, a) for a in hidden)
     # Before the grid, which needs a valid k.
-    safety = Safety(k=k, l=l, t=t, sensitive=protected)
-    on_grid = [encode_on_grid(table, a, k=k, missing_label=missing_label) for a in keys]
+    safety = Safety(k=k, l=asked.l, t=asked.t, sensitive=protected)
+    on_grid = [encode_on_grid(table, a, k=k) for a in keys]
     columns = tuple(column for column, _ in on_grid)
-    grids = {column.name: grid for column, grid in on_grid if grid is not None}
     safety.check_feasible(table.num_rows)
-    others = [encode(table, Attribute(name), missing_label=missing_label) for name in keep]
-    _refuse_identifiers([*protected, *others, *(c for c in columns if c.kind == "unordered")], allow_identifiers)
+    others = [encode(table, Attribute(name)) for name in asked.keep]
+    _refuse_identifiers([*protected, *others, *(c for c in columns if c.kind == "unordered")], asked.allow_identifiers)
     order = canonical_order(columns, protected, others)
-    partition = partition_records(columns, safety, strict=strict, choose=choose, order=order)
+    partition = partition_records(columns, safety, strict=asked.strict, choose=asked.choose, order=order)
     class_of = number_by_text(regions_of(columns, partition))[partition]
     regions = regions_of(columns, class_of)
     release = Anonymized(
@@ -183,15 +188,14 @@ def anonymize_records(
         regions=regions,
         quasi_identifiers=tuple(c.name for c in columns),
         sensitive=tuple(c.name for c in protected),
-        kept=tuple(keep),
+        kept=tuple(asked.keep),
         k=int(k),
-        l=l,
-        t=t,
-        strict=strict,
-        grids=grids,
+        l=asked.l,
+        t=asked.t,
+        strict=asked.strict,
+        grids={column.name: grid for column, grid in on_grid if grid is not None},
     )
-    ordered = {a.name: a.order or c.has_order for a, c in zip(hidden, protected, strict=True)}
-    _recheck(release, table, ordered, missing_label)
+    _recheck(release, table, {a.name: a.order or c.has_order for a, c in zip(hidden, protected, strict=True)})
     return release
 
 
@@ -224,9 +228,7 @@ def _check_request(
         raise DataError("The table has no records.")
 
 
-def _recheck(
-    release: Anonymized, table: pa.Table, ordered: Mapping[str, bool | Sequence[str]], missing_label: str
-) -> None:
+def _recheck(release: Anonymized, table: pa.Table, ordered: Mapping[str, bool | Sequence[str]]) -> None:
     """Recount the table to be published, and raise GuaranteeError unless the guarantee holds."""
     # By class: the guarantee of each class also holds for the union of classes published alike.
     recheck(
@@ -245,7 +247,7 @@ def _recheck(
             step=grid.step,
             public=(grid.lowest, grid.highest),
             k=release.k,
-            missing_label=missing_label,
+            missing_label=MISSING,
         )
 
 

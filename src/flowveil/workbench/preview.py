@@ -19,7 +19,7 @@ from flowveil.flows import Flows
 from flowveil.hierarchy import Hierarchy, Ints
 from flowveil.methods import METHODS
 from flowveil.published.folder import FolderContent
-from flowveil.published.layers import density_layer, further_layer, look
+from flowveil.published.layers import further_layer, look
 from flowveil.published.maps import ENDS, Frame, Geometries, map_of_release, part_bounds
 from flowveil.published.places import distance_in_words
 from flowveil.published.report import summed
@@ -29,8 +29,6 @@ from flowveil.workbench.choices import PageRequest
 
 #: Upper bound for areas on the map of the input.
 _MOST_AREAS = 5_000
-#: Upper bound for flows on the map of a release that is tried.
-_MOST_FLOWS = 500
 
 
 class InputMap:
@@ -88,9 +86,6 @@ def _areas(tree: Hierarchy, tile: Ints, flows: Flows) -> dict[str, Any]:
     area = tree.geography.areas_km2(nodes)
     return {
         "code": tree.code_text(nodes).tolist(),
-        "level": tree.level[nodes].tolist(),
-        "tiles": tree.size[nodes].tolist(),
-        "area": area,
         "lat": lat,
         "lon": lon,
         "outlines": tree.geography.polygons(nodes),
@@ -142,20 +137,13 @@ def release_view(content: FolderContent, before: InputMap) -> dict[str, Any]:
 
 def release_map(flows: pa.Table, zones: pa.Table, report: Mapping[str, Any], before: InputMap) -> dict[str, Any]:
     """Returns the map of a release, with that of the input as further layers."""
-    data = map_of_release(
-        flows,
-        zones,
-        resolution=None,
-        homogeneous=report["statement"]["homogeneous"],
-        boxes=report["statement"]["boxes"] is not None,
-        max_flows=_MOST_FLOWS,
-        frame=before.frame,
-    )
+    data = map_of_release(flows, zones, frame=before.frame)
     if data["frame"] is not None:
-        for end in ENDS:
-            after = {**density_layer(data["layers"][end], "trips"), **look(end, "trips per km²", scale=end)}
-            data["layers"] = {**data["layers"], f"{end}_after": after}
-        data["layers"] = {**data["layers"], **before.layers(data)}
+        drawn = {"overlap": not report["statement"]["homogeneous"]}
+        after = {
+            f"{end}_after": {**data["layers"][end], **look(end, "trips per km²", scale=end), **drawn} for end in ENDS
+        }
+        data["layers"] = {**after, **before.layers(data)}
     return data
 
 
@@ -190,16 +178,16 @@ def percent(share: float) -> str:
 def candidate_maps(tables: list[tuple[pa.Table, pa.Table]], before: InputMap) -> dict[str, Any]:
     """Returns the maps of several releases in one frame and on one scale, each as a layer."""
     first, *_ = tables
-    data = map_of_release(*first, resolution=None, max_flows=0, frame=before.frame)
+    data = map_of_release(*first, frame=before.frame)
     if data["frame"] is None:
         return data
-    layers = dict(data["layers"])
+    layers = {}
     for number, (flows, zones) in enumerate(tables):
-        own = map_of_release(flows, zones, resolution=None, max_flows=0, frame=before.frame)
+        own = map_of_release(flows, zones, frame=before.frame)
         start = len(data["shapes"])
         data["shapes"] = data["shapes"] + own["shapes"]
         for end in ENDS:
-            layer = density_layer(own["layers"][end], "trips")
+            layer = own["layers"][end]
             layer["shape"] = [at + start if at >= 0 else at for at in layer["shape"]]
             layers[f"{end}_{number}"] = {**layer, **look(end, "trips per km²", scale=end)}
     return {**data, "layers": layers}

@@ -19,7 +19,7 @@ from starlette.responses import FileResponse, JSONResponse, Response, StreamingR
 from starlette.routing import Route
 
 from flowveil.errors import FlowveilError, ParameterError, speaking_of_flags
-from flowveil.published.document import asset, map_module
+from flowveil.published.document import asset, module
 from flowveil.workbench.choices import choices_in_recipe
 from flowveil.workbench.guard import POLICY_OF_REPORTS, App, Door, Guard, RefusedError, in_answer, refusal
 from flowveil.workbench.jobs import DONE, Job
@@ -143,7 +143,7 @@ def _static_files() -> dict[str, tuple[bytes, str]]:
     """Returns all static files by name, read once. No name leads to another file."""
     folder = files("flowveil.workbench") / "static"
     found = {entry.name: (entry.read_bytes(), _TYPES[os.path.splitext(entry.name)[1]]) for entry in folder.iterdir()}
-    found["map.mjs"] = map_module().encode(), _TYPES[".mjs"]
+    found["map.mjs"] = module("map").encode(), _TYPES[".mjs"]
     found["report.css"] = asset("page.css").encode(), _TYPES[".css"]
     return found
 

@@ -12,7 +12,7 @@ from flowveil.api import anonymize
 from flowveil.errors import ParameterError
 from flowveil.published.about import checked, period_in_words, title
 from flowveil.published.headline import sentence, sides
-from flowveil.published.places import distance_in_words, typical_radius_m
+from flowveil.published.places import typical_radius_m
 from samples.releases import city_flows, edit_report
 from samples.verified import findings_of
 
@@ -23,6 +23,8 @@ ABOUT = {
     "licence": "CC BY 4.0",
     "contact": "data@example.org",
 }
+
+PI = 3.141592653589793
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +44,7 @@ def test_it_stands_in_the_report_the_page_and_the_exports(release, tmp_path: Pat
         assert json.loads((folder / name).read_text())["metadata"] == ABOUT
     assert json.loads((folder / "kepler.json").read_text())["info"]["title"] == ABOUT["title"]
     with sqlite3.connect(folder / "release.gpkg") as base:
-        said = {row[0] for row in base.execute("SELECT description FROM gpkg_contents")}
+        said = {row[0] for row in base.execute("SELECT description FROM gpkg_contents WHERE srs_id = 4326")}
     assert said == {
         "Title: Trips <b>of</b> & in the city. Source: Counts of 2024. Period: 2024-01-01/2024-03-31. "
         "Licence: CC BY 4.0. Contact: data@example.org"
@@ -74,6 +76,9 @@ def test_a_title_is_made_from_what_is_published(release) -> None:
     report = release.summary()
     m = report["published"]
     assert title(report) == f"Trips between {m['origin_zones']:,} and {m['destination_zones']:,} areas"
+    assert title(report, "Paris, France") == "Trips in Paris, France"
+    given = {**report, "statement": {**report["statement"], "about": {"title": "Commuters"}}}
+    assert title(given, "Paris, France") == "Commuters"
     assert period_in_words("2024-05-01") == "1 May 2024"
 
 
@@ -85,13 +90,16 @@ def test_one_sentence_says_how_much_between_what_and_how_fine(release) -> None:
         f"{sum(flows['trips'].to_pylist()):,} trips between {m['origin_zones']} origins and "
         f"{m['destination_zones']} destinations; every number covers at least 5 trips; "
     )
-    assert "of the trips suppressed" in said
     radius = typical_radius_m(flows, zones)
     ends = [(row[f"{end}_zone"], end, row["trips"]) for row in flows.to_pylist() for end in ("origin", "destination")]
     area = {(z["zone"], end): z["area_km2"] for z in zones.to_pylist() for end in ("origin", "destination")}
-    smaller = sum(n for zone, end, n in ends if 1000 * (area[zone, end] / 3.141592653589793) ** 0.5 < radius * 0.999)
+    smaller = sum(n for zone, end, n in ends if 1000 * (area[zone, end] / PI) ** 0.5 < radius * 0.999)
     assert smaller <= sum(n for _, _, n in ends) / 2
-    assert said.endswith(f"one end of a trip is known to about {distance_in_words(radius)}.")
+    within = [
+        row for row in flows.to_pylist() if max(area[row[f"{e}_zone"], e] for e in ("origin", "destination")) <= PI
+    ]
+    share = sum(row["trips"] for row in within) / sum(flows["trips"].to_pylist())
+    assert said.endswith(f"both ends are known within 1 km for {100 * share:.0f} % of the trips.")
 
 
 def test_protected_and_not_protected_stand_side_by_side(release) -> None:
@@ -102,7 +110,8 @@ def test_protected_and_not_protected_stand_side_by_side(release) -> None:
 
 
 def test_the_sum_of_noisy_counts_is_rounded_and_not_given_where_it_is_mostly_noise():
-    published = {"origin_zones": 2, "destination_zones": 1, "cells": 2, "trips": 123_463, "typical_radius_m": None}
+    published = {"origin_zones": 2, "destination_zones": 1, "cells": 2, "trips": 123_463}
+    published["both_ends_within_m"] = {"1000": None}
     noise = {"epsilon": 1, "deviation": 70.7}
     report = {"kind": "noisy", "method": "laplace", "published": published, "guarantee": noise}
     said = sentence(report)

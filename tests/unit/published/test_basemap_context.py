@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import numpy as np
+import shapely
 
-from flowveil.published.basemap_context import MAX_CORNERS, MAX_TOWNS, context_of, nearest_places, world
-from flowveil.published.maps import Frame
+from flowveil.published.basemap_context import MAX_CORNERS, MAX_TOWNS, area_name, context_of, nearest_towns, world
 
-BAY = np.array([[-122.6, 37.6, -122.1, 37.95]])
+BAY = np.array([-122.6, 37.6, -122.1, 37.95])
 
 
 def test_zones_are_called_by_the_nearest_town() -> None:
     lat, lon = np.array([37.8044, 37.83, -50.0, np.nan]), np.array([-122.2708, -122.25, -140.0, 0.0])
-    said = nearest_places(lat, lon, np.full(4, 0.1))
+    said = nearest_towns(lat, lon, np.full(4, 0.1)).texts()
     assert said[0] == "around Oakland"
     assert said[1] is not None
     assert "km" in said[1]
     # In the middle of an ocean no town helps, and what has no place has none.
     assert said[2:] == [None, None]
     # A large zone around a town is not beside it.
-    assert nearest_places(np.array([37.82]), np.array([-122.27]), np.array([50.0])) == ["around Oakland"]
+    near = nearest_towns(np.array([37.806]), np.array([-122.272]), np.array([50.0]))
+    assert near.texts() == ["around Oakland"]
 
 
 def test_directions_are_seen_from_the_town() -> None:
@@ -27,24 +28,35 @@ def test_directions_are_seen_from_the_town() -> None:
     at = here.names.index("Ulan Bator")
     around = [(0.2, 0), (0, 0.3), (-0.2, 0), (0, -0.3)]
     lat, lon = (here.lat[at] + np.array([a for a, _ in around]), here.lon[at] + np.array([b for _, b in around]))
-    said = [place for place in nearest_places(lat, lon, np.zeros(4)) if place and place.endswith("of Ulan Bator")]
+    said = [
+        place for place in nearest_towns(lat, lon, np.zeros(4)).texts() if place and place.endswith("of Ulan Bator")
+    ]
     directions = ["north", "east", "south", "west"]
     assert len(said) >= 2
     assert [d for d in directions if any(f"km {d} of" in place for place in said)]
 
 
-def test_a_page_holds_the_part_in_view() -> None:
-    frame = Frame.around(BAY)
-    context = context_of(BAY[0], frame)
-    assert context is not None
-    names = [name for name, _, _ in context["towns"]]
-    assert {"San Francisco", "Oakland"} <= set(names)
+def test_a_page_holds_the_part_around_its_zones() -> None:
+    context, here = context_of(BAY), world()
+    names = [here.names[i] for i in context.towns]
+    assert names[:3] == ["San Jose", "San Francisco", "Oakland"]
     assert "Paris" not in names
     assert len(names) <= MAX_TOWNS
-    corners = sum(len(line) // 2 for line in context["lines"])
-    assert 0 < corners <= MAX_CORNERS
-    assert "CC BY 4.0" in context["credit"]
-    everywhere = np.array([[-100.0, -60.0, 70.0, 70.0]])
-    whole = context_of(everywhere[0], Frame.around(everywhere))
-    assert whole is not None
-    assert sum(len(line) // 2 for line in whole["lines"]) <= MAX_CORNERS
+    # Oakland is dry, the ocean is not.
+    water = shapely.union_all(context.water)
+    assert not water.contains(shapely.Point(-122.27, 37.80))
+    assert water.contains(shapely.Point(-122.65, 37.70))
+    whole = context_of(np.array([-100.0, -60.0, 70.0, 70.0]))
+    assert shapely.get_num_coordinates(whole.lines["rivers"]).sum() > 0
+    for shapes in (context.water, whole.water, *whole.lines.values()):
+        assert shapely.get_num_coordinates(shapes).sum() <= MAX_CORNERS
+
+
+def test_an_area_is_named_after_its_town_or_its_country() -> None:
+    rng = np.random.default_rng(1)
+    spread = rng.normal(0, 0.03, (2, 200))
+    assert area_name(-33.45 + spread[0], -70.65 + spread[1], np.ones(200)) == "Santiago, Chile"
+    assert area_name(46.5 + 30 * spread[0], 2.5 + 30 * spread[1], np.ones(200)) == "France"
+    assert area_name(np.array([np.nan]), np.array([np.nan]), np.ones(1)) is None
+    # The middle of an ocean has no name.
+    assert area_name(np.array([-50.0]), np.array([-140.0]), np.ones(1)) is None

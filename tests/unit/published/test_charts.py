@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 
-from flowveil.published.charts import Line, apart, count_histogram, line_chart
+from flowveil.published.charts import Line, apart, line_chart, size_histogram
 
 
 def marks(drawing: str) -> list[str]:
@@ -31,7 +31,7 @@ def test_values_that_are_much_alike_have_a_scale_too():
 
 
 def test_classes_of_whole_numbers_share_no_number():
-    assert count_histogram(np.array([600, 1500, 3000])).labels == ("513–1,024", "1,025–2,048", "2,049–4,096")
+    assert size_histogram(np.array([5.0, 12.0]), threshold=5, name="k").labels == ("5–9", "10–24")
 
 
 def test_names_beside_a_chart_are_apart_in_order_and_above_the_axis():

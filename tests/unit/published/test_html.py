@@ -51,21 +51,36 @@ def test_it_is_one_page_that_needs_nothing_else(report):
     page = Page(text)
     assert page.open == []
     assert not {"script", "link", "img", "iframe"} & {tag for tag, _ in page.tags}
-    assert not re.search(r"https?:|url\(|@import|\bsrc=|\bhref=(?!\"#)", text)
+    assert not re.search(r"https?:|url\(|@import|\bsrc=", text)
+    # Links lead to places on the page and to files next to it.
+    links = [attributes["href"] for tag, attributes in page.tags if tag == "a"]
+    assert all(re.fullmatch(r"#\w+|\w+\.\w+", link) for link in links)
     assert "default-src 'none'" in text
     assert "prefers-color-scheme: dark" in text
     assert "@media print" in text
 
 
-def test_method_guarantee_statement_and_parameters_are_there(report):
+def test_method_guarantee_and_statement_are_there_and_parameters_are_not(report):
     text = render(report)
     assert "odkanon" in text
     for line in report["published"]["sentences"]:
-        assert line.partition(":")[2].strip()[1:] in text
+        if not line.startswith("Incomplete"):
+            assert line.partition(":")[2].strip()[1:] in text
     rows = {row[0]: row[1:] for row in Page(text).rows}
-    assert rows["Trips"] == ["5"]
-    assert rows["options"] == ["budget = volume"]
-    assert rows["suppression: rule"] == ["short cells"]
+    assert set(rows) == {f"within {radius}" for radius in ("500 m", "1 km", "2 km", "5 km")}
+    assert rows["within 1 km"][-1] == f"{100 * report['published']['both_ends_within_m']['1000']:.0f} %"
+
+
+def test_the_questions_of_a_reader_come_in_order(report):
+    heads = re.findall(r"<h2[^>]*>([^<]+)</h2>", render(report))
+    assert heads == [
+        "What is this?",
+        "How precise is it?",
+        "What is missing?",
+        "May I use it?",
+        "Where are the data?",
+        "For researchers",
+    ]
 
 
 def test_a_threshold_by_the_mean_weight_is_said_in_words(report):

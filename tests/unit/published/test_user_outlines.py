@@ -83,7 +83,7 @@ def test_they_are_published_and_checked(districts, tmp_path):
         folder = release.write(tmp_path / "release", context=districts)
     assert findings_of(folder, flows) == []
     page = (folder / "report.html").read_text("utf-8")
-    assert "own_lines" in page
+    assert '"ownNames":[["' in page
     assert "Centre <b>" not in page
     published = (folder / CONTEXT).read_text("utf-8")
     # The published file gives the same release.

@@ -41,7 +41,9 @@ def release() -> NoisyRelease:
 @pytest.fixture(scope="module")
 def written(release, tmp_path_factory):
     place = tmp_path_factory.mktemp("written") / "out"
-    return release.write(place, formats=list(FORMATS), basemap="https://tiles.example/{z}/{x}/{y}.png")
+    return release.write(
+        place, formats=list(FORMATS), contact="Office", basemap="https://tiles.example/{z}/{x}/{y}.png"
+    )
 
 
 @pytest.fixture
@@ -113,9 +115,9 @@ def test_large_noise_is_written_out():
 
 def test_the_page_says_noise_and_unit_before_anything_else(folder):
     page = (folder / "report.html").read_text(encoding="utf-8")
-    top = page[: page.index('id="maps"')]
+    top = page[: page.index('id="map"')]
     assert "Noisy:" in top
-    assert "for each person" in top
+    assert "for each person" in page[: page.index("<script")]
     assert "k = " not in page[: page.index("<script")]
     assert "NaN" not in page
     assert "byte by byte" not in page

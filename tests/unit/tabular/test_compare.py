@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from flowveil.errors import MissingExtraError, OutputError, ParameterError
-from flowveil.tabular import figures
+from flowveil.tabular import compare
 from flowveil.tabular.compare import Grid, Margins, Roles, compare_records
 from flowveil.tabular.domains import decide_kinds
 from flowveil.tabular.records import Attribute, read_records
@@ -77,7 +77,7 @@ def test_numbers_are_numbers_in_every_variant():
     assert comparison.parameters["kinds"] == {"Gender": "categories", "age": "numeric"}
     assert not any("age" in note for note in comparison.notes)
     without = decide_kinds(table, [Attribute("age")])
-    assert "declare --bins" in without.notes[0]
+    assert "declare bins (--set bins=FILE)" in without.notes[0]
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_without_matplotlib_nothing_is_left_behind(comparison, tmp_path, monkeyp
     def absent(name):
         raise ImportError(name)
 
-    monkeypatch.setattr(figures.importlib, "import_module", absent)
+    monkeypatch.setattr(compare.importlib, "import_module", absent)
     with pytest.raises(MissingExtraError, match=r"flowveil\[tabular\]"):
         comparison.write(tmp_path / "result")
     assert list(tmp_path.iterdir()) == []

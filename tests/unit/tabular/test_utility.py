@@ -5,7 +5,6 @@ import pyarrow as pa
 import pytest
 
 from flowveil.errors import DataError, ParameterError
-from flowveil.tabular.logit import fit_logit
 from flowveil.tabular.mondrian import anonymize_records
 from flowveil.tabular.records import Attribute
 from flowveil.tabular.risk import discernibility, replicated_uniques
@@ -13,6 +12,7 @@ from flowveil.tabular.utility import (
     Design,
     cross_validate,
     effects,
+    fit_logit,
     margin_distance,
     outcome_of,
     pair_release,

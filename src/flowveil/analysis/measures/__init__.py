@@ -1,7 +1,6 @@
-"""The measures of a release: how much was lost, how far things moved, how well people are hidden.
+"""The measures of a release: losses, distances, and the smallest cells. Exact and private.
 
-Every measure is computed on trips and, where there are weights, on weights too, whichever was protected. Values are
-exact, and private.
+Every measure is computed on trips and, with weights, on weights too, whichever was protected.
 """
 
 from __future__ import annotations
@@ -40,19 +39,16 @@ MEASURES: dict[str, Measure] = {
 
 
 def listed(*, noisy: bool, folded: bool = False) -> list[Measure]:
-    """The measures of noisy counts, or of exact ones; those of times only where they fold."""
+    """Returns the measures of noisy or of exact counts; those of times only if time is folded."""
     own = [m for m in MEASURES.values() if (m.of_noise != "absent" if noisy else m.of_counts)]
     return [m for m in own if folded or not m.of_times]
 
 
 def measure(release: Matrix) -> dict[str, Values]:
-    """All measures by basis: "trips" and, where there are weights, "weight".
+    """Returns all measures by basis: "trips" and, with weights, "weight". `Release.metrics` caches them.
 
-    A release computes them once and keeps them: ask for its `metrics`.
-
-    Those of a noisy release are taken against the true counts, V being the whole input, trips outside the region or
-    beyond the bound included. Pairs of tiles without trips count as well: there, all that is published is noise. What
-    noise leaves no meaning is None.
+    A noisy release is compared with the true counts of the whole input, including trips outside the region or beyond
+    the bound, and pairs of tiles without trips. Measures that have no meaning for noise are None.
     """
     bases = ("trips",) if release.cells.weight is None else ("trips", "weight")
     return {basis: _measured(Subject(cast("Release | NoisyRelease", release), basis)) for basis in bases}
@@ -70,13 +66,13 @@ def combine(
     whole: Cells,
     guarantee: Guarantee | PrivacyLoss,
 ) -> dict[str, Values]:
-    """The measures of several slices together, by basis.
+    """Returns the measures of several slices together, by basis.
 
     Args:
         releases: the published slices, which share no trips.
-        absent: the slices that are not published; they count as suppressed.
-        whole: everything that was read.
-        guarantee: what holds in all slices.
+        absent: unpublished slices; they count as suppressed.
+        whole: the input of all slices.
+        guarantee: of all slices.
     """
     exact = [release.metrics() for release in releases]
     noisy = releases[0].kind == "noisy"

@@ -1,7 +1,4 @@
-"""Measures of the published cells: how many, how large, how coarse, and the smallest value in each protected unit.
-
-V is the input volume, v the volume of a cell.
-"""
+"""Measures of the published cells: number, size, coarseness, and the smallest value in each unit."""
 
 from __future__ import annotations
 
@@ -23,7 +20,7 @@ def _combined_share(slices: Slices, _: str) -> float:
 
 
 def _n_own_zones(subject: Subject, end: str) -> int:
-    """How many places cells use: a place in several intervals of time, or in several layers, counts once."""
+    """Returns the number of zones; a zone in several time intervals or layers counts once."""
     used = np.unique_values(getattr(subject.release.cells, end))
     zones = getattr(subject.release.plan, f"{end}_zones")
     return len(np.unique_values(zones.nodes[used])) if isinstance(zones, NodeZones) else len(used)
@@ -73,7 +70,7 @@ COUNTS = (
     ),
 )
 
-#: Noise may add more trips than are left out, so that the suppressed share of noisy counts may be below 0.
+#: Noise may add trips, so that the suppressed share of noisy counts may be below 0.
 PUBLISHED_TRIPS = Measure(
     key="published_trips",
     title="Published trips",
@@ -146,13 +143,13 @@ def _combined_average(slices: Slices, _: str) -> float | None:
 
 
 def mean_error(subject: Subject) -> float | None:
-    """The tiles of both zones of a cell, averaged over the published volume."""
+    """Returns the tiles of both zones of a cell, averaged over the published volume."""
     size_o, size_d = subject.sizes
     return float(np.sum(subject.volume * (size_o + size_d)) / subject.published) if subject.published else None
 
 
 def _time_width(subject: Subject) -> float | None:
-    """The hours of a cell's interval of time, averaged over the published volume."""
+    """Returns the hours of a cell's time interval, averaged over the published volume."""
     timed = subject.release.plan.timed
     if timed is None or not subject.published:
         return None
@@ -162,7 +159,7 @@ def _time_width(subject: Subject) -> float | None:
 TIME_WIDTH = Measure(
     key="mean_time_width_h",
     title="Mean width of time (h)",
-    meaning="How long the interval of time of a cell is, averaged over the published volume.",
+    meaning="Length of the time interval of a cell, averaged over the published volume.",
     compute=_time_width,
     combine=None,
     of_times=True,
@@ -181,7 +178,7 @@ MEAN_ERROR = Measure(
 DISCERNIBILITY = Measure(
     key="c_dm",
     title="Discernibility (C_DM)",
-    meaning="Squared cell volumes plus a penalty for what is suppressed; less is better.",
+    meaning="Squared cell volumes plus a penalty for suppression; less is better.",
     compute=_discernibility,
     combine=_combined_discernibility,
     of_noise="void",

@@ -1,17 +1,14 @@
-"""How far the destinations of an origin zone are from those of everybody, and the other way round (t-closeness).
+"""t-closeness: the distance of an origin zone's destinations from all destinations, and the reverse.
 
-Whoever is known to start in a zone is known to have gone where its trips go. If that is where everybody goes, the zone
-says little of her; if all its trips end in one place, it says where she was. Li et al. (2007) ask that no class be
-farther than t from the whole. Two distances: total variation, the share of trips that would have to end elsewhere; and
-the earth mover's, how far these would have to go, in metres.
+A person known to start in a zone is known to have gone where its trips go. Li et al. (2007) require that no class is
+farther than t from the whole. Two distances are computed: total variation, the share of trips that would have to end
+elsewhere; and the earth mover's distance in metres.
 
-The earth mover's distance is taken along the tree of the zones, as Li et al. do for hierarchies: an end moves from the
-centre of its zone to the middle of all published ends in what the zone lies in, and so on up and down. It is never less
-than the one along straight lines, and exact in one pass up the tree; straight lines would need a linear programme for
-every zone. The middle of the ends and not of the area, because a cell of H3 that covers half a country may hold no
-more than one edge of a city.
+The earth mover's distance is taken along the tree of the zones, as Li et al. do for hierarchies: from the centre of a
+zone to the centroid of all published ends in its parent, and so on. It is an upper bound of the distance along straight
+lines, and needs one pass over the tree instead of a linear program for every zone.
 
-Not enforced by any method: merging zones changes the whole as well, so it is not monotone.
+`flowveil.release.closeness` has the total variation, and suppresses zones by it on request (--t).
 """
 
 from __future__ import annotations
@@ -21,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from flowveil.release.closeness import total_variation
 from flowveil.release.zones import NodeZones
 
 if TYPE_CHECKING:
@@ -28,7 +26,7 @@ if TYPE_CHECKING:
     from flowveil.release.release import Release
 
 ROLES = ("origin", "destination")
-#: Of each distance, over the zones: the mean and quantiles, each zone with its trips as weight, and the largest.
+#: Statistics over the zones, weighted by trips.
 _QUANTILES = {"median": 0.5, "upper_quartile": 0.75, "upper_decile": 0.9}
 SPREAD = ("mean", *_QUANTILES, "largest")
 
@@ -40,8 +38,8 @@ class Closeness:
     Attributes:
         zones: their codes.
         trips: trips that start (or end) there.
-        total_variation: 0 where they go where everybody goes, towards 1 where nobody else goes.
-        metres: earth mover's distance along the tree; None where the map is unknown.
+        total_variation: from 0, the distribution of all trips, to 1.
+        metres: earth mover's distance along the tree; None without a map.
     """
 
     zones: list[str]
@@ -50,7 +48,7 @@ class Closeness:
     metres: Floats | None
 
     def summary(self) -> dict[str, Any]:
-        """The distribution over the zones."""
+        """Returns statistics over the zones."""
         return {
             "total_variation": _spread(self.total_variation, self.trips),
             "metres": None if self.metres is None else _spread(self.metres, self.trips),
@@ -58,12 +56,11 @@ class Closeness:
 
 
 def closeness(release: Release, *, exact: bool = False) -> dict[str, Closeness] | None:
-    """The distances of origin zones (of their destinations) and of destination zones (of their origins).
+    """Returns the distances of origin zones (of their destinations) and of destination zones (of their origins).
 
     Args:
-        release: of one matrix. None is returned where its zones overlap: destinations of two zones cannot be compared
-            then.
-        exact: of all trips, the suppressed ones too. For the data holder: it discloses where suppressed trips go.
+        release: of one matrix. The result is None if its zones overlap.
+        exact: include suppressed trips. Discloses where they go.
     """
     plan = release.plan
     origins, destinations = plan.origin_zones, plan.destination_zones
@@ -80,7 +77,7 @@ def closeness(release: Release, *, exact: bool = False) -> dict[str, Closeness] 
 
 
 def closeness_summary(release: Any) -> dict[str, Any] | None:
-    """The distribution over the zones, by end; None where zones overlap, and for a revision, whose cells are mixed."""
+    """Returns statistics over the zones, by end; None if zones overlap, and for a revision."""
     found = None if release.kind != "plain" or release.revision is not None else closeness(release)
     return None if found is None else {role: one.summary() for role, one in found.items()}
 
@@ -88,19 +85,16 @@ def closeness_summary(release: Any) -> dict[str, Any] | None:
 def _of_end(own: Ints, zones: NodeZones, other: Ints, others: NodeZones, trips: Floats) -> Closeness:
     used, at = np.unique(own, return_inverse=True)
     total = _sums(at, trips, len(used))
-    share = _sums(other, trips, len(others)) / trips.sum()
-    # Where a zone has no trips, its share is that of the whole: one in all.
-    apart = np.abs(trips / total[at] - share[other]) - share[other]
-    variation: Floats = np.clip((_sums(at, apart, len(used)) + 1) / 2, 0, 1)
+    variation = total_variation(at, other, trips, len(used), len(others))
     metres = _along_tree(at, others.nodes[other], trips, total, others)
     return Closeness(zones.codes(used.astype(np.int32)).tolist(), total, variation, metres)
 
 
 def _along_tree(own: Any, node: Any, trips: Floats, total: Floats, zones: NodeZones) -> Floats | None:
-    """For each zone of one end, what it costs to move its trips from its own nodes to those of all.
+    """Returns the cost of moving each zone's distribution of trips to that of all trips.
 
-    Over every edge of the tree goes the difference of what lies below it. One level at a time, deepest first; below
-    nodes that a zone has no trips in, the difference is the share of the whole.
+    Every edge of the tree carries the difference of the shares below it. Levels are processed from the deepest up;
+    below nodes without trips of the zone, the difference is the share of the whole.
     """
     tree = zones.hierarchy
     share = _sums(node, trips, tree.n_nodes) / trips.sum()
@@ -122,12 +116,12 @@ def _along_tree(own: Any, node: Any, trips: Floats, total: Floats, zones: NodeZo
 
 
 def _sums(place: Any, values: Floats, n: int) -> Floats:
-    """The values added up at each place."""
+    """Returns the sum of values by number."""
     return np.asarray(np.bincount(place, weights=values, minlength=n), dtype=np.float64)
 
 
 def _upwards(tree: Hierarchy, values: Floats) -> Floats:
-    """Values of nodes, each with those of all nodes below it."""
+    """Returns the sum over the subtree of each node."""
     values = values.copy()
     for depth in range(tree.max_depth, 0, -1):
         nodes = tree.nodes_at_depth(depth)
@@ -136,18 +130,18 @@ def _upwards(tree: Hierarchy, values: Floats) -> Floats:
 
 
 def _lengths(zones: NodeZones, share: Floats) -> Floats | None:
-    """From the middle of the ends in each node to that of its parent, in metres; None where the map is unknown.
+    """Returns the metres between the centroid of the ends in each node and in its parent; None without a map.
 
     Args:
         zones: of the end.
-        share: of each node that is a zone, the share of all ends that lie in it.
+        share: share of all ends in each node that is a zone.
     """
     from pyproj import Geod
 
     tree = zones.hierarchy
     used = np.flatnonzero(share[zones.nodes] > 0).astype(np.int32)
     centers = zones.centers(used)
-    # What lies outside the area has no place, so nobody knows how far it is.
+    # Ends outside the area have no place.
     if centers is None or np.isnan(centers[0]).any():
         return None
     lat, lon = np.radians(centers[0]), np.radians(centers[1])

@@ -1,4 +1,4 @@
-"""How far trip ends moved: metres from the centre of the tile to the centre of the published zone."""
+"""Distances moved: metres from the centre of the tile to the centre of the published zone."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 def _moved(subject: Subject) -> tuple[Floats, Floats] | None:
-    """How far the ends of the published trips moved, and the volume of each; None where the map is unknown.
+    """Returns the distances of published trip ends, and the volume of each; None without a map.
 
-    Distances are geodesic (WGS 84), taken once for each distinct (tile, zone) pair.
+    Distances are geodesic (WGS 84), computed once for each distinct (tile, zone) pair.
     """
     release = subject.release
     kept = release.cell_of_flow >= 0
@@ -64,9 +64,8 @@ MEASURES = (
     Measure(
         key="generalization_distance_m",
         title="Mean distance moved (m)",
-        meaning="How far the ends of a published trip are moved on average, from the centre of the tile of the input "
-        "they were in to the centre of the zone they were put in. What a tile leaves open is not counted, "
-        "nor are ends outside the area.",
+        meaning="Mean distance of the ends of published trips from the centre of their input tile to the centre of "
+        "their zone. The size of tiles is not counted, nor are ends outside the area.",
         compute=lambda subject: subject.share(_mean),
         combine=averaged,
         of_noise="defined",
@@ -91,7 +90,7 @@ MEASURES = (
 
 
 def weighted_median(values: Floats, weight: Floats) -> float:
-    """The smallest value at which half of the weight is reached."""
+    """Returns the smallest value at which half of the weight is reached."""
     order = np.argsort(values, kind="stable")
     reached = np.cumsum(weight[order])
     return float(values[order][np.searchsorted(reached, reached[-1] / 2)])
@@ -110,7 +109,7 @@ def _end(
     tile_lat, tile_lon = tree.geography.centers(tree.leaf_node[pairs.origin])
     lat, lon = zone_center
     _, _, metres = Geod(ellps="WGS84").inv(tile_lon, tile_lat, lon[position], lat[position])
-    # What lies outside the area has no place: such ends are not counted.
+    # Ends outside the area have no place and are not counted.
     metres = np.asarray(metres, dtype=np.float64)
     placed = ~np.isnan(metres)
     return metres[placed], pairs.sum(volume)[placed]

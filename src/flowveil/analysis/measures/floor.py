@@ -1,8 +1,8 @@
-"""Floors: mean generalisation errors that no method can get below. They show how hard the data are.
+"""Lower bounds of the mean generalisation error. They show how hard the data are.
 
-`generalization_floor` holds for every method whose zones are nodes of the hierarchies: each flow in the smallest safe
-pair of nodes that holds it, the costliest flows left out as far as may be suppressed. Zones that suit one flow are
-zones for all others there too, which this floor does not ask for; so it can be far below what is possible.
+`generalization_floor` holds for every method whose zones are nodes of the hierarchies: each flow is in the smallest
+safe pair of nodes that contains it, and the costliest flows are suppressed up to the limit. It ignores that flows
+share zones, so it can be far below what is possible.
 
 `division_floor` holds for divisions of (root, root), such as the cells of ATG and PairCut; it is the bound that PairCut
 proves.
@@ -32,10 +32,10 @@ _SMALLEST_SIZES: WeakKeyDictionary[Flows, dict[Guarantee, Floats | None]] = Weak
 
 
 def _floor(subject: Subject) -> float | None:
-    """The floor of a release's input.
+    """Returns the lower bound for a release's input.
 
-    What may be left out is max_suppressed, or what the release suppresses where that is more, so that no release of a
-    hierarchical method can be below. Boxes are not nodes: for them it is a reference, and the ratio may be below 1.
+    The limit of suppression is that of the release, or what it suppresses if that is more, so that the bound holds for
+    every hierarchical method. For boxes it is a reference, and the ratio may be below 1.
     """
     release = subject.release
     allowed = release.parameters.get("max_suppressed")
@@ -52,16 +52,16 @@ def _ratio(subject: Subject) -> float | None:
 MEASURES = (
     Measure(
         key="floor_generalization_error",
-        title="Floor of that error",
-        meaning="No method that merges along these hierarchies gets below: every flow in the smallest safe cell that "
-        "could hold it, whatever the others need, and the costliest left out as far as may be suppressed.",
+        title="Lower bound of that error",
+        meaning="A bound for every method that merges along these hierarchies: every flow in the smallest safe cell "
+        "that could contain it, the costliest flows suppressed up to the limit.",
         compute=lambda subject: subject.share(_floor),
         combine=None,
     ),
     Measure(
         key="floor_ratio",
-        title="Error over its floor",
-        meaning="How many times as large the mean generalisation error is as its floor.",
+        title="Error over its lower bound",
+        meaning="The mean generalisation error divided by its lower bound.",
         compute=_ratio,
         combine=None,
     ),
@@ -71,10 +71,10 @@ MEASURES = (
 def generalization_floor(
     flows: Flows, guarantee: Guarantee, *, max_suppressed: float, basis: str | None = None
 ) -> float | None:
-    """The smallest mean generalisation error of any release whose zones are nodes of the hierarchies.
+    """Returns a lower bound of the mean generalisation error of releases whose zones are nodes of the hierarchies.
 
-    Exact: the mean over flows of their `smallest_safe_sizes`, the costliest ``max_suppressed`` of the volume left out
-    (of the last flow a part). None where nothing can be published within that, or where the trees are too deep.
+    The mean over flows of their `smallest_safe_sizes`, without the costliest ``max_suppressed`` of the volume. None if
+    nothing can be published within the limit, or if the trees are too deep.
     """
     sizes = smallest_safe_sizes(flows, guarantee)
     if sizes is None:
@@ -85,7 +85,7 @@ def generalization_floor(
         volume = to_fixed_point(volume).astype(np.float64)
     order = np.argsort(sizes, kind="stable")
     size, volume = sizes[order], volume[order]
-    # Summed exactly, so that equal inputs give equal floors: trips, or millionths.
+    # Sums of whole numbers are exact, so that equal inputs give equal bounds.
     kept_most = float(np.sum(volume)) * (1 - max_suppressed)
     before = np.cumsum(volume) - volume
     kept = np.clip(kept_most - before, 0.0, volume)

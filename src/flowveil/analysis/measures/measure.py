@@ -1,7 +1,4 @@
-"""What a measure is, and what it is computed from.
-
-To add one: write a `Measure` in a file of this folder, list it in `MEASURES`, and test it against a slow version.
-"""
+"""The types of measures: a `Measure`, the `Subject` it is computed from, and `Slices` that are combined."""
 
 from __future__ import annotations
 
@@ -22,14 +19,13 @@ Value = float | int | None
 Values = dict[str, Value]
 T = TypeVar("T")
 
-#: What a measure is of noisy counts. ``defined``: computed against the true counts; ``void``: it has no meaning;
-#: ``absent``: not listed.
+#: A measure of noisy counts is ``defined`` (compared with the true counts), ``void`` (None) or ``absent`` (not listed).
 OfNoise = Literal["defined", "void", "absent"]
 
 
 @dataclass(frozen=True, eq=False)
 class Subject:
-    """A release counted on one basis: what measures are computed from.
+    """A release counted on one basis.
 
     Attributes:
         release: with its input and its plan.
@@ -42,17 +38,21 @@ class Subject:
 
     @property
     def guarantee(self) -> Guarantee:
-        """The thresholds of cells. Noise promises none, and measures that are held against them mean nothing of it."""
+        """The thresholds of cells.
+
+        Raises:
+            TypeError: the counts are noisy and have no thresholds.
+        """
         if self.release.kind == "noisy":
-            raise TypeError("noisy counts are held against no threshold")
+            raise TypeError("noisy counts have no threshold")
         return self.release.guarantee
 
     def share(self, work: Callable[[Subject], T]) -> T:
-        """What this function makes of the subject, worked out once for all measures that need it."""
+        """Returns the result of a function of the subject, computed once for all measures."""
         if work not in self._shared:
             self._shared[work] = work(self)
-        found: T = self._shared[work]
-        return found
+        result: T = self._shared[work]
+        return result
 
     @cached_property
     def volume(self) -> Floats:
@@ -80,7 +80,7 @@ class Subject:
 
     @cached_property
     def places(self) -> Floats:
-        """The pairs of tiles that each published cell covers; where time is folded, in each of its steps."""
+        """The number of tile pairs in each published cell, times its time steps if time is folded."""
         size_o, size_d = self.sizes
         timed = self.release.plan.timed
         return size_o * size_d if timed is None else size_o * size_d * timed.steps[self.release.cells.origin]
@@ -93,8 +93,8 @@ class Slices:
     Attributes:
         releases: the releases of the published slices.
         own: the measures of each.
-        lost: the volume of each slice that is not published.
-        class_size: the volume that k asks of a cell, by all trips.
+        lost: the volume of each unpublished slice.
+        class_size: the volume of a cell of k, by all trips.
     """
 
     releases: Sequence[Release | NoisyRelease]
@@ -119,11 +119,11 @@ class Slices:
         return float(self.whole.sum() + self.lost.sum())
 
     def of(self, key: str) -> list[Value]:
-        """A measure of each slice."""
+        """Returns a measure of each slice."""
         return [own[key] for own in self.own]
 
     def mean(self, values: Sequence[Value]) -> float | None:
-        """The mean over the published volume, of the slices that have a value."""
+        """Returns the mean over the slices with a value, weighted by published volume."""
         known = [(float(v), w) for v, w in zip(values, self.shown, strict=True) if v is not None and w > 0]
         if not known:
             return None
@@ -140,18 +140,18 @@ def averaged(slices: Slices, key: str) -> float | None:
 
 
 def added(slices: Slices, key: str) -> int | None:
-    """Combine by adding up; None where one slice does not know it."""
+    """Combine by summing; None if one slice has no value."""
     values = slices.of(key)
     return None if None in values else int(sum(v for v in values if v is not None))
 
 
 def smallest(slices: Slices, key: str) -> Value:
-    """Combine by the smallest value that is known."""
+    """Combine by the smallest known value."""
     return min((v for v in slices.of(key) if v is not None), default=None)
 
 
 def unknown(_: Slices, __: str) -> None:
-    """What is known of slices, and not of all together."""
+    """Combine to None: the measure is not defined for several slices."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,13 +159,13 @@ class Measure:
     """A measure of a release.
 
     Attributes:
-        key: its name in report.json.
+        key: its name in JSON.
         title, meaning: for pages.
-        compute: its exact value; None where it does not exist.
-        combine: its value for several slices together; None where it is not listed for them.
-        of_noise: what it is of noisy counts.
+        compute: returns the exact value, or None if it does not exist.
+        combine: returns the value of several slices together; None if it is not listed for them.
+        of_noise: see `OfNoise`.
         of_counts: whether it is listed for exact counts.
-        of_times: whether it is listed only where time is folded.
+        of_times: whether it is listed only if time is folded.
     """
 
     key: str

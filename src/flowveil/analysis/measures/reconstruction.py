@@ -1,4 +1,4 @@
-"""What goes wrong when cells are spread evenly over their tiles. O(flows): empty pairs are counted, never listed."""
+"""Errors of an even spread of cells over their tiles. O(flows): empty pairs are counted, never listed."""
 
 from __future__ import annotations
 
@@ -21,12 +21,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Covering:
-    """Which published cells cover each flow's pair of tiles, whether the flow is counted in them or not.
-
-    A suppressed flow inside a published cell reconstructs to that cell's share.
+    """The published cells that cover each flow's pair of tiles, also of suppressed flows.
 
     Attributes:
-        flow: the flow of each row, or None where row i is flow i.
+        flow: the flow of each row; None if row i is flow i.
         cell: a cell that covers it, or -1.
     """
 
@@ -34,7 +32,7 @@ class Covering:
     cell: NDArray[Any]
 
     def rebuild(self, each: Floats, n_flows: int) -> Floats:
-        """What each flow's pair gets, where a cell gives ``each`` to every pair it covers."""
+        """Returns the sum of ``each`` over the cells that cover each flow."""
         rebuilt: Floats
         if self.flow is None:
             rebuilt = np.append(each, 0.0)[self.cell]
@@ -43,14 +41,14 @@ class Covering:
         return rebuilt
 
     def flows_in_cell(self, n_cells: int) -> NDArray[np.int64]:
-        """How many flows each cell covers."""
+        """Returns the number of flows that each cell covers."""
         return np.bincount(self.cell[self.cell >= 0], minlength=n_cells)
 
 
 def covering_cells(release: Release | NoisyRelease) -> Covering:
-    """Where the pairs of the flows lie in the published cells: in at most one, unless cells are boxes."""
+    """Returns the cells that cover each flow: at most one, except for boxes and layers."""
     if release.kind == "noisy":
-        # All pairs of the domain that are published cover what lies in them; flows outside it lie in none.
+        # Flows outside the domain are in no cell.
         return Covering(None, release.cell_of_flow)
     cells, plan = release.cells, release.plan
     origins, destinations = plan.origin_zones, plan.destination_zones
@@ -71,7 +69,7 @@ def covering_cells(release: Release | NoisyRelease) -> Covering:
 
 
 def _covering_layers(release: Release) -> Covering:
-    """The cells of all layers around each flow: cells of one layer do not intersect, those of several do."""
+    """Returns the cells of all layers that cover each flow; cells of one layer are disjoint."""
     flows, cells, plan = release.input, release.cells, release.plan
     origins: Any = plan.origin_zones
     destinations: Any = plan.destination_zones
@@ -108,9 +106,9 @@ def _covered(subject: Subject) -> Covering:
 
 
 def _distance(subject: Subject, scale: float) -> float | None:
-    """Sum of abs(reconstructed - original) over all tile pairs, as shares of the input and of ``scale``.
+    """Returns the sum of abs(reconstructed / scale - original / input volume) over all tile pairs.
 
-    A pair in several boxes gets a share of each.
+    A pair in several cells gets a share of each.
     """
     if subject.total == 0 or scale == 0:
         return None
@@ -135,7 +133,7 @@ MEASURES = (
     Measure(
         key="reconstruction_loss",
         title="Reconstruction loss",
-        meaning="What goes wrong when every cell is spread evenly over its tiles and compared with the input: "
+        meaning="Difference between the input and the cells spread evenly over their tiles: "
         "0 is perfect, 2 is the worst.",
         compute=lambda subject: _distance(subject, subject.total),
         combine=_combined_loss,

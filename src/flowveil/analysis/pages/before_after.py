@@ -1,14 +1,8 @@
-"""The internal report: before against after, for the data holder alone.
-
-It discloses raw counts, suppressed ones too, so it is the opposite of a release: marked on the screen and on every
-printed page, and refused wherever a release is.
-"""
+"""The page "before and after" of `flowveil analyze`. It discloses raw counts: private, marked on every printed page."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from os import PathLike
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,21 +11,16 @@ from numpy.typing import NDArray
 from flowveil.analysis.areas import AreaAccuracy, area_accuracy
 from flowveil.analysis.measures import MEASURES
 from flowveil.analysis.pages.trade_offs import frontier_part, rounded_points
-from flowveil.private_files import write_private
 from flowveil.published.charts import Mark, bar_chart, size_histogram
 from flowveil.published.document import Figure, Part, fill, number, page, sensible
-from flowveil.published.html import (
-    maps_part,
-    parameters_part,
-    promise,
-    protection_part,
-    short_promise,
-    top,
-)
-from flowveil.published.layers import density_layer, further_layer, look
-from flowveil.published.maps import MAX_ZONES
+from flowveil.published.headline import sentence
+from flowveil.published.html import promise, short_promise
+from flowveil.published.layers import further_layer, look
+from flowveil.published.maps import MAX_ZONES, map_of_release
 from flowveil.published.noise import is_noisy
-from flowveil.published.sizes import distribution_part
+from flowveil.published.report import summed
+from flowveil.published.slices import zones_in
+from flowveil.release.statement import Statement
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -45,54 +34,30 @@ WARNING = "this page discloses raw counts, suppressed ones too. It is for the da
 WARNING_OF_NOISE = "this page discloses true counts without noise. It is for the data holder alone."
 
 
-def write_internal_report(
-    release: Release | NoisyRelease,
-    path: str | PathLike[str],
-    *,
-    folder: str | PathLike[str] | None = None,
-    content: str | None = None,
-) -> Path:
-    """Write the internal report into a file.
-
-    Args:
-        release: what was published.
-        path: the file; never inside a release.
-        folder: the folder of this release, if it was written.
-        content: the page, where it was rendered before.
-
-    Raises:
-        OutputError: the file would lie inside a release, or cannot be written.
-    """
-    return write_private(path, render_internal(release) if content is None else content, folder=folder)
-
-
 def render_internal(release: Release | NoisyRelease, *, areas: Sequence[AreaAccuracy] | None = None) -> str:
-    """The page: the published report with what was before it, what was suppressed and where.
+    """Returns the page: the published report, the input, and what was suppressed and where.
 
     Args:
         release: with its input.
-        areas: the planner's errors, where they are known already.
+        areas: the planner's errors, if they are known.
     """
     report = release.summary()
     noisy = is_noisy(report)
-    published = maps_part(report, release.flows, release.zones, None, common=False)
-    data = dict(published.map_data or {})
+    flows = summed(release.flows, Statement.from_report(report))
+    basis = getattr(release.guarantee, "basis", "trips")
+    data = map_of_release(flows, zones_in(flows, release.zones), basis=basis)
     before = _before_part(release, data, noisy=noisy)
     found = area_accuracy(release) if areas is None else areas
     inside = [_counted_part(release)] if noisy else [_raw_part(release), _frontier_part(release)]
     return page(
         title=f"INTERNAL: {report['method']}, {short_promise(report)}",
         heading=f"Before and after, {promise(report)}",
-        **top(report),
+        lead=sentence(report),
         parts=[
             *([_areas_part(found)] if found else []),
             before,
             *inside,
-            Part(published.name, "What is published", published.content, data),
-            protection_part(report),
-            distribution_part(report, release.flows, release.zones),
             _measures_part(release),
-            parameters_part(report),
         ],
         footer="Not for publication. The published report is report.html in the release folder.",
         internal=WARNING_OF_NOISE if noisy else WARNING,
@@ -100,7 +65,7 @@ def render_internal(release: Release | NoisyRelease, *, areas: Sequence[AreaAccu
 
 
 def _measures_part(release: Any) -> Part:
-    """All measures, each with its meaning."""
+    """Returns all measures, each with its meaning."""
     measures = release.metrics()
     rows = [
         (measure.title, measure.meaning, [sensible(values.get(key)) for values in measures.values()])
@@ -114,7 +79,7 @@ def _measures_part(release: Any) -> Part:
 
 
 def _before_part(release: Any, data: dict[str, Any], *, noisy: bool) -> Part:
-    """Adds layers of tiles to the data of the maps, and shows them beside the zones."""
+    """Adds layers of tiles to the data of the maps, and returns maps of tiles next to those of zones."""
     flows = release.input
     basis, lost_word = ("trips", "not published") if noisy else (release.guarantee.basis, "suppressed")
     trees: dict[str, tuple[Hierarchy, Ints]] = {
@@ -122,34 +87,34 @@ def _before_part(release: Any, data: dict[str, Any], *, noisy: bool) -> Part:
         "destination": (flows.destinations, flows.destination),
     }
     pairs = []
-    if data.get("frame") is not None and all(tree.geography is not None for tree, _ in trees.values()):
+    after, data["layers"] = data["layers"], {}
+    if data["frame"] is not None and all(tree.geography is not None for tree, _ in trees.values()):
         suppressed = release.cell_of_flow < 0
         volume = flows.volume(basis).astype(np.float64)
-        word = f"{basis} per km²"
+        drawn = {"overlap": not release.summary()["statement"]["homogeneous"]}
         for end, (tree, tile) in trees.items():
             raw = np.bincount(tile, weights=volume, minlength=tree.n_tiles)
             lost = np.bincount(tile[suppressed], weights=volume[suppressed], minlength=tree.n_tiles)
-            drawn, zones = look(end, word, scale=end), density_layer(data["layers"][end], basis)
-            layers = {
-                f"{end}_tiles": {**_tiles(data, tree, raw, per_area=True), **drawn},
+            density = look(end, f"{basis} per km²", scale=end)
+            data["layers"] |= {
+                f"{end}_tiles": {**_tiles(data, tree, raw, per_area=True), **density},
                 f"{end}_lost": {
                     **_tiles(data, tree, lost, per_area=False),
                     **look(end, f"{lost_word} {basis}", scale=f"{end}_lost"),
                 },
-                f"{end}_zones": {**zones, **drawn},
+                f"{end}_zones": {**after[end], **density, **drawn},
             }
-            data["layers"] = {**data["layers"], **layers}
-            before = (f"{end}_tiles", "Before", f"{number(tree.n_tiles)} tiles")
-            after = (f"{end}_zones", "After", f"{number(len(zones['code']))} zones")
-            pairs.append({"end": end, "scale": end, "maps": [before, after]})
+            tiles = (f"{end}_tiles", "Before", f"{number(tree.n_tiles)} tiles")
+            zones = (f"{end}_zones", "After", f"{number(len(after[end]['code']))} zones")
+            pairs.append({"end": end, "scale": end, "maps": [tiles, zones]})
     content = fill("before.html", pairs=pairs, lost=lost_word, basis=basis)
-    return Part("before", "Before and after", content)
+    return Part("maps", "Before and after", content, data if pairs else None)
 
 
 def _tiles(data: dict[str, Any], tree: Hierarchy, volume: NDArray[Any], *, per_area: bool) -> dict[str, Any]:
-    """The tiles that have any of the volume, with it or with how much of it there is per km²."""
+    """Returns the tiles with volume, coloured by it or by volume per km²."""
     assert tree.geography is not None
-    # What lies outside the area is not drawn.
+    # Tiles outside the area are not drawn.
     used = np.flatnonzero((volume > 0) & ~np.isnan(tree.geography.centers(tree.leaf_node)[0]))
     if len(used) > MAX_ZONES:
         used = used[np.sort(np.lexsort((used, -volume[used]))[:MAX_ZONES])]
@@ -159,9 +124,6 @@ def _tiles(data: dict[str, Any], tree: Hierarchy, volume: NDArray[Any], *, per_a
     return further_layer(
         data,
         code=tree.code_text(nodes).tolist(),
-        level=tree.level[nodes].tolist(),
-        tiles=[1] * len(used),
-        area=area,
         lat=lat,
         lon=lon,
         outlines=tree.geography.polygons(nodes),
@@ -170,7 +132,7 @@ def _tiles(data: dict[str, Any], tree: Hierarchy, volume: NDArray[Any], *, per_a
 
 
 def _areas_part(found: Sequence[AreaAccuracy]) -> Part:
-    """The planner's errors, one row for each kind of areas."""
+    """Returns the planner's errors, one row for each kind of areas."""
     heads = ("misses or misplaces", "where trips begin", "where trips end", "trip length", "accessibility")
     rows = [
         (
@@ -184,7 +146,7 @@ def _areas_part(found: Sequence[AreaAccuracy]) -> Part:
         for one in found
     ]
     content = fill("counts.html", heads=heads, rows=rows, figures=())
-    return Part("areas", "What a reader gets wrong between areas", content)
+    return Part("areas", "Errors between areas", content)
 
 
 # ---- numbers -----------------------------------------------------------------------------------------------------
@@ -215,11 +177,11 @@ def _raw_part(release: Any) -> Part:
     if len(lost):
         figures.append(_histogram("Suppressed flows, by trips", lost, guarantee.k))
     content = _counts(("before", "published", "suppressed"), rows, figures)
-    return Part("raw", "What was there, what is left", content)
+    return Part("raw", "Input, published and suppressed", content)
 
 
 def _counted_part(release: Any) -> Part:
-    """What the noise was added to: what was counted, and what was not and why."""
+    """Returns what was counted before noise, and what was not, by reason."""
     flows, left_out = release.input, release.left_out
     before = int(flows.trips.sum())
     rows: list[tuple[str, int | None, int | None, int | None]] = [
@@ -230,7 +192,7 @@ def _counted_part(release: Any) -> Part:
     if flows.people is not None:
         rows.append(("Different people", _people(flows), None, None))
     content = _counts(("before", "counted, before noise", "published, noise included"), rows)
-    return Part("raw", "What was there, what was counted, what is published", content)
+    return Part("raw", "Input, counted and published", content)
 
 
 def _counts(heads: Sequence[str], rows: Sequence[tuple[Any, ...]], figures: Sequence[Figure] = ()) -> Markup:
@@ -239,7 +201,7 @@ def _counts(heads: Sequence[str], rows: Sequence[tuple[Any, ...]], figures: Sequ
 
 
 def _frontier_part(release: Any) -> Part:
-    """How fine the zones could be if more or less were suppressed, with this release beside it."""
+    """Returns the frontier of error against suppression, with this release on it."""
     from flowveil.methods.twincut import frontier
 
     measures = release.metrics()[release.guarantee.basis]
@@ -254,7 +216,7 @@ def _frontier_part(release: Any) -> Part:
 def _histogram(title: str, flows: Cells, k: int) -> Figure:
     bars = size_histogram(flows.trips.astype(np.float64), threshold=float(k), name=f"k = {k}")
     chart = bar_chart(bars, title=title, label="trips in the flow")
-    note = "How many pairs of tiles have how many trips; those left of the line are short."
+    note = "Number of pairs of tiles by their trips; those left of the line are below the threshold."
     return Figure(title, note, [("", chart)])
 
 

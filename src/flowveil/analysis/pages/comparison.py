@@ -163,15 +163,10 @@ def _maps_part(runs: Sequence[Run]) -> Part | None:
     if frame is None:
         return None
     data = {
-        "bases": [basis],
-        "homogeneous": True,
         "frame": frame.to_dict(),
         "context": around([placed(run.zones) for run in shown if run.zones is not None], frame),
         "shapes": shapes,
         "layers": layers,
-        "flows": {"origin": [], "destination": [], basis: []},
-        "count": {"flows": 0},
-        "grid": None,
     }
     groups = []
     for protection, k in _distinct((run.protection, run.k) for run in shown):

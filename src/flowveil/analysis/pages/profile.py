@@ -1,8 +1,4 @@
-"""The profile of a flow over time, before and after anonymisation (Matet et al., figure 14).
-
-Before means raw counts: a profile is for the data holder, who has to judge whether slices still show what they are
-made for. It is never part of a release folder, and the chart says so.
-"""
+"""Profiles of flows over time, before and after anonymisation (Matet et al., figure 14). Private: raw counts."""
 
 from __future__ import annotations
 
@@ -24,7 +20,7 @@ if TYPE_CHECKING:
     from flowveil.release.noisy import NoisySlices
     from flowveil.release.sliced import SlicedRelease
 
-#: A zoning chosen for the user is the coarsest level with at least this many origins.
+#: The default zoning is the coarsest level with at least this number of origins.
 _FEWEST_AREAS = 12
 
 _WIDTH, _HEIGHT, _LEFT, _TOP, _GAP = 860, 150, 60, 64, 46
@@ -36,9 +32,9 @@ class Profile:
 
     Attributes:
         origin, destination: codes of the areas.
-        labels: the steps of time, in order.
-        before: trips of the input. Internal: not below the guarantee only by chance.
-        after: trips reconstructed from the published cells; 0 in steps that are not published.
+        labels: the time steps, in order.
+        before: trips of the input. Private.
+        after: trips reconstructed from the published cells; 0 in unpublished steps.
     """
 
     origin: str
@@ -49,18 +45,18 @@ class Profile:
 
 
 def largest_profiles(family: SlicedRelease | NoisySlices, *, zones: Any = None, n: int = 6) -> list[Profile]:
-    """The profiles of the flows with the most trips, on a common zoning.
+    """Returns the profiles of the flows with the most trips, on a common zoning.
 
     Args:
-        family: slices by time, by attributes too or not.
-        zones: what `Release.reconstruct` takes; by default a level with a dozen areas or more.
-        n: how many flows.
+        family: slices by time, with or without attributes.
+        zones: argument of `Release.reconstruct`; by default a level with a dozen areas or more.
+        n: number of flows.
 
     Raises:
         ParameterError: the slices are noisy counts, or not by time.
     """
     if family.kind == "noisy":
-        raise ParameterError("There is no profile of noisy counts: it would show the counts that noise hides.")
+        raise ParameterError("Noisy counts have no profile: it would show the true counts.")
     if TIME not in family.slice_columns:
         raise ParameterError("A profile needs slices by time. Hint: use --time and --every.")
     release = family.releases[0]
@@ -106,7 +102,7 @@ def _default_zoning(family: SlicedRelease) -> Zoning:
 
 
 def profile_chart(profiles: list[Profile]) -> str:
-    """The profiles as an SVG picture, one panel below the other."""
+    """Returns the profiles as SVG, one panel below the other."""
     panels = (_panel(profile, _TOP + i * (_HEIGHT + _GAP)) for i, profile in enumerate(profiles))
     size = {"width": _WIDTH + _LEFT + 20, "height": _TOP + len(profiles) * (_HEIGHT + _GAP) + 10}
     return str(fill("profile.svg", **size, shapes=[drawn for panel in panels for drawn in panel]))

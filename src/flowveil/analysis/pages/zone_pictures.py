@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from flowveil.analysis.experiment import Run
 from flowveil.errors import ParameterError
-from flowveil.output import check_file, write_files
-from flowveil.private_files import refuse_inside_release
+from flowveil.output import write_files
+from flowveil.private_files import check_place
 from flowveil.published.maps import ENDS, placed, shifted_eastward, zones_of
 from flowveil.published.pictures import (
     Extent,
@@ -56,12 +56,12 @@ def draw_zones_of_runs(
     Raises:
         ParameterError: an argument is wrong, or there is nothing to draw.
         MissingExtraError: matplotlib is not installed.
-        OutputError: the file cannot be written, or would lie in a release.
+        OutputError: the file cannot be written, or is inside a release.
     """
     target, ends = Path(path), _ends(show)
-    several = len({run.k for run in runs}) > 1
+    k = {run.k for run in runs}
     maps: list[tuple[str, pa.Table, pa.Table]] = [
-        (f"{run.name}, {run.protection}" + (f", k = {run.k}" if several else ""), run.flows, run.zones)
+        (f"{run.name}, {run.protection}" + (f", k = {run.k}" if len(k) > 1 else ""), run.flows, run.zones)
         for run in runs
         if run.flows is not None and run.zones is not None
     ]
@@ -73,13 +73,12 @@ def draw_zones_of_runs(
     for _, flows, zones in maps:
         check_picture(flows, zones, target, show, "trips")
     maps = [(name, flows, shifted_eastward(placed(zones))) for name, flows, zones in maps]
-    refuse_inside_release(path)
-    check_file(path)
+    check_place(path)
     matplotlib, figure_of = load_matplotlib()
     with matplotlib.rc_context({"svg.hashsalt": "flowveil", "svg.fonttype": "none", "font.size": 8}):
         extent = (Extent.of(*maps[0][1:], "trips") if bbox is None else Extent.given(bbox)).nearer(zoom)
-        across, high = size_of(extent, len(maps), None)
-        figure = figure_of(figsize=(across, high * len(ends)), layout="constrained", dpi=dpi)
+        width, height = size_of(extent, len(maps), None)
+        figure = figure_of(figsize=(width, height * len(ends)), layout="constrained", dpi=dpi)
         places = figure.subplots(len(ends), len(maps), squeeze=False)
         text = []
         for row, end in zip(places, ends, strict=True):

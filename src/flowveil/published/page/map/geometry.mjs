@@ -17,7 +17,7 @@ export const decode = (rings) => {
   return { points, west, east, north, south, made: null };
 };
 
-/* Made when it is first drawn: most shapes of a page of many slices never are. */
+/* Made when it is first drawn. */
 export const pathOf = (shape) => (shape.made ??= (() => {
   const path = new Path2D();
   for (const xy of shape.points) {
@@ -27,8 +27,6 @@ export const pathOf = (shape) => (shape.made ??= (() => {
   }
   return path;
 })());
-
-export const joined = (shapes) => { const path = new Path2D(); for (const shape of shapes) path.addPath(pathOf(shape)); return path; };
 
 export const inside = (shape, x, y) => {
   if (x < shape.west || x > shape.east || y < shape.north || y > shape.south) return false;
@@ -48,25 +46,6 @@ export const degreesOf = (frame, px, py) => {
   return [(Math.atan(Math.sinh(Math.PI * (1 - 2 * y))) * 180) / Math.PI, lon];
 };
 
-/* Bent to the right of the way, so that there and back are two lines. */
-const BEND = 0.18;
-export const bendOf = (x0, y0, x1, y1) => [(x0 + x1) / 2 - BEND * (y1 - y0), (y0 + y1) / 2 + BEND * (x1 - x0)];
-
-/* How far a point is from the curve of a flow, by its chords. */
-export const distanceToFlow = (x, y, x0, y0, x1, y1) => {
-  const [bx, by] = bendOf(x0, y0, x1, y1), steps = 16;
-  let least = Infinity, px = x0, py = y0;
-  for (let n = 1; n <= steps; n++) {
-    const t = n / steps, u = 1 - t;
-    const qx = u * u * x0 + 2 * u * t * bx + t * t * x1, qy = u * u * y0 + 2 * u * t * by + t * t * y1;
-    const dx = qx - px, dy = qy - py, length = dx * dx + dy * dy;
-    const along = length ? Math.min(1, Math.max(0, ((x - px) * dx + (y - py) * dy) / length)) : 0;
-    least = Math.min(least, Math.hypot(x - px - along * dx, y - py - along * dy));
-    px = qx; py = qy;
-  }
-  return least;
-};
-
 const sized = (box) => ({ ...box, width: Math.max(box.east - box.west, 1), height: Math.max(box.south - box.north, 1) });
 
 /* The box around areas: {west, east, north, south, volume}. */
@@ -76,9 +55,8 @@ export const extentOf = (areas) => {
     box.west = Math.min(box.west, a.west); box.east = Math.max(box.east, a.east);
     box.north = Math.min(box.north, a.north); box.south = Math.max(box.south, a.south);
   }
-  return sized(areas.length ? box : { west: 0, east: 1, north: 0, south: 1 });
+  return areas.length ? sized(box) : sized({ west: 0, east: 1, north: 0, south: 1 });
 };
-
 /* The first view holds the central 95 % of the volume: at each of the four sides at most 1.25 % lies outside. */
 const OUTSIDE = 0.0125, STRIPS = 500;
 export const centralOf = (areas) => {
@@ -98,6 +76,6 @@ export const centralOf = (areas) => {
   box.east = edge("east", 1, extent.width); box.west = edge("west", -1, extent.width);
   box.south = edge("south", 1, extent.height); box.north = edge("north", -1, extent.height);
   const central = sized(box);
-  /* A view that hides zones and gains hardly any room helps nobody. */
+  /* A view that hides zones must gain room. */
   return central.width * central.height < 0.8 * extent.width * extent.height ? central : extent;
 };

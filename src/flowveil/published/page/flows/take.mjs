@@ -1,0 +1,86 @@
+/* What a reader takes along: the map as PNG or SVG, one file to embed, the table as CSV. Nothing leaves the page. */
+
+import { groupOf } from "./panel.mjs";
+import { labelOf } from "./model.mjs";
+import { paintLegend, paintMap, paletteOf, sceneOf } from "./paint.mjs";
+import { canvasPen, svgPen } from "./pens.mjs";
+
+const LONG = 1600, BORDER = 28;
+
+export function save(name, content, type) {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(content instanceof Blob ? content : new Blob([content], { type }));
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+}
+
+/* A file name from the title: letters and digits of any language, joined by hyphens. */
+export const fileName = (title, suffix) => `${title.normalize("NFC").replace(/[^\p{L}\p{N}]+/gu, "-").replace(/^-|-$/g, "").slice(0, 60) || "map"}.${suffix}`;
+
+/* The map in its present view with title, legend, scale, north, guarantee and source. */
+function paintPicture(pen, world, view, size, note, unit) {
+  const { words } = world.model.data, { palette } = world, { width, height, top, bottom } = size;
+  pen.rect(0, 0, width, height, { fill: palette.paper });
+  pen.text(BORDER, 38, words.title, { size: 30, bold: true, fill: palette.ink });
+  pen.text(BORDER, 74, note, { size: 17, fill: palette.soft });
+  const inner = { ...view, x: view.x, y: view.y + top };
+  const scene = sceneOf(world, view, width, height - top - bottom);
+  const moved = { ...scene, circles: scene.circles.map((c) => ({ ...c, y: c.y + top })), lines: scene.lines.map((l) => ({ ...l, a: [l.a[0], l.a[1] + top], b: [l.b[0], l.b[1] + top] })) };
+  pen.clip(0, top, width, height - top - bottom, () => paintMap(pen, world, inner, width, height - bottom, moved));
+  const y = height - bottom + 30;
+  paintLegend(pen, world, scene, BORDER, y, unit);
+  words.picture.forEach((line, i) => pen.text(BORDER + 260, y + 4 + 22 * i, line, { size: 14, fill: i ? palette.soft : palette.ink }));
+}
+
+/* Pictures have light colours, as paper has, and no background map, whose licence is not that of the release. */
+function inLight(world, act) {
+  const root = document.documentElement, was = root.classList.contains("printing");
+  root.classList.add("printing");
+  const palette = paletteOf(world.element);
+  root.classList.toggle("printing", was);
+  return act({ ...world, palette, state: { ...world.state, background: false, hover: null } });
+}
+
+function pictureSize(world) {
+  const top = 100, bottom = 118, width = LONG, height = Math.round((LONG * Math.min(Math.max(world.height / world.width, 0.5), 1.1))) + top + bottom;
+  const grown = width / world.width, { k, x, y } = world.view, inner = height - top - bottom;
+  return { width, height, top, bottom, view: { k: k * grown, x: x * grown, y: y * grown + (inner - world.height * grown) / 2 } };
+}
+
+export function savePng(world, note, unit) {
+  return inLight(world, (light) => {
+    const size = pictureSize(world), canvas = document.createElement("canvas");
+    canvas.width = size.width; canvas.height = size.height;
+    paintPicture(canvasPen(canvas.getContext("2d"), 1), light, size.view, size, note, unit);
+    return new Promise((done) => canvas.toBlob((blob) => { save(fileName(world.model.data.words.title, "png"), blob); done(); }, "image/png"));
+  });
+}
+
+export function saveSvg(world, note, unit) {
+  inLight(world, (light) => {
+    const size = pictureSize(world), pen = svgPen(size.width, size.height, `${world.model.data.words.title}. ${note}`);
+    paintPicture(pen, light, size.view, size, note, unit);
+    save(fileName(world.model.data.words.title, "svg"), pen.markup(), "image/svg+xml");
+  });
+}
+
+/* One file with the map alone: the style, the data and the script of this page around an empty body. */
+export function embedFile() {
+  const style = document.querySelector("style").textContent, data = document.getElementById("map-data").textContent, script = document.getElementById("map-script").textContent;
+  const policy = document.querySelector("meta[http-equiv]").getAttribute("content").replace(/"/g, "&quot;");
+  const tag = (name, attributes, content) => `<${name}${attributes}>${content}</${name}>`;
+  return `<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1"><meta http-equiv="Content-Security-Policy" content="${policy}">${tag("title", "", "Map")}${tag("style", "", style)}</head>\n<body class="embed"><main id="map"></main>\n${tag("script", ' type="application/json" id="map-data"', data)}\n${tag("script", ' type="module" id="map-script"', script)}</body></html>\n`;
+}
+
+/* A cell that a spreadsheet would run as a formula gets an apostrophe, as in every CSV file of flowveil. */
+const RISKY = /(^|[;\t\r\n])(?=['\t\r\n]|[\s"]*[=+\-@\uff1d\uff0b\uff0d\uff20])/g;
+const field = (value) => (typeof value === "number" ? String(value) : `"${String(value).replace(RISKY, "$1'").replace(/"/g, '""')}"`);
+
+export function csvOf(model, rows) {
+  const { slices, times, bases } = model.data;
+  const heads = ["origin_zone", "origin_name", "destination_zone", "destination_name", ...(slices ? slices.columns : times ? ["time"] : []), ...bases];
+  const lines = rows.map((i) => [model.code[model.origin[i]], labelOf(model, model.origin[i]), model.code[model.destination[i]], labelOf(model, model.destination[i]), ...groupOf(model, i), ...bases.map((basis) => model.volume[basis][i])].map(field).join());
+  return [heads.map(field).join(), ...lines].join("\n") + "\n";
+}
+

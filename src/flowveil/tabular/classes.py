@@ -1,0 +1,303 @@
+"""Classes of records: the test whether each is safe, and their published values.
+
+The recount of a finished release is in `flowveil.tabular.risk` and shares nothing with this module.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from flowveil.errors import InfeasibleError, ParameterError
+from flowveil.hierarchy import Hierarchy
+from flowveil.tabular.records import Column, Floats, Ints
+
+# ---- thresholds --------------------------------------------------------------------------------------------
+
+#: Distances are sums of rounded quotients; a distance is within t up to this much.
+T_TOLERANCE = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class Safety:
+    """Thresholds of a group of records, and the columns to test them on.
+
+    Attributes:
+        k: fewest records of a group.
+        l: fewest distinct values of each sensitive column in a group, or None.
+        t: largest distance between the distribution of a sensitive column in a group and in the whole table,
+            or None. Numbers and ordered categories: earth mover's distance over ranks, scaled to 0..1; other
+            categories: half the sum of absolute differences (all categories equally far apart).
+        sensitive: the sensitive columns.
+    """
+
+    k: int
+    l: int | None = None  # noqa: E741  # the literature's letter
+    t: float | None = None
+    sensitive: tuple[Column, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name, value in (("k", self.k), ("l", self.l)):
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1):
+                raise ParameterError(f"{name} must be a whole number of at least 1; found {value!r}.")
+        if self.t is not None and not (np.isfinite(self.t) and 0 <= self.t <= 1):
+            raise ParameterError(f"t must be between 0 and 1; found {self.t!r}.")
+        if (self.l is not None or self.t is not None) and not self.sensitive:
+            raise ParameterError("l and t protect sensitive columns, but none is named.")
+
+    def check_feasible(self, n_records: int) -> None:
+        """Raise InfeasibleError if not even the whole table in one class would be safe."""
+        if n_records < self.k:
+            raise InfeasibleError(
+                f"k = {self.k} cannot be met: the table has {n_records} records. Hint: lower k, or publish nothing.",
+                best={"k": n_records},
+            )
+        for column in self.sensitive:
+            present = int(np.count_nonzero(np.bincount(column.codes)))
+            if self.l is not None and present < self.l:
+                raise InfeasibleError(
+                    f"l = {self.l} cannot be met: column '{column.name}' has {present} distinct values. Hint: lower l.",
+                    best={"l": present},
+                )
+
+    def holds(self, group: Ints, n_groups: int, records: Ints) -> NDArray[np.bool_]:
+        """Whether each group is safe; an empty group is not.
+
+        Args:
+            group: the group of each listed record.
+            n_groups: number of groups.
+            records: the listed records (positions in the sensitive columns).
+        """
+        size = np.bincount(group, minlength=n_groups)
+        safe = size >= self.k
+        if self.l is None and self.t is None:
+            return safe
+        for column in self.sensitive:
+            # Groups below a threshold are not tested further.
+            kept = safe[group]
+            run_group, run_code, run_count = runs(group[kept], column.codes[records[kept]], column.n_values)
+            if self.l is not None:
+                safe &= np.bincount(run_group, minlength=n_groups) >= self.l
+            if self.t is not None:
+                distance = _distances(column, run_group, run_code, run_count, size)
+                safe &= distance <= self.t + T_TOLERANCE
+        return safe
+
+
+def runs(group: Ints, code: Ints, n_codes: int) -> tuple[Ints, Ints, Ints]:
+    """The distinct (group, code) pairs in order, and how many records each has."""
+    key = np.sort(group * n_codes + code)
+    first = np.flatnonzero(np.concatenate(([True], key[1:] != key[:-1]))) if len(key) else np.zeros(0, np.int64)
+    count = np.diff(np.append(first, len(key)))
+    return key[first] // n_codes, key[first] % n_codes, count
+
+
+def _distances(column: Column, run_group: Ints, run_code: Ints, run_count: Ints, size: Ints) -> Floats:
+    """Distance of each group's distribution from the whole table's, from its runs alone."""
+    total = np.bincount(column.codes, minlength=column.n_values)
+    # Codes without records (categories of a declared order) do not enter the distance.
+    rank = np.cumsum(total > 0) - 1
+    total = total[total > 0]
+    run_rank = rank[run_code]
+    share = run_count / size[run_group]
+    n_groups = len(size)
+    if column.has_order:
+        return _earth_mover(total, run_group, run_rank, run_count, size)
+    whole = total / total.sum()
+    # Values the group does not have contribute their whole share: 1 minus the shares of those it has.
+    difference = np.abs(share - whole[run_rank]) - whole[run_rank]
+    return (1 + np.bincount(run_group, weights=difference, minlength=n_groups)) / 2
+
+
+def _earth_mover(total: Ints, run_group: Ints, run_rank: Ints, run_count: Ints, size: Ints) -> Floats:
+    """Mean absolute difference of the two distribution functions over the ranks 0..m-2.
+
+    Between two values of a group its distribution function is flat, and the table's is rising, so each flat
+    piece splits at one point into a part above and a part below: two look-ups in prefix sums for each run,
+    whatever the number of distinct values.
+    """
+    m = len(total)
+    if m < 2:
+        return np.zeros(len(size))
+    whole = np.cumsum(total)[:-1] / total.sum()
+    prefix = np.concatenate(([0.0], np.cumsum(whole)))
+    last = np.append(run_group[1:] != run_group[:-1], True) if len(run_group) else np.zeros(0, bool)
+    first = np.append(True, last[:-1]) if len(run_group) else last
+    running = np.cumsum(run_count)
+    before = np.maximum.accumulate(np.where(first, running - run_count, 0))
+    level = (running - before) / size[run_group]
+    begin = np.minimum(run_rank, m - 1)
+    end = np.where(last, m - 1, np.append(run_rank[1:], 0))
+    split = np.clip(np.searchsorted(whole, level), begin, end)
+    area = level * (2 * split - begin - end) + prefix[begin] + prefix[end] - 2 * prefix[split]
+    # Before a group's first value its distribution function is 0.
+    area += np.where(first, prefix[begin], 0.0)
+    return np.bincount(run_group, weights=area, minlength=len(size)) / (m - 1)
+
+
+# ---- published values --------------------------------------------------------------------------------------
+
+#: Characters that would make a range or a set ambiguous; labels that contain one are quoted.
+_DELIMITERS = set('[]{},"')
+
+
+@dataclass(frozen=True, eq=False)
+class Region:
+    """Published values of one quasi-identifier, one for each partition.
+
+    Attributes:
+        column: the quasi-identifier.
+        text: the published value: the value itself if there is only one; ``[low, high)`` for numbers, edges on the
+            column's grid, ``-inf`` or ``inf`` in the tails; ``[low, high]`` for ordered categories; both followed by
+            `` or missing`` where values are missing; ``{a, b}`` for unordered categories and for sibling terms of a
+            hierarchy.
+        first: partition p covers the code intervals ``first[p]:first[p + 1]``.
+        start, stop: the code intervals ``start:stop``.
+    """
+
+    column: Column
+    text: Any
+    first: Ints
+    start: Ints
+    stop: Ints
+
+    @property
+    def size(self) -> Ints:
+        """Number of codes that each partition's published value covers."""
+        running = np.append(0, np.cumsum(self.stop - self.start))
+        covered: Ints = running[self.first[1:]] - running[self.first[:-1]]
+        return covered
+
+    def draw(self, partition: Ints, generator: np.random.Generator) -> Ints:
+        """Draw for each record one of the codes its published value covers, uniformly."""
+        running = np.append(0, np.cumsum(self.stop - self.start))
+        position = running[self.first[partition]] + generator.integers(0, self.size[partition])
+        interval = np.searchsorted(running, position, side="right") - 1
+        code: Ints = self.start[interval] + position - running[interval]
+        return code
+
+    def shares(self) -> Floats:
+        """Probability of each code (column) under `draw`, for each partition (row)."""
+        length = self.stop - self.start
+        before = np.cumsum(length) - length
+        code = np.arange(length.sum()) - np.repeat(before - self.start, length)
+        row = np.repeat(np.arange(len(self.first) - 1), self.size)
+        share = np.zeros((len(self.first) - 1, self.column.n_values))
+        share[row, code] = 1.0 / self.size[row]
+        return share
+
+
+def regions_of(columns: Sequence[Column], partition: Ints) -> tuple[Region, ...]:
+    """Recode every quasi-identifier of every partition."""
+    n_partitions = int(partition.max()) + 1
+    return tuple(_region(column, partition, n_partitions) for column in columns)
+
+
+def number_by_text(regions: Sequence[Region]) -> Ints:
+    """Renumber partitions by their published text, ties by the old number."""
+    ranks = []
+    for region in regions:
+        encoded = region.text.dictionary_encode()
+        rank = np.empty(len(encoded.dictionary), dtype=np.int64)
+        rank[pc.sort_indices(encoded.dictionary).to_numpy()] = np.arange(len(rank))
+        ranks.append(rank[encoded.indices.to_numpy(zero_copy_only=False)])
+    number = np.empty(len(ranks[0]), dtype=np.int64)
+    number[np.lexsort(ranks[::-1])] = np.arange(len(number))
+    return number
+
+
+def covering_children(tree: Hierarchy, partition: Ints, code: Ints, n_partitions: int) -> Ints:
+    """Map each leaf to the child, that contains it, of its partition's lowest common ancestor.
+
+    A partition with one leaf has that leaf as its lowest common ancestor, and it is returned.
+
+    Args:
+        tree: the hierarchy.
+        partition, code: partition and leaf of each record; every partition has at least one.
+        n_partitions: number of partitions.
+    """
+    low = np.full(n_partitions, tree.n_tiles, dtype=np.int64)
+    high = np.full(n_partitions, -1, dtype=np.int64)
+    np.minimum.at(low, partition, code)
+    np.maximum.at(high, partition, code)
+    ancestor = tree.leaf_node[low].astype(np.int64)
+    while (outside := tree.leaf_stop[ancestor] <= high).any():
+        ancestor[outside] = tree.parent[ancestor[outside]]
+    top = ancestor[partition]
+    child: Ints = tree.leaf_node[code].astype(np.int64)
+    below = (child != top) & (tree.parent[child] != top)
+    while below.any():
+        child[below] = tree.parent[child[below]]
+        below &= tree.parent[child] != top
+    return child
+
+
+def _region(column: Column, partition: Ints, n_partitions: int) -> Region:
+    if column.tree is not None:
+        return _terms(column, column.tree, partition, n_partitions)
+    run_partition, run_code, _ = runs(partition, column.codes, column.n_values)
+    first = np.searchsorted(run_partition, np.arange(n_partitions + 1))
+    if column.kind == "unordered":
+        labels = [_quoted(label) for label in column.labels]
+        return Region(column, _sets(first, run_code, labels, column.labels), first, run_code, run_code + 1)
+    return _ranges(column, first, run_code)
+
+
+def _terms(column: Column, tree: Hierarchy, partition: Ints, n_partitions: int) -> Region:
+    """The children of the lowest common ancestor that have records, or the ancestor if all of them have."""
+    child = covering_children(tree, partition, column.codes, n_partitions)
+    run_partition, node, _ = runs(partition, child, tree.n_nodes)
+    first = np.searchsorted(run_partition, np.arange(n_partitions + 1))
+    n_children = np.bincount(tree.parent[1:], minlength=tree.n_nodes)
+    parent = tree.parent[node[first[:-1]]].astype(np.int64)
+    complete = (np.diff(first) > 1) & (np.diff(first) == n_children[parent])
+    # A complete set is published as its parent: its run of children shrinks to one node.
+    kept = ~complete[run_partition] | (np.arange(len(node)) == first[run_partition])
+    node = np.where(complete[run_partition], parent[run_partition], node)[kept]
+    first = np.searchsorted(run_partition[kept], np.arange(n_partitions + 1))
+    names = tree.code_text(np.arange(tree.n_nodes, dtype=np.int32)).tolist()
+    text = _sets(first, node, [_quoted(name) for name in names], names)
+    return Region(column, text, first, tree.leaf_start[node].astype(np.int64), tree.leaf_stop[node].astype(np.int64))
+
+
+def _sets(first: Ints, member: Ints, quoted: Sequence[str], bare: Sequence[str]) -> Any:
+    """``{a, b}`` for each partition; the bare label where there is one member."""
+    labels = pa.array(quoted, pa.string()).take(pa.array(member))
+    lists = pa.ListArray.from_arrays(pa.array(first, pa.int32()), labels)
+    sets = pc.binary_join_element_wise("{", pc.binary_join(lists, ", "), "}", "")
+    alone = pa.array(bare, pa.string()).take(pa.array(member[first[:-1]]))
+    return pc.if_else(pa.array(np.diff(first) == 1), alone, sets)
+
+
+def _ranges(column: Column, first: Ints, run_code: Ints) -> Region:
+    distinct = np.diff(first)
+    low, high = run_code[first[:-1]], run_code[first[1:] - 1]
+    or_missing = (high == column.missing) & (distinct > 1)
+    # Missing values have the highest code; the range ends at the code below it.
+    top = np.where(or_missing, run_code[np.maximum(first[1:] - 2, first[:-1])], high)
+    bare = pa.array(column.labels, pa.string())
+    labels = pa.array([_quoted(label) for label in column.labels], pa.string())
+    opens = pc.binary_join_element_wise("[", labels, "") if column.opens is None else pa.array(column.opens)
+    closes = pc.binary_join_element_wise(labels, "]", "") if column.closes is None else pa.array(column.closes)
+    ranges = pc.binary_join_element_wise(opens.take(pa.array(low)), closes.take(pa.array(top)), ", ")
+    text = pc.if_else(pa.array(low == top), bare.take(pa.array(low)), ranges)
+    if column.missing >= 0:
+        tail = pc.if_else(pa.array(or_missing), f" or {column.labels[column.missing]}", "")
+        text = pc.binary_join_element_wise(text, tail, "")
+    # One interval for the range, a second one for the missing value where it is covered.
+    n_intervals = 1 + or_missing
+    begin = np.append(0, np.cumsum(n_intervals))
+    start, stop = np.full(begin[-1], column.missing), np.full(begin[-1], column.missing + 1)
+    start[begin[:-1]], stop[begin[:-1]] = low, top + 1
+    return Region(column, text, begin, start, stop)
+
+
+def _quoted(label: str) -> str:
+    return json.dumps(label, ensure_ascii=False) if _DELIMITERS & set(label) or label != label.strip() else label
