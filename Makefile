@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 TEST_STAMP := $(VENV)/.installed-test
 
-.PHONY: demo test test-fast lint types bench docs man dist release-check clean
+.PHONY: demo test test-fast lint types bench docs man dist release-check offline-check clean
 
 demo: $(STAMP)
 	$(BIN)/flowveil demo --out demo-release
@@ -49,6 +49,10 @@ dist: $(TEST_STAMP)
 # The wheel in empty environments: the oldest and the newest Python here, and the lowest versions of what it needs.
 release-check: dist man
 	$(BIN)/python tools/release_check.py dist
+
+# The wheel in one empty environment, installed without an index: the part of release-check that every change passes.
+offline-check: dist
+	$(BIN)/python tools/release_check.py dist --offline
 
 $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "flowveil needs Python 3.11 or newer; set PYTHON=...")'

@@ -17,13 +17,10 @@ from pathlib import Path
 
 import flowveil
 from benchmarks.twincut_table import DATA, trips, zoned
-from flowveil.audit.dominance import dominance
-from flowveil.audit.homogeneity import homogeneity
-from flowveil.audit.linkage import linkage
-from flowveil.audit.membership import membership
 from flowveil.audit.minimality import minimality
 from flowveil.audit.published import PublishedRelease, published_release
-from flowveil.audit.suppressed import suppressed_bounds
+from flowveil.audit.shadow_releases import membership
+from flowveil.audit.single_release import dominance, homogeneity, linkage
 from flowveil.audit.trips import place_trips
 from flowveil.published.report import summarize
 from flowveil.published.tables import flows_table, zones_table
@@ -58,9 +55,9 @@ def released(flows: flowveil.Flows, method: str, k: int) -> PublishedRelease:
 
 
 def published(flows: flowveil.Flows, method: str, k: int) -> Figures:
-    """What needs one run of the method: the suppressed cells, homogeneity, dominance and linkage."""
+    """What needs one run of the method: homogeneity, dominance and linkage."""
     release = released(flows, method, k)
-    found: Figures = {"cells": len(release.matrices[0].trips), "confined": suppressed_bounds(release).confined}
+    found: Figures = {"cells": len(release.matrices[0].trips)}
     for end in homogeneity(release):
         found |= {f"{end.end} {name}": value for name, value in end.to_dict().items() if name != "end"}
     if method in BOXES or flows.people is None:

@@ -18,7 +18,7 @@ import numpy as np
 import shapely
 from numpy.typing import NDArray
 
-from flowveil.zoning.locating import Locator
+from flowveil.zoning.geometry import Locator
 
 SIDE = 63
 #: Corners that each straight side of a square is divided into, moved alike on both sides of a border.

@@ -1,8 +1,11 @@
-"""Installs the wheel where nothing else is, and tries it: `python tools/release_check.py dist`.
+"""Installs the wheel into empty environments and runs the demo: `python tools/release_check.py dist [--offline]`.
 
-Three environments: the oldest and the newest Python of this machine that flowveil supports, with the newest versions
-of what it needs, and the oldest Python with the lowest versions that pyproject.toml names (resolved by uv). In each,
-demo and verify run. The wheel must be below 3 MB and hold nothing but the package.
+Three environments: the oldest and the newest supported Python of this machine with the newest dependencies, and the
+oldest Python with the lowest versions of pyproject.toml (resolved by uv). In each, demo and verify run. The wheel must
+be below 6 MB and contain the package only.
+
+With ``--offline``, one environment: dependencies are downloaded first, then installed without an index, and the demo
+runs without a network where the system can separate one (``unshare -n``).
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-LARGEST = 3_000_000
+LARGEST = 6_000_000
 #: The trips of the demo, which are the same on every machine.
 SURVEY = """
 import sys
@@ -27,10 +30,13 @@ pq.write_table(synthetic_survey(), sys.argv[1])
 """
 
 
-def main(dist: Path) -> None:
-    """Runs all checks; leaves with a message at the first that fails."""
+def main(dist: Path, *, offline: bool = False) -> None:
+    """Runs all checks; exits with a message at the first failure."""
     (wheel,) = dist.glob("*.whl")
     check_wheel(wheel)
+    if offline:
+        try_wheel(wheel, sys.executable, offline=True)
+        return
     found = pythons()
     print("Pythons:", ", ".join(f"{'.'.join(map(str, version))}" for version in found))
     oldest, newest = found[min(found)], found[max(found)]
@@ -69,8 +75,9 @@ def _runs(program: str, major: int, minor: int) -> bool:
     return asked.stdout.split() == [str(major), str(minor)]
 
 
-def try_wheel(wheel: Path, python: str, *, lowest: bool = False) -> None:
+def try_wheel(wheel: Path, python: str, *, lowest: bool = False, offline: bool = False) -> None:
     """Installs the wheel into an empty environment, publishes the demo and verifies it."""
+    alone = ["unshare", "-n"] if offline and can_unshare() else []
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         run(python, "-m", "venv", folder / "venv")
@@ -78,13 +85,24 @@ def try_wheel(wheel: Path, python: str, *, lowest: bool = False) -> None:
         if lowest:
             run(here, "-m", "pip", "install", "--quiet", "uv")
             run(here, "-m", "uv", "pip", "install", "--quiet", "--python", here, "--resolution", "lowest-direct", wheel)
+        elif offline:
+            run(sys.executable, "-m", "pip", "download", "--quiet", "--dest", folder / "wheels", wheel)
+            run(*alone, here, "-m", "pip", "install", "--quiet", "--no-index", "--find-links", folder / "wheels", wheel)
         else:
             run(here, "-m", "pip", "install", "--quiet", wheel)
         flowveil = folder / "venv" / "bin" / "flowveil"
-        run(flowveil, "demo", "--out", folder / "release")
-        run(here, "-c", SURVEY, folder / "trips.parquet")
-        run(flowveil, "verify", folder / "release", "--against", folder / "trips.parquet", "--strict")
-        print(f"{Path(python).name}{', lowest versions' if lowest else ''}: demo and verify hold")
+        run(*alone, flowveil, "demo", "--out", folder / "release")
+        run(*alone, here, "-c", SURVEY, folder / "trips.parquet")
+        run(*alone, flowveil, "verify", folder / "release", "--against", folder / "trips.parquet", "--strict")
+        how = ", lowest versions" if lowest else ", without an index" if offline else ""
+        how += " or a network" if alone else ""
+        print(f"{Path(python).name}{how}: demo and verify hold")
+
+
+def can_unshare() -> bool:
+    """Whether this user can start a process without a network."""
+    program = shutil.which("unshare")
+    return program is not None and subprocess.run([program, "-n", "true"], capture_output=True).returncode == 0
 
 
 def run(*words: object) -> None:
@@ -95,4 +113,4 @@ def run(*words: object) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), offline="--offline" in sys.argv)

@@ -87,6 +87,8 @@ class GuaranteeError(FlowveilError):
 
 #: How options are called in messages: as arguments of Python, or as flags once the command line has said so.
 _flags: ContextVar[bool] = ContextVar("flags", default=False)
+#: Paths of the settings that the command line takes with ``--set`` only, by name; filled by `flowveil.request`.
+SET_ONLY: dict[str, str] = {}
 
 
 @contextmanager
@@ -106,12 +108,16 @@ def option(name: str, *, flag: str | None = None) -> str:
         name: the argument in Python.
         flag: the flag of the command line, where it is more than the argument's name.
     """
-    return (flag or f"--{name.replace('_', '-')}") if _flags.get() else name
+    if not _flags.get():
+        return name
+    return flag or (f"--set {SET_ONLY[name]}" if name in SET_ONLY else f"--{name.replace('_', '-')}")
 
 
 def with_value(name: str, value: str) -> str:
     """How an option is given a value in the interface that is used: ``--person id`` or ``person='id'``."""
-    return f"--{name.replace('_', '-')} {value}" if _flags.get() else f"{name}={value!r}"
+    if not _flags.get():
+        return f"{name}={value!r}"
+    return f"{option(name)}{'=' if name in SET_ONLY else ' '}{value}"
 
 
 def without_value(name: str) -> str:

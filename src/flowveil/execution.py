@@ -28,11 +28,11 @@ _NEED_SLICES = ("total", "common_zones", "fold_time", "resume", "time_format", "
 _OF_SLICES = ("by", "by_many", "every")
 #: Thresholds that noise cannot keep.
 _THRESHOLDS = (
-    "k", "protect", "max_suppressed", "k_population", "l", "l_places", "dominance", "stricter", "allow_small_k",
-    "population_only",
+    "k", "protect", "max_suppressed", "k_population", "l", "l_places", "dominance", "stricter", "t",
+    "allow_small_k", "population_only",
 )  # fmt: skip
 #: Rules that exist for a single matrix only.
-_SINGLE = ("dominance", "stricter", "l_places")
+_SINGLE = ("dominance", "stricter", "l_places", "t")
 
 
 # ---- what is asked -----------------------------------------------------------------------------------------------
@@ -71,7 +71,8 @@ def method_name(request: Request) -> str | None:
     slices = request.slices
     from flowveil.anonymization import DEFAULT_METHOD, DEFAULT_OF_MAPS, DEFAULT_OF_TIMES
 
-    default = DEFAULT_OF_MAPS if has_slices(request) or request.zones.same_zones else DEFAULT_METHOD
+    needs_map = has_slices(request) or request.zones.same_zones or request.protection.t is not None
+    default = DEFAULT_OF_MAPS if needs_map else DEFAULT_METHOD
     default = "odkanon" if slices.common_zones else DEFAULT_OF_TIMES if slices.fold_time else default
     return request.method.method or default
 
@@ -149,6 +150,7 @@ def check_request(request: Request) -> None:
         mapped=True,
         folded=request.slices.fold_time,
         revised=bool(request.method.revision),
+        contact=request.output.contact is not None,
     )
 
 

@@ -69,15 +69,19 @@ class Header:
         below: some values of each column; a name that recurs in any column is a value.
         in_text: whether the names are the first line of a text file. Then half of the names must consist of column
             words, or be words above numbers.
+        declared: whether the file format declares the names, such as the fields of a shapefile: they are never data.
     """
 
     names: Sequence[str]
     below: Iterable[Iterable[object]] = field(default=(), repr=False)
     in_text: bool = False
+    declared: bool = False
 
     @cached_property
     def may_be_data(self) -> bool:
         """Whether no name may be quoted."""
+        if self.declared:
+            return False
         names = [name.strip() for name in self.names if name.strip()]
         if any(_LIKE_DATA.search(name) for name in names if name.casefold() not in _PUBLIC):
             return True

@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from flowveil.errors import ParameterError, did_you_mean
+from flowveil.errors import SET_ONLY, ParameterError, did_you_mean
 from flowveil.settings import Call, Section, Setting, Tier, is_given, section_settings, setting, split
 
 COLUMN: dict[str, Any] = {"form": "column", "metavar": "COLUMN"}
@@ -69,7 +69,10 @@ class Input(Section, key="input", heading="Input", call="reading"):
     )
     wide: bool = setting("INPUT is a CSV matrix: a column for each destination.", tier="recipe", recorded=True)
     crs: str | None = setting(
-        "Reference system of the coordinates.", default="degrees (EPSG:4326)", example="EPSG:25832", recorded=True
+        "Reference system of the coordinates: a code, or a PROJ or WKT text.",
+        default="degrees (EPSG:4326)",
+        example="EPSG:25832",
+        recorded=True,
     )
     decimal_comma: bool = setting("Numbers in text have a decimal comma.", recorded=True)
     remote: bool = setting("Allow INPUT to be an address: s3:// or https://.", tier="recipe", page=False)
@@ -140,7 +143,7 @@ class Slices(Section, key="slices", heading="Time and slices", call="reading"):
         tier="common", example="start_time", **COLUMN,
     )  # fmt: skip
     every: tuple[str, ...] = setting(
-        "One matrix for each step: 15min, 1h, day, month, hour (of the day), weekday, weekday-hour (repeatable).",
+        "One matrix for each step: 15min, 1h, day, week, month, hour (of the day), weekday, weekday-hour (repeatable).",
         tier="common", example="1h", metavar="STEP",
     )  # fmt: skip
     timezone: str | None = setting(
@@ -209,6 +212,10 @@ class Protection(Section, key="protection", heading="Protection", call="anonymiz
         "Also suppress cells in which one person makes more than this share of the trips.",
         tier="recipe", between=(0.01, 0.99), example="0.5", metavar="SHARE", recorded=True,
     )  # fmt: skip
+    t: float | None = setting(
+        "t-closeness: suppress zones whose trips are distributed farther than this from all published trips.",
+        between=(0.01, 0.99), example="0.8", metavar="DISTANCE", recorded=True, page=False,
+    )  # fmt: skip
     stricter: str | None = setting(
         "Places (tile, or lat and lon) around which cells must reach the k or l that the file gives them.",
         tier="recipe", example="clinics.csv", metavar="FILE", recorded=True, **PLACE,
@@ -263,7 +270,7 @@ class Output(Section, key="output", heading="Output", call="write"):
     formats: tuple[str, ...] = setting(
         "Exports in addition to Parquet.",
         tier="common", flag="--format", example="csv,geojson", metavar="A,B,...",
-        allowed=("parquet", "csv", "geojson", "gpkg", "omx", "wide", "flowmap", "kepler", "arrow"),
+        allowed=("parquet", "csv", "geojson", "gpkg", "omx", "wide", "flowmap", "kepler", "arrow", "dcat"),
     )  # fmt: skip
     title: str | None = setting(
         "Title of the page and the files.",
@@ -361,6 +368,9 @@ def settings(*, call: Call | Collection[Call] | None = None, tier: Collection[Ti
     calls = (call,) if isinstance(call, str) else call
     every = [one for section in SECTIONS.values() for one in section_settings(section)]
     return [one for one in every if (calls is None or one.call in calls) and (tier is None or one.tier in tier)]
+
+
+SET_ONLY.update({one.name: one.path for one in settings(tier=("recipe",))})
 
 
 def find_setting(name: str) -> Setting:

@@ -22,8 +22,8 @@ from flowveil.hierarchy import Floats, Hierarchy
 TIME = "time"
 _DAY = 24 * 60
 _STEP = re.compile(r"^(\d+)\s*(min|h)$")
-#: Length of the labels of the named steps: '2022-11', '2022-11-14', '08:00', '1 Mon', '1 Mon 08:00'.
-_LABELS = {"month": 7, "day": 10, "hour": 5, "weekday": 5, "weekday-hour": 11}
+#: Length of the labels of the named steps: '2022-11', '2022-W46', '2022-11-14', '08:00', '1 Mon', '1 Mon 08:00'.
+_LABELS = {"month": 7, "week": 8, "day": 10, "hour": 5, "weekday": 5, "weekday-hour": 11}
 #: The time columns of a published matrix with folded times.
 TIME_COLUMNS = ("time_from", "time_to")
 _DAYS = ("1 Mon", "2 Tue", "3 Wed", "4 Thu", "5 Fri", "6 Sat", "7 Sun")
@@ -39,7 +39,8 @@ class Every:
     """A step of time.
 
     Attributes:
-        name: as users write it: ``15min``, ``1h``, ``day``, ``month``, ``hour``, ``weekday``, ``weekday-hour``.
+        name: as users write it: ``15min``, ``1h``, ``day``, ``week`` (ISO), ``month``, ``hour``, ``weekday``,
+            ``weekday-hour``.
         minutes: length of a step that runs on and on; None for those that follow the calendar or come round.
     """
 
@@ -79,7 +80,7 @@ class Every:
 
     def holds(self, other: Every) -> bool:
         """Whether each step of this kind is made of whole steps of the other kind."""
-        if self.name == "hour" or other.name == "hour" or self.is_periodic != other.is_periodic:
+        if {"hour", "week"} & {self.name, other.name} or self.is_periodic != other.is_periodic:
             return False
         return self.label_length < other.label_length
 

@@ -52,10 +52,10 @@ from flowveil import (
     Release,
     anonymize,
 )
-from flowveil.flows import ReadSummary
+from flowveil.read_summary import ReadSummary
 from flowveil.release.boundary import public_map
 from flowveil.release.zones import NodeZones, Zones
-from flowveil.zoning.box_geometry import BoxMap
+from flowveil.zoning.public_map import BoxMap
 from reference.halves import cells_of
 from reference.trees import ancestors, is_safe, leaf_nodes, persons_by_flow
 from samples.strategies import flow_tables

@@ -108,6 +108,8 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 READ = ("--resolution", "8", "--k", "5")
+#: Every export; one names who publishes.
+EXPORTS = ("--set", "output.contact=Office", "--format", ",".join(FORMATS))
 
 
 @pytest.fixture(scope="module")
@@ -123,10 +125,10 @@ IPF = ("--variable", "age", "--variable", "illness", "--domains-from-data")
 #: What each command is run with; {name} is an input, {out} what it writes. Every command that writes is here.
 RUNS: dict[str, list[tuple[str, ...]]] = {
     "anonymize": [
-        ("{trips}", *READ, "--out", "{out}", "--person", "person_id", "--format", ",".join(FORMATS)),
+        ("{trips}", *READ, "--out", "{out}", "--person", "person_id", *EXPORTS),
         ("{trips}", *READ, "--out", "{out}", "--by", "sex", "--format", "csv,arrow"),
         ("{visits}", "--k", "5", "--out", "{out}", "--origin-tile", "from", "--destination-tile", "to",
-         "--zones", "{zones}", "--zones-tile", "zone", "--format", ",".join(FORMATS)),
+         "--zones", "{zones}", "--zones-tile", "zone", *EXPORTS),
         ("{trips}", "--resolution", "8", "--out", "{out}", "--method", "laplace", "--option", "epsilon=1",
          "--option", "bound=2", "--option", "delta=0.01", "--option", "level=5", "--format", "csv,arrow"),
         ("{trips}", *READ, "--out", "{out}", "--person", "person_id", "--ledger", "{out}-ledger", "--set",
@@ -148,7 +150,7 @@ RUNS: dict[str, list[tuple[str, ...]]] = {
     "picture": [("{release}", "--out", "{out}.svg"), ("{release}", "--out", "{out}.png")],
     "reconstruct": [("{release}", "--zones", "7", "--out", "{out}.parquet")],
     "freeze": [("{release}", "--out", "{out}.parquet")],
-    "derive": [("{release}", "--level", "6", "--format", ",".join(FORMATS), "--out", "{out}")],
+    "derive": [("{release}", "--level", "6", *EXPORTS, "--out", "{out}")],
     "series": [("{trips}", *READ, "--time", "day", "--out", "{out}")],
     "audit": [("{release}", "--against", "{trips}", "--out", "{out}", "--show-cells")],
     "prepare": [("gps", "{points}", "--out", "{out}.parquet")],

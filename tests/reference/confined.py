@@ -38,7 +38,7 @@ class Table:
 class Solutions:
     """All integer solutions of several tables of the same trips."""
 
-    def __init__(self, tables: Sequence[Table], tiles: Callable[[str], Tiles], total: int | None) -> None:
+    def __init__(self, tables: Sequence[Table], tiles: Callable[[str], Tiles]) -> None:
         self.tables, self.tiles = tables, tiles
         self.unknowns = [
             u
@@ -57,8 +57,6 @@ class Solutions:
                 good &= held >= low
                 if high is not None:
                     good &= held <= high
-        if total is not None:
-            good &= grid.sum(axis=0) <= total
         self.values = grid[:, good]
 
     def _regions(self, end: int) -> list[Tiles]:

@@ -10,7 +10,7 @@ from pyproj import Geod
 
 from flowveil.release.release import Release
 from flowveil.release.zones import NodeZones
-from flowveil.zoning.box_geometry import Rectangles
+from flowveil.zoning.public_map import Rectangles
 
 
 def measures(release: Release, basis: str) -> dict[str, float]:

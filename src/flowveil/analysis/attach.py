@@ -40,10 +40,10 @@ from flowveil.release.subtraction import Differencing
 from flowveil.release.zones import NodeZones, TimedZones
 from flowveil.slices import Key, SlicedFlows
 from flowveil.times import TIME_COLUMNS
-from flowveil.zoning.box_geometry import FULL_TURN, UNITS_PER_DEGREE
 from flowveil.zoning.covering import pairs_inside
+from flowveil.zoning.public_map import FULL_TURN, UNITS_PER_DEGREE
 from flowveil.zoning.refinement import refined
-from flowveil.zoning.top import to_the_top
+from flowveil.zoning.restriction import to_the_top
 
 LAYER = "layer"
 _ENDS = ("origin_zone", "destination_zone")

@@ -30,7 +30,7 @@ from flowveil.release.confirmation import SmallKWarning, confirmed
 from flowveil.slices import SlicedFlows
 from flowveil.times import TIME_COLUMNS
 from flowveil.zoning.refinement import refined
-from flowveil.zoning.steps import over_own_tiles
+from flowveil.zoning.restriction import over_own_tiles
 
 if TYPE_CHECKING:
     from flowveil.release.release import Release

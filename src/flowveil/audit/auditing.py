@@ -8,14 +8,19 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flowveil.audit.dominance import Dominance, dominance, together
-from flowveil.audit.homogeneity import Homogeneity, homogeneity
-from flowveil.audit.linkage import Linkage, linkage
-from flowveil.audit.membership import Membership, membership
 from flowveil.audit.minimality import Minimality, minimality
 from flowveil.audit.published import PublishedRelease, read_release
+from flowveil.audit.shadow_releases import Membership, membership
+from flowveil.audit.single_release import (
+    Dominance,
+    Homogeneity,
+    Linkage,
+    dominance,
+    homogeneity,
+    linkage,
+    sum_dominance,
+)
 from flowveil.audit.subtraction import Groups, confined_groups
-from flowveil.audit.suppressed import Suppressed, suppressed_bounds
 from flowveil.audit.trips import place_trips, read_trips_of, recounted, slices_of
 from flowveil.errors import ParameterError
 from flowveil.release.folder import taken_at_its_word
@@ -23,7 +28,7 @@ from flowveil.release.folder import taken_at_its_word
 if TYPE_CHECKING:
     from flowveil.flows import Flows
 
-#: What `fail_on` may name: the share that each attack comes to, the worst release counting.
+#: Figures that `fail_on` may limit: the share of each attack, of the worst release.
 FIGURES = ("homogeneity", "dominance", "linkage", "membership", "minimality")
 
 
@@ -33,16 +38,14 @@ class AuditOfOne:
 
     Attributes:
         name: its folder.
-        suppressed: what is known of the suppressed trips.
         homogeneity: of origins, and of destinations; None for noise.
         dominance, linkage, membership: with the trips; None where they were not given, or persons are not known.
-        minimality: what zones that were not divided say; None for boxes, times of their own, noise and slices.
+        minimality: what zones that were not divided say; None for boxes, folded times, noise and slices.
         true_cells: whether the cells hold the trips that they say; None without the trips.
         noisy: whether it is of noisy counts, which are not attacked.
     """
 
     name: str
-    suppressed: Suppressed
     homogeneity: tuple[Homogeneity, Homogeneity] | None
     dominance: Dominance | None = None
     linkage: tuple[Linkage, ...] = ()
@@ -52,7 +55,7 @@ class AuditOfOne:
     noisy: bool = False
 
     def figures(self) -> dict[str, float]:
-        """The share that each attack comes to."""
+        """Returns the share of each attack."""
         found = {}
         if self.homogeneity is not None:
             found["homogeneity"] = max(end.share for end in self.homogeneity)
@@ -70,7 +73,6 @@ class AuditOfOne:
         """Counts and shares."""
         return {
             "release": self.name,
-            "suppressed": self.suppressed.to_dict(),
             "homogeneity": None if self.homogeneity is None else [end.to_dict() for end in self.homogeneity],
             "dominance": None if self.dominance is None else self.dominance.to_dict(),
             "linkage": [one.to_dict() for one in self.linkage],
@@ -103,7 +105,7 @@ class Audit:
 
     Attributes:
         groups: what they confine together.
-        releases: what each gives by itself.
+        releases: what each discloses alone.
         fail_on: the largest share that is accepted of a figure.
         checked, true: with the trips: how many groups were recounted, and how many lie within their bounds.
     """
@@ -116,27 +118,17 @@ class Audit:
 
     @property
     def confined(self) -> int:
-        """Groups that are confined above 0 and below the guarantee, by subtraction or by bounds."""
-        return len(self.groups) + sum(one.suppressed.confined + one.suppressed.inside for one in self.releases)
+        """Groups that are confined above 0 and below the guarantee."""
+        return len(self.groups)
 
     @property
     def failures(self) -> list[str]:
-        """Why the audit fails, in words; empty where it does not."""
+        """Returns the reasons why the audit fails; empty if it passes."""
         found = []
         if len(self.groups):
             found.append(
                 f"Subtraction confines {len(self.groups):,} groups of trips below the guarantee; "
                 f"{self.groups.single_trips:,} of them are exactly one trip."
-            )
-        short = sum(one.suppressed.confined for one in self.releases)
-        if short:
-            found.append(
-                f"The suppressed trips of {short:,} matrices are known to be fewer than the guarantee asks for."
-            )
-        inside = sum(one.suppressed.inside for one in self.releases)
-        if inside:
-            found.append(
-                f"The loss discloses how the trips of {inside:,} cells are spread over tiles, fewer than k in some."
             )
         for name, limit in sorted(self.fail_on.items()):
             shares = [one.figures()[name] for one in self.releases if name in one.figures()]
@@ -148,7 +140,7 @@ class Audit:
 
     @property
     def not_compared(self) -> list[str]:
-        """What was not compared, and why, in words; empty where everything was."""
+        """Returns what was not compared, and why; empty if everything was."""
         names = [one.name for one in self.releases]
         found = []
         for places, reason in self.groups.unchecked:
@@ -215,13 +207,13 @@ def audit(
         fail_on: the largest accepted share by figure: homogeneity (zones that send 90 % to one zone), dominance (cells
             that are mostly one person's), linkage (persons alone with up to four known trips), membership (advantage),
             minimality (zones whose short parts are given away by their not being divided).
-        shadows: runs of the method with the trips: so many pairs a person for membership, and so many zones for
-            minimality; 0 leaves both out.
+        shadows: runs of the method with the trips: pairs of runs for each person (membership), and zones to try
+            (minimality); 0 skips both.
         seed: of samples.
         **reading: how to read the trips, where it should differ from what a report says.
 
     Raises:
-        ParameterError: no release, or a figure that is none.
+        ParameterError: no release, or an unknown figure.
     """
     limits = dict(fail_on or {})
     unknown = sorted(set(limits) - set(FIGURES))
@@ -232,7 +224,7 @@ def audit(
     if shadows < 0 or shadows == 1:
         raise ParameterError(f"shadows must be 0 or at least 2: half of them set a threshold; found {shadows}.")
     if not releases:
-        raise ParameterError("There is no release to audit.")
+        raise ParameterError("No release to audit.")
     read = [r if isinstance(r, PublishedRelease) else read_release(r) for r in releases]
     with taken_at_its_word("', '".join(release.name for release in read)):
         return _audit_all(read, against, limits, shadows, seed, reading)
@@ -258,7 +250,7 @@ def _audit_all(
 
 
 def _flows(release: PublishedRelease, against: Any, reading: Mapping[str, Any]) -> Flows | None:
-    """The trips of a release; None where there are none, or no cells of one matrix to place them in."""
+    """Returns the trips of a release; None without trips, or without cells of one matrix to place them in."""
     # The cells of a revision are of the trips at different times.
     placeable = len(release.matrices) == 1 and release.nodes and not release.noisy and not release.revised
     return read_trips_of(release, against, **reading) if against is not None and placeable else None
@@ -270,27 +262,24 @@ def _audit_slices(release: PublishedRelease, against: Any, reading: Mapping[str,
     persons = bool(trips) and all(one.person is not None for one in trips)
     return AuditOfOne(
         release.name,
-        suppressed_bounds(release),
         homogeneity(release),
-        dominance=together([dominance(one) for one in trips]) if persons else None,
+        dominance=sum_dominance([dominance(one) for one in trips]) if persons else None,
         true_cells=all(one.counted for one in trips),
     )
 
 
 def _audit_one(release: PublishedRelease, flows: Flows | None, shadows: int, seed: int) -> AuditOfOne:
-    suppressed = suppressed_bounds(release)
     common = None if release.noisy else homogeneity(release)
     if flows is None:
-        return AuditOfOne(release.name, suppressed, common, minimality=minimality(release), noisy=release.noisy)
+        return AuditOfOne(release.name, common, minimality=minimality(release), noisy=release.noisy)
     trips = place_trips(release, flows)
     persons = trips.person is not None
     listed = any(release.report["parameters"].get(name) is not None for name in ("stricter", "l_places"))
     if listed:
-        # The list of places is not in the folder, so the method cannot be run again, nor parts be held against it.
+        # The list of places is not in the folder, so the method cannot be run again, nor parts be compared with it.
         shadows = 0
     return AuditOfOne(
         release.name,
-        suppressed,
         common,
         dominance=dominance(trips) if persons else None,
         linkage=tuple(linkage(release, trips, seed=seed)) if persons else (),

@@ -1,6 +1,6 @@
 """What two homogeneous matrices of the same trips say together, exactly.
 
-At each place take the larger of the two zones. Pairs of these are *blocks*: every cell of either matrix lies in one
+At each place take the larger of the two zones. Pairs of these are *blocks*: every cell of either matrix is in one
 block, blocks share no trip, and each end of a block is divided by one of the two matrices only. So inside a block every
 pair of the first matrix meets every pair of the second: a two-way table, whose rows are pairs of the first and whose
 columns are pairs of the second. The sum of a published pair's row is known; that of one that is not listed lies between
@@ -8,8 +8,7 @@ columns are pairs of the second. The sum of a published pair's row is known; tha
 
 In such a table every whole number between two bounds is possible for a row, a column, a field and the whole table, and
 the bounds are sums of the margins (Fréchet's, for margins that are intervals: no set of rows can need more than all
-columns can give). A total of all trips is one more equation: no block can hold more than the total leaves after the
-least that all other blocks hold. `tests/reference/confined.py` counts all integer solutions instead.
+columns can give). `tests/reference/confined.py` counts all integer solutions instead.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from numpy.typing import NDArray
 from flowveil.audit.zone_forest import Nodes
 
 Counts = NDArray[np.int64]
-#: More than any count: stands for a bound that is not known. A million of them still fit into 64 bits.
+#: More than any count: an unknown bound. A million of them still fit into 64 bits.
 UNKNOWN = np.int64(1) << 40
 
 
@@ -35,7 +34,7 @@ class Side:
         origins, destinations: the nodes of the zones of each end, distinct.
         origin, destination, trips: of each published cell: its two nodes, and its value.
         most_unlisted: the most trips in a pair that is not listed.
-        exact: cells count all of their trips; else only that they hold so many at least.
+        exact: cells count all of their trips; else only a lower bound.
     """
 
     origins: Nodes
@@ -105,7 +104,6 @@ class Blocks:
         rest: whether either side's listed zones leave a part of it open.
         most: the most that each side allows in all.
         least: the least that the block holds.
-        cap: the most it can hold, by the total of all trips.
         cells: for each side, the cells of each block.
     """
 
@@ -119,7 +117,6 @@ class Blocks:
     rest: NDArray[np.bool_]
     most: Counts
     least: Counts
-    cap: Counts
     block_of_cell: tuple[Counts, Counts]
 
 
@@ -128,7 +125,6 @@ def blocks_of(
     size: Nodes,
     nearest: tuple[tuple[Nodes, Nodes], tuple[Nodes, Nodes]],
     sides: tuple[Side, Side],
-    total: int | None,
 ) -> Blocks:
     """Divide two matrices into blocks.
 
@@ -136,10 +132,6 @@ def blocks_of(
         parent, size: the forest.
         nearest: for origins and for destinations, and each side, the side's zone that holds each node.
         sides: the two matrices.
-        total: all trips, where they are known.
-
-    Raises:
-        Contradiction: more trips are published than there are.
     """
     axes = (
         _axis(parent, size, nearest[0], (sides[0].origins, sides[1].origins)),
@@ -167,24 +159,19 @@ def blocks_of(
         open_end = (rest[s] > 0) | (not sides[s].exact)
         most[s] = np.where(open_end, UNKNOWN, np.minimum(shown[s] + unlisted, UNKNOWN))
     least = shown.max(axis=0)
-    cap = np.full(len(distinct), UNKNOWN, dtype=np.int64)
-    if total is not None:
-        cap = total - (int(least.sum()) - least)
-    return Blocks(
-        axes, sides, origin, destination, shown, pairs, published, rest > 0, most, least, cap, of_cell
-    )  # fmt: skip
+    return Blocks(axes, sides, origin, destination, shown, pairs, published, rest > 0, most, least, of_cell)
 
 
 def contradictions(blocks: Blocks) -> NDArray[np.bool_]:
     """Blocks in which no numbers satisfy both matrices: they are not of the same trips."""
-    broken: NDArray[np.bool_] = (blocks.least > blocks.most.min(axis=0)) | (blocks.least > blocks.cap)
+    broken: NDArray[np.bool_] = np.asarray(blocks.least > blocks.most.min(axis=0))
     return broken
 
 
 def confined(blocks: Blocks, below: int) -> Iterator[Finding]:
     """Every group of these blocks whose value lies above 0 and below ``below``, whatever the trips are."""
     possible = ~contradictions(blocks)
-    highest = np.minimum(blocks.most.min(axis=0), blocks.cap)
+    highest = blocks.most.min(axis=0)
     for s in (0, 1):
         yield from _unlisted(blocks, s, possible, highest, below)
     n_rows = blocks.pairs + blocks.rest
@@ -234,9 +221,8 @@ def _missing_pairs(blocks: Blocks, s: int, b: int) -> list[tuple[int, int]]:
 
 
 def _may_cross(blocks: Blocks) -> NDArray[np.bool_]:
-    """Whether a field of the table can have a lower bound above 0: a side is bounded, or there is a total."""
-    bounded = (blocks.most < UNKNOWN).any(axis=0) | (blocks.cap < UNKNOWN)
-    may: NDArray[np.bool_] = bounded & (blocks.shown > 0).all(axis=0)
+    """Whether a field of the table can have a lower bound above 0: a side is bounded."""
+    may: NDArray[np.bool_] = np.asarray((blocks.most < UNKNOWN).any(axis=0) & (blocks.shown > 0).all(axis=0))
     return may
 
 
@@ -266,18 +252,17 @@ class _Margins:
 
 def _crossing(blocks: Blocks, b: int, rows: _Margins, columns: _Margins, below: int) -> Iterator[Finding]:
     """The fields of one table that are confined. More rows than one and more columns than one."""
-    cap = int(blocks.cap[b])
     low_r, low_c = rows.low[:, None], columns.low[None, :]
     high_r, high_c = rows.high[:, None], columns.high[None, :]
     most_r, most_c = _sum(rows.high), _sum(columns.high)
     other_r, other_c = _others(rows.high)[:, None], _others(columns.high)[None, :]
     sum_r, sum_c = int(rows.low.sum()), int(columns.low.sum())
-    low = np.maximum.reduce(np.broadcast_arrays(0, low_r - other_c, low_c - other_r, low_r + low_c - cap))
+    low = np.maximum.reduce(np.broadcast_arrays(0, low_r - other_c, low_c - other_r))
     high = np.minimum.reduce(
         np.broadcast_arrays(
             high_r, high_c,
-            min(most_c, cap) - (sum_r - low_r),
-            min(most_r, cap) - (sum_c - low_c),
+            most_c - (sum_r - low_r),
+            most_r - (sum_c - low_c),
         )
     )  # fmt: skip
     for i, j in zip(*(at.tolist() for at in np.nonzero((low > 0) & (high < below))), strict=True):

@@ -1,6 +1,6 @@
-"""What the choice of zones gives away to whoever knows the method: minimality, or downcoding.
+"""What the choice of zones gives away to a reader who knows the method: minimality, or downcoding.
 
-A zone is as large as it is because a smaller one would have fallen short. So a reader who knows the method concludes
+A zone is large because a smaller one would have been below the threshold. So a reader who knows the method concludes
 from a zone that was not divided that a part of one of its cells is short. Two figures:
 
 *Certain*: TwinCut and PairCut divide whatever can be divided where nothing may be suppressed. A zone of several tiles
@@ -8,10 +8,10 @@ that is in one published cell has a part below the guarantee then, and for PairC
 folder says all of that.
 
 *Tried*: for any method and limit, with the trips. Take a published zone (of nested cells: a cell) that has a short
-part. Move the trips of its short parts to the largest part of the same cell: the published table stays as it is, and
+part. Move the trips of its short parts to the largest part of the same cell: the published table stays the same, and
 no part is short. Run the method on that. If the zone is divided now, the reader who finds it whole knows that this
 world is not the true one: its short parts are why it was not divided. Worlds in which only one part is left are not
-tried: they are told apart by which tiles are used, not by what is short.
+tried: they differ in which tiles are used, not in what is short.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flowveil.audit.published import stated
 from flowveil.audit.shadow_releases import again, guarantee_of, moved, shown_nodes
 from flowveil.audit.trips import nodes_of, place_trips
 from flowveil.errors import InfeasibleError
@@ -64,7 +63,7 @@ class Minimality:
 
     @property
     def share(self) -> float | None:
-        """The share of units that give something away: the larger of what is certain and what trying comes to."""
+        """The share of units that give something away: the larger of the certain and the tried share."""
         found = [] if self.certain is None else [self.certain / max(self.units, 1)]
         if self.blocked is not None and (self.tried or not self.blocked):
             found.append(self.blocked / max(self.units, 1) * self.divided / max(self.tried, 1))
@@ -78,7 +77,7 @@ class Minimality:
 def minimality(
     release: PublishedRelease, flows: Flows | None = None, *, tries: int = 0, seed: int = 0
 ) -> Minimality | None:
-    """What the zones of a release of one matrix give away; None for boxes, times of their own, noise and slices.
+    """What the zones of a release of one matrix give away; None for boxes, folded times, noise and slices.
 
     Args:
         release: as published.
@@ -99,7 +98,7 @@ def minimality(
     short = sum(int(end.short.sum()) for end in ends)
     tried = divided = confined = 0
     # Over kept zones nothing was chosen, so nothing is given away by it.
-    chosen = stated(release.report).get("zones_of") is None
+    chosen = release.report["statement"].get("zones_of") is None
     for at in np.random.default_rng(seed).permutation(len(blocked)).tolist() if tries and chosen else ():
         end, unit = blocked[at]
         if tried == tries:
@@ -118,8 +117,8 @@ def minimality(
 
 def _certain(release: PublishedRelease) -> int | None:
     parameters = release.report["parameters"]
-    kept = stated(release.report).get("zones_of") is not None
-    named = (parameters.get(name) is not None for name in ("dominance", "stricter"))
+    kept = release.report["statement"].get("zones_of") is not None
+    named = (parameters.get(name) is not None for name in ("dominance", "stricter", "t"))
     all_divided = (
         release.report["method"] in _DIVIDE_ALL
         and parameters.get("max_suppressed") == 0
@@ -261,14 +260,16 @@ def _is_published(release: PublishedRelease, world: Flows, end: _End, unit: int)
 
 def in_words(found: Mapping[str, Any]) -> str:
     """What was found, in one sentence."""
-    said = []
+    sentences = []
     if found["certain"]:
-        said.append(f"of {found['certain']:,} of {found['units']:,} zones it is certain that a part is short")
+        sentences.append(f"of {found['certain']:,} of {found['units']:,} zones it is certain that a part is short")
     if found["blocked"]:
-        said.append(f"{found['blocked']:,} of {found['units']:,} zones have {found['short']:,} parts that are short")
+        sentences.append(
+            f"{found['blocked']:,} of {found['units']:,} zones have {found['short']:,} parts that are short"
+        )
     if found["tried"]:
-        said.append(
+        sentences.append(
             f"{found['divided']:,} of {found['tried']:,} tried would have been divided if no part were short, "
             f"so at least one of each one's short parts ({found['confined']:,} in all) is given away"
         )
-    return "; ".join(said)
+    return "; ".join(sentences)

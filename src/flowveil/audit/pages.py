@@ -1,4 +1,4 @@
-"""An audit in words: for the data protection officer as Markdown and as a page, both marked internal."""
+"""The report of an audit for the data protection officer: Markdown and a page, both marked internal."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from flowveil.published.document import Part, fill, page
 
 if TYPE_CHECKING:
     from flowveil.audit.auditing import Audit, AuditOfOne
-    from flowveil.audit.linkage import Linkage
+    from flowveil.audit.single_release import Linkage
 
 WARNING = "this audit says what can be computed from releases, and how much of it is true. It is for the holder alone."
 
@@ -30,14 +30,14 @@ def audit_lines(audit: Audit) -> Iterator[str]:
     """What was found, in counts."""
     found = audit.groups
     if len(audit.releases) > 1 or found.compared:
-        said = "no group is confined below the guarantee"
+        result = "no group is confined below the guarantee"
         if len(found):
-            said = (
+            result = (
                 f"{len(found):,} groups are confined below the guarantee, {found.single_cells:,} of them single cells, "
                 f"{found.single_trips:,} single trips"
             )
         compared = (
-            f"{found.compared:,} cells can be compared; {said}"
+            f"{found.compared:,} cells can be compared; {result}"
             if found.compared or len(found)
             else "no cells can be compared"
         )
@@ -62,27 +62,18 @@ def _lines_of_one(one: AuditOfOne, *, several: bool) -> Iterator[str]:
         lines.append(
             f"membership: advantage {m.advantage:.2f} (95%: {m.low:.2f} to {m.high:.2f}) over {m.shadows} releases."
         )
-    said = one.minimality and in_words(one.minimality.to_dict())
-    if said:
-        lines.append(f"minimality: {said}.")
+    sentence = one.minimality and in_words(one.minimality.to_dict())
+    if sentence:
+        lines.append(f"minimality: {sentence}.")
     yield from (f"{one.name}: {line}" if several else line[:1].upper() + line[1:] for line in lines)
 
 
 def _findings(one: AuditOfOne) -> Iterator[str]:
-    known = one.suppressed
     if one.noisy:
         yield (
             "not attacked: its counts are noisy, so nothing certain follows from them. What it promises is ε, and with "
             "the trips flowveil verify says whether its counts can be that noise."
         )
-    if known.confined:
-        yield f"the suppressed trips of {known.confined:,} matrices are known, and fewer than the guarantee asks for."
-    if known.filled:
-        yield f"{known.filled:,} pairs that are not listed cannot be empty, if every trip lies in listed zones."
-    if known.inside:
-        yield f"of {known.inside:,} cells it is known how their trips are spread over tiles, fewer than k in some."
-    if known.tied:
-        yield f"the mean weight of all trips ties suppressed weights to suppressed trips in {known.tied:,} matrices."
     for end in one.homogeneity or ():
         verb = "send more than 90% of their trips to" if end.end == "origin" else "receive more than 90% from"
         yield (
@@ -126,8 +117,8 @@ def _lead(audit: Audit) -> str:
     """Which releases, and how many of them were attacked."""
     noisy = sum(one.noisy for one in audit.releases)
     attacked = len(audit.releases) - noisy
-    said = [f"{n:,} release{'s' if n > 1 else ''}, {how}" for n, how in ((attacked, _ATTACKED), (noisy, _NOISY)) if n]
-    return "; ".join(said) + "."
+    parts = [f"{n:,} release{'s' if n > 1 else ''}, {how}" for n, how in ((attacked, _ATTACKED), (noisy, _NOISY)) if n]
+    return "; ".join(parts) + "."
 
 
 def _page(audit: Audit, content: Mapping[str, Any]) -> str:

@@ -16,7 +16,7 @@ def incomparable(a: PublishedRelease, b: PublishedRelease) -> str | None:
     if a.noisy or b.noisy:
         return "counts of one carry noise"
     if not (a.nodes and b.nodes):
-        return "the cells of one are boxes, or have times of their own"
+        return "the cells of one are boxes, or have folded times"
     if a.ground != b.ground:
         return "they are of different areas, or left out different rows"
     if (a.period is None) != (b.period is None):
@@ -112,7 +112,7 @@ def _sum(key: tuple[str | None, ...], slices: Sequence[PublishedMatrix]) -> Publ
     if all(m.weight is not None for m in slices):
         weight = np.bincount(place, np.concatenate([m.weight for m in slices]), minlength=len(cells))[complete]
     kept = cells[complete]
-    return PublishedMatrix(key, kept // width, kept % width, trips[complete], weight, None)
+    return PublishedMatrix(key, kept // width, kept % width, trips[complete], weight)
 
 
 # ---- statements ------------------------------------------------------------------------------------------------
@@ -134,7 +134,7 @@ def differing_statements(a: PublishedRelease, b: PublishedRelease) -> list[str]:
 
 def _entries(report: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for part in ("parameters", "guarantee", "statement", "measures"):
+    for part in ("parameters", "guarantee", "statement"):
         content = report.get(part) or {}
         found |= {f"{part}.{name}": v for name, v in content.items() if name not in _WORDS} if content else {}
     return found

@@ -1,13 +1,12 @@
 """A release as a reader has it: its published tables and what its report says, nothing else.
 
 Guaranteed: nothing here reads trips, and nothing is assumed that the folder does not say. Where the folder leaves
-something open (whether a pair that is not listed is short, whether a cell counts all of its trips, how many trips there
-are in all), the answer is the one that lets a reader conclude less.
+something open (whether an unlisted pair is below the threshold, whether a cell counts all of its trips), the answer is
+the one that lets a reader conclude less.
 """
 
 from __future__ import annotations
 
-import math
 import re
 from calendar import monthrange
 from collections.abc import Mapping, Sequence
@@ -42,7 +41,6 @@ class PublishedMatrix:
         origin, destination: the place of each cell's zones in `PublishedRelease.origin_zones` and
             `.destination_zones`.
         trips, weight: what each cell holds.
-        total: all trips of the matrix, the suppressed ones included, where the report discloses them.
     """
 
     key: Key
@@ -50,7 +48,6 @@ class PublishedMatrix:
     destination: Counts
     trips: Counts
     weight: NDArray[np.float64] | None
-    total: int | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,16 +64,14 @@ class PublishedRelease:
         k: of the guarantee, in people or trips; 0 for noise.
         thresholds: the smallest value of a cell by unit, where it is a number.
         homogeneous: the zones of each end are disjoint.
-        nodes: cells are pairs of nodes of a tree; not boxes, nor cells with times of their own.
+        nodes: cells are pairs of nodes of a tree; not boxes, nor cells with folded times.
         noisy: counts carry noise, so that subtracting them gives nothing that is certain.
         revised: some cells are of the trips as they were, some as they were corrected.
         whole_cells: a published cell counts every trip between its zones.
         tiles: how many tiles each zone can hold, by code and role, where the folder says it.
-        single_tiles: every zone can hold one tile only.
         most_unlisted: the most trips in a pair of listed zones that is not listed itself; None where that is not known.
         ground: what must be equal for two releases to be of the same trips: the area, and which rows were left out.
-        period: first and last day of its trips: those that were read alone, else those that whoever publishes it named;
-            None where there are neither.
+        period: first and last day of its trips: of the step that was read, else as the operator declared; else None.
         report: the content of report.json.
     """
 
@@ -95,7 +90,6 @@ class PublishedRelease:
     revised: bool
     whole_cells: bool
     tiles: Mapping[tuple[str, str], int]
-    single_tiles: bool
     most_unlisted: int | None
     ground: str
     period: tuple[date, date] | None
@@ -123,7 +117,7 @@ def published_release(
 def _published(flows: pa.Table, zones: pa.Table, report: Mapping[str, Any], name: str) -> PublishedRelease:
     origins, origin = _coded(flows["origin_zone"])
     destinations, destination = _coded(flows["destination_zone"])
-    statement = stated(report)
+    statement = report["statement"]
     columns = tuple(statement.get("slice_columns", ()))
     codes = zones["zone"].to_pylist()
     cells = zones["h3_cells"].to_pylist() if "h3_cells" in zones.column_names else []
@@ -135,7 +129,7 @@ def _published(flows: pa.Table, zones: pa.Table, report: Mapping[str, Any], name
     whole = statement["suppression"]["rule"] == "short cells" and not {"revised", "layer"} & set(flows.column_names)
     return PublishedRelease(
         name=name,
-        matrices=_matrices(flows, origin, destination, columns, report),
+        matrices=_matrices(flows, origin, destination, columns),
         slice_columns=columns,
         origin_zones=origins,
         destination_zones=destinations,
@@ -149,18 +143,11 @@ def _published(flows: pa.Table, zones: pa.Table, report: Mapping[str, Any], name
         revised="revised" in flows.column_names,
         whole_cells=whole,
         tiles=_tiles(zones),
-        single_tiles="tiles" in zones.column_names and all(n == 1 for n in zones["tiles"].to_pylist()),
         most_unlisted=_most_unlisted(report) if whole else None,
         ground=repr([parameters.get("within"), parameters.get("outside"), parameters.get("skip_unknown")]),
         period=period_of(parameters.get("during")) or period_of((statement.get("about") or {}).get("period")),
         report=report,
     )
-
-
-def stated(report: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns the statement of a report; of version 0.2, whose releases ledgers still hold, the report itself."""
-    statement = report.get("statement")
-    return statement if isinstance(statement, Mapping) else {**report, **report["parameters"]}
 
 
 def _tiles(zones: pa.Table) -> dict[tuple[str, str], int]:
@@ -176,43 +163,22 @@ def _coded(column: pa.ChunkedArray) -> tuple[tuple[str, ...], Counts]:
 
 
 def _matrices(
-    flows: pa.Table, origin: Counts, destination: Counts, columns: Sequence[str], report: Mapping[str, Any]
+    flows: pa.Table, origin: Counts, destination: Counts, columns: Sequence[str]
 ) -> tuple[PublishedMatrix, ...]:
     trips = flows["trips"].to_numpy().astype(np.int64)
     weight = flows["weight"].to_numpy().astype(np.float64) if "weight" in flows.column_names else None
     if not columns:
-        total = total_of((report.get("measures") or {}).get("trips", {}), trips)
-        return (PublishedMatrix((), origin, destination, trips, weight, total),)
+        return (PublishedMatrix((), origin, destination, trips, weight),)
     keys = list(zip(*(flows[name].to_pylist() for name in columns), strict=True))
     rows: dict[Key, list[int]] = {}
     for row, key in enumerate(keys):
         rows.setdefault(key, []).append(row)
-    listed_parts = report.get("slices") or ()
-    measures = {tuple(part["slice"][c] for c in columns): part["measures"]["trips"] for part in listed_parts}
     found = []
     for key, listed in rows.items():
         at = np.array(listed)
         own = None if weight is None else weight[at]
-        total = total_of(measures.get(key, {}), trips[at])
-        found.append(PublishedMatrix(key, origin[at], destination[at], trips[at], own, total))
+        found.append(PublishedMatrix(key, origin[at], destination[at], trips[at], own))
     return tuple(found)
-
-
-def total_of(measures: Mapping[str, float | None], trips: Counts, *, squares: bool = True) -> int | None:
-    """All trips of a matrix, from the discernibility or the suppressed share; None where neither is published.
-
-    c_dm = Σ v² + V (V − S): with Σ v² and S known from the cells, V is the positive root. Not so of several matrices,
-    whose penalties add up: ``squares`` is False.
-    """
-    shown, squared = int(trips.sum()), int(np.sum(trips.astype(object) ** 2))
-    c_dm, share = measures.get("c_dm"), measures.get("suppressed_share")
-    if c_dm is not None and squares:
-        discriminant = shown * shown + 4 * (int(c_dm) - squared)
-        total = (shown + math.isqrt(max(discriminant, 0))) // 2
-        return total if total * (total - shown) == int(c_dm) - squared else None
-    if share is None or not 0 <= share < 1:
-        return None
-    return round(shown / (1 - float(share)))
 
 
 def _most_unlisted(report: Mapping[str, Any]) -> int | None:
@@ -221,9 +187,13 @@ def _most_unlisted(report: Mapping[str, Any]) -> int | None:
     decided_by_trips = list(guarantee["protect"]) == ["trips"] and guarantee.get("l") is None
     if not decided_by_trips or guarantee.get("locations") is not None:
         return None
-    if parameters.get("dominance") is not None or parameters.get("stricter") is not None:
+    if any(parameters.get(name) is not None for name in ("dominance", "stricter", "t")):
         return None
-    if stated(report).get("zones_of") or not stated(report)["homogeneous"] or report["method"] not in _PUBLISH_ALL_SAFE:
+    if (
+        report["statement"].get("zones_of")
+        or not report["statement"]["homogeneous"]
+        or report["method"] not in _PUBLISH_ALL_SAFE
+    ):
         return None
     return int(guarantee["trips"]) - 1
 

@@ -1,9 +1,9 @@
 """Finds groups of trips that several releases confine together, though each of them is safe alone.
 
-Every published cell is an equation: the trips between its two zones are so many. Cells of two releases overlap, so the
-equations have terms in common, and their differences are counts that were not published. A *group* is what a release
-does not publish of an area that another counts, a pair of zones that is not listed, or what one cell of each release
-share. It is confined if its smallest and its largest possible value lie above 0 and below the guarantee.
+Every published cell is an equation: it states the number of trips between its two zones. Cells of two releases overlap,
+so the equations have terms in common, and their differences are counts that were not published. A *group* is what a
+release does not publish of an area that another counts, a pair of zones that is not listed, or what one cell of each
+release share. It is confined if its smallest and its largest possible value lie above 0 and below the guarantee.
 
 - Two homogeneous matrices of the same trips are solved exactly (`flowveil.audit.blocks`).
 - From each cell, and from each sum over slices that all publish, the cells of other matrices inside it are subtracted:
@@ -29,7 +29,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowveil.audit.blocks import UNKNOWN, Blocks, Finding, Side, blocks_of, confined, contradictions
-from flowveil.audit.cells import holders
 from flowveil.audit.components import confined_components
 from flowveil.audit.periods import (
     differing_statements,
@@ -43,7 +42,7 @@ from flowveil.audit.periods import (
     sums_over_slices,
 )
 from flowveil.audit.published import PublishedMatrix, PublishedRelease
-from flowveil.audit.zone_forest import Ground, Nodes, ground_of
+from flowveil.audit.zone_forest import Ground, Nodes, ground_of, holders
 from flowveil.errors import DataError
 from flowveil.flows import MILLION
 
@@ -59,7 +58,7 @@ class Group:
         releases: the places of the releases that confine it.
         kind: ``remainder``, ``cell`` or ``crossing``, as in `flowveil.audit.blocks.Finding`; ``shared``: what certain
             cells of several releases share and no published cell of the others counts.
-        origin, destination: codes of the zones that it lies in: a cell of one release, or a common area of both.
+        origin, destination: codes of the zones around it: a cell of one release, or a common area of both.
         absent: the place of the release that does not publish it; -1 where it is what several cells share.
         pairs: where it is one pair of zones, that pair; where cells of several releases share it, the pair of each,
             which is ("", "") for what is in none of a release's zones, or, of kind ``shared``, in none of its cells.
@@ -129,15 +128,10 @@ class Groups:
         }
 
 
-def confined_groups(releases: Sequence[PublishedRelease], *, newest: int | None = None) -> Groups:
-    """Every group that these releases confine together to values above 0 and below the guarantee.
+def confined_groups(releases: Sequence[PublishedRelease]) -> Groups:
+    """Returns every group that these releases confine together to values above 0 and below the guarantee.
 
-    Args:
-        releases: published releases of one data set.
-        newest: only what this one, by its place, adds to the others; None for all of them.
-
-    Returns:
-        The groups. Deterministic; empty for a single release without slices.
+    Deterministic; empty for a single release without slices.
 
     Raises:
         DataError: zones of the only release overlap in part. Of several, the pairs are reported as not compared.
@@ -150,13 +144,11 @@ def confined_groups(releases: Sequence[PublishedRelease], *, newest: int | None 
             raise
         work = _Work(releases, ground_of([]), misplaced=str(problem))
     for i, j in combinations(range(len(releases)), 2):
-        if newest is None or newest in (i, j):
-            work.compare(i, j)
+        work.compare(i, j)
     for i in range(len(releases)):
-        if newest is None or newest == i:
-            work.compare_slices(i)
-            work.compare_sum(i)
-    work.compare_many(newest)
+        work.compare_slices(i)
+        work.compare_sum(i)
+    work.compare_many()
     return work.result()
 
 
@@ -201,8 +193,8 @@ class _Work:
         if equal:
             names = differing_statements(a, b)
             if names:
-                said = ", ".join(names[:5])
-                reason = f"their tables are equal and their statements differ ({said}): what that reveals is not known"
+                entries = ", ".join(names[:5])
+                reason = f"their tables are equal and their statements differ ({entries}), which may reveal more"
                 self.unchecked.append(((i, j), reason))
             return
         obstacle = incomparable(a, b) or self.misplaced
@@ -280,8 +272,7 @@ class _Work:
             (self.ground.nearest(sides[0].origins), self.ground.nearest(sides[1].origins)),
             (self.ground.nearest(sides[0].destinations), self.ground.nearest(sides[1].destinations)),
         )
-        totals = [m.total for m in (one[1], other[1]) if m.total is not None]
-        blocks = blocks_of(self.ground.parent, self.ground.size, nearest, sides, min(totals, default=None))
+        blocks = blocks_of(self.ground.parent, self.ground.size, nearest, sides)
         below = min(self.releases[i].k, self.releases[j].k)
         self.contradicted += int(contradictions(blocks).sum())
         self.compared += _n_compared(blocks)
@@ -345,7 +336,7 @@ class _Work:
                 )
 
     def _subtract(self, whole: int, matrix: PublishedMatrix, fine: Sequence[tuple[int, PublishedMatrix]]) -> None:
-        """What is left of each cell after the cells of others that lie inside it.
+        """Subtracts from each cell the cells of others inside it.
 
         The others must share no trip with each other, and hold no trip that the matrix does not count.
         """
@@ -387,7 +378,7 @@ class _Work:
                 places, "remainder", *codes, heavy, heavy, single=False, absent=fine[0][0], unit="weight"
             )
 
-    def compare_many(self, newest: int | None) -> None:
+    def compare_many(self) -> None:
         """Linear programs over what the cells of several matrices share: three or more, nested zones, or slices."""
         same: dict[tuple[Any, ...], list[int]] = {}
         for i, release in enumerate(self.releases):
@@ -397,7 +388,7 @@ class _Work:
             layers = [(i, family) for i in places for family in families(self.releases[i], {})]
             sliced = any(len(family) > 1 for _, family in layers)
             nested = any(not self.releases[i].homogeneous for i in places)
-            if len(places) < 2 or (newest is not None and newest not in places):
+            if len(places) < 2:
                 continue
             if len(layers) == 2 and not nested and not sliced:
                 continue
@@ -420,7 +411,7 @@ class _Work:
             self.unchecked.append((places, reason))
         for n, shared in enumerate(found.shared):
             origin, destination = self._codes[shared.origin], self._codes[shared.destination]
-            # What is left of a cell, or crosses, may have been found by comparing two of the matrices.
+            # Remainders and crossings may have been found by comparing two of the matrices.
             if (origin, destination, shared.low, shared.high) not in known:
                 self.found[places, "shared", n] = Group(
                     tuple(dict.fromkeys(i for i, _ in layers)),

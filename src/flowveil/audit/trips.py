@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flowveil.audit.cells import holders
-from flowveil.audit.published import PublishedMatrix, PublishedRelease, stated
+from flowveil.audit.published import PublishedMatrix, PublishedRelease
+from flowveil.audit.zone_forest import holders
 from flowveil.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -51,13 +51,13 @@ def read_trips_of(release: PublishedRelease, source: Any, **reading: Any) -> Flo
     from flowveil.engines import read_flows
     from flowveil.reading import Reading
     from flowveil.zoning.refinement import refined
-    from flowveil.zoning.top import to_the_top
+    from flowveil.zoning.restriction import to_the_top
 
     parameters = release.report["parameters"]
     flows = read_flows(source, Reading.from_parameters(parameters, **reading)).whole
     moved = refined(flows, parameters.get("hierarchy"))[0]
     # Zones that were kept from other data may lie above everything that these trips have.
-    return to_the_top(moved) if stated(release.report).get("zones_of") else moved
+    return to_the_top(moved) if release.report["statement"].get("zones_of") else moved
 
 
 def slices_of(release: PublishedRelease, source: Any, **reading: Any) -> list[tuple[PublishedMatrix, Flows]]:
@@ -69,14 +69,14 @@ def slices_of(release: PublishedRelease, source: Any, **reading: Any) -> list[tu
     from flowveil.engines import read_flows
     from flowveil.reading import Reading
     from flowveil.zoning.refinement import refined
-    from flowveil.zoning.top import to_the_top
+    from flowveil.zoning.restriction import to_the_top
 
     parameters = release.report["parameters"]
     sliced = refined(read_flows(source, Reading.from_parameters(parameters, **reading)), parameters.get("hierarchy"))[0]
-    sliced = to_the_top(sliced) if stated(release.report).get("zones_of") else sliced
+    sliced = to_the_top(sliced) if release.report["statement"].get("zones_of") else sliced
     own = dict(zip(sliced.keys, sliced.slices, strict=True))
     if release.slice_columns != tuple(sliced.columns):
-        raise ParameterError("The slices of the release are not those of the trips that it is held against.")
+        raise ParameterError("The slices of the release are not those of the trips that it is compared with.")
     return [(matrix, own[matrix.key]) for matrix in release.matrices if matrix.key in own]
 
 
@@ -161,7 +161,7 @@ def nodes_of(tree: Hierarchy, codes: tuple[str, ...]) -> Counts:
     found = np.array([place.get(code, -1) for code in codes], dtype=np.int64)
     if (found < 0).any():
         raise ParameterError(
-            f"{int((found < 0).sum())} zones of the release are not in the trips that it is held against. "
+            f"{int((found < 0).sum())} zones of the release are not in the trips that it is compared with. "
             "Hint: name the trips that it was made from, and the map with --zones."
         )
     return found

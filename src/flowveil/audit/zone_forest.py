@@ -1,13 +1,13 @@
 """Where the zones of several releases lie, as nodes of one forest: two zones nest or are disjoint.
 
 H3 cells are ranges of whole numbers (base cell, then one digit of seven a level), so a zone is a few ranges. The zones
-of a map without H3 cells are placed by their outlines. From the largest to the smallest, each zone lies in the smallest
-one that holds it. What a zone holds besides the zones in it is its own rest.
+of a map without H3 cells are placed by their outlines. From the largest to the smallest, the parent of each zone is the
+smallest one that contains it. A zone may contain a rest that no child covers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -23,7 +23,7 @@ Nodes = NDArray[np.int64]
 Ranges = list[tuple[int, int]]
 
 _FINEST = 15
-#: Outlines that share a border overlap by rounding; a zone is inside another where so much of it is.
+#: Outlines that share a border overlap by rounding; a zone is inside another if this share of it is.
 _INSIDE = 1 - 1e-6
 #: What lies outside the area that a release is about; it has no place on a map.
 OUTSIDE = "outside"
@@ -52,7 +52,7 @@ class Ground:
         return np.array([self.node_of[release][code] for code in codes], dtype=np.int64)
 
     def nearest(self, marked: Nodes) -> Nodes:
-        """For each node, the smallest marked one that holds it or is it; -1 where there is none."""
+        """For each node, the smallest marked one that holds it or is it; -1 if no marked one does."""
         is_marked = np.zeros(len(self.parent), dtype=np.bool_)
         is_marked[marked] = True
         found = np.full(len(self.parent), -1, dtype=np.int64)
@@ -102,7 +102,7 @@ def _refuse_unplaced(releases: Sequence[PublishedRelease], unplaced: set[str]) -
     if len(ends) > 1:
         raise DataError(
             "These releases have zones of which neither H3 cells nor outlines are published, and not the same ones: "
-            "which zone lies in which is not known. Hint: publish them with a map (--zones)."
+            "how they nest is not known. Hint: publish them with a map (--zones)."
         )
 
 
@@ -188,3 +188,34 @@ def _forest(releases: Sequence[PublishedRelease], known: Mapping[tuple[str, str]
         for release in releases
     )
     return Ground(parent, size, node_of)
+
+
+def holders(parents: tuple[Nodes, Nodes], origin: Nodes, destination: Nodes) -> Callable[[Nodes, Nodes], Nodes]:
+    """A function that finds, for pairs of nodes, the cell that holds each: -1 where none does.
+
+    Cells share no pair, so there is one at most; found by going up from either end.
+
+    Args:
+        parents: of the nodes of each end; -1 at the top.
+        origin, destination: the nodes of each cell.
+    """
+    n = len(parents[1])
+    keys = origin * n + destination
+    order = np.argsort(keys)
+    keys = keys[order]
+
+    def find(o: Nodes, d: Nodes) -> Nodes:
+        found = np.full(len(o), -1, dtype=np.int64)
+        up_o = o.copy()
+        while len(keys) and (up_o >= 0).any():
+            up_d = d.copy()
+            while (up_d >= 0).any():
+                wanted = up_o * n + up_d
+                at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+                hit = (keys[at] == wanted) & (up_o >= 0) & (up_d >= 0) & (found < 0)
+                found[hit] = order[at[hit]]
+                up_d = np.where(up_d >= 0, parents[1][up_d], -1)
+            up_o = np.where(up_o >= 0, parents[0][up_o], -1)
+        return found
+
+    return find

@@ -17,7 +17,7 @@ from flowveil.reading.geometries import named_points, with_coordinates
 from flowveil.reading.limits import is_limited, temporary_folder
 from flowveil.request import refuse_unknown
 from flowveil.slices import SlicedFlows, check_slice_columns
-from flowveil.zoning.steps import flows_during
+from flowveil.zoning.restriction import flows_during
 
 #: The module of each engine, by name.
 ENGINES: dict[str, str] = {"duckdb": "flowveil.engines.duckdb", "spark": "flowveil.engines.spark"}

@@ -38,8 +38,7 @@ from flowveil.reading.tiling import NO_TILE, UNREADABLE_TILE, H3Tiling, MapTilin
 from flowveil.reading.times import MICROSECONDS, TimeForm, decide
 from flowveil.slices import SlicedFlows
 from flowveil.workers import prefetch
-from flowveil.zoning.cells import is_cell
-from flowveil.zoning.h3 import Cells64
+from flowveil.zoning.h3 import Cells64, is_cell
 
 __all__ = ["BATCH_ROWS", "Query", "Staged", "read"]
 
@@ -48,7 +47,7 @@ _FLOAT_TYPE = re.compile(r"^(FLOAT|DOUBLE)$")
 _TEXT_TYPE = re.compile(r"^VARCHAR|^ENUM")
 #: SQL: the day of a time, counted from 1970.
 _DAY_SQL = f"CAST({MICROSECONDS} // 86_400_000_000 - ({MICROSECONDS} % 86_400_000_000 < 0)::INT AS INTEGER)"
-_TIME_TYPE = re.compile(r"^TIMESTAMP|^DATE$")
+_TIME_TYPE = re.compile(r"^TIMESTAMP|^DATE$|^TIME$")
 
 
 def read(
@@ -230,6 +229,7 @@ class Query:
                 timezone=reading.timezone,
                 column_zone=table.timezone_of(list(table.names).index(used.time)),
             )
+            _refuse_missing_dates(times, used.time, reading)
             _refuse_unknown_hours(times, used.time, lambda: _places(table, used, tiling))
             reading = replace(reading, timezone=times.timezone)
             relation = times.over(relation)
@@ -294,6 +294,15 @@ class Query:
         shapes = batch.column("time_shape").take(pa.array(np.flatnonzero(strange))).to_pylist()
         found = {"times": strange, "time_shapes": shapes, "day": batch.column("day")}
         return found if self.reading.every is None else {"no_time": state == 1, **found}
+
+
+def _refuse_missing_dates(times: TimeForm, column: str, reading: Reading) -> None:
+    """Raises ParameterError if times have no date and trips are sliced by more than the hour of the day."""
+    if times.of_day and (reading.every is None or reading.every.name != "hour"):
+        raise ParameterError(
+            f"The times in column {column!r} have no date, so trips can only be sliced by the hour of the day. Hint: "
+            f"{with_value('every', 'hour')}, or a column with dates."
+        )
 
 
 def _refuse_unknown_hours(times: TimeForm, column: str, places: Callable[[], tuple[Floats, Floats]]) -> None:

@@ -34,7 +34,7 @@ from flowveil.release.plan import Plan
 from flowveil.release.zone_map import CELLS, TILES, FrozenMap
 from flowveil.release.zones import NodeZones
 from flowveil.zoning.refinement import Read, refined
-from flowveil.zoning.top import to_the_top, tree_over
+from flowveil.zoning.restriction import to_the_top, tree_over
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -413,6 +413,10 @@ def _statement(source: Published, table: _Table, how: Derivation, *, merged: boo
     if merged and (how.level is not None or how.zones_of is not None):
         # A coarser zone may contain a listed place whose own cells are suppressed.
         parameters.pop("stricter", None)
+    homogeneous = _is_homogeneous(source, table)
+    if how.within is not None or not homogeneous:
+        # Other zones were part of the whole. Coarser zones keep t: a sum of zones is no farther than the farthest.
+        parameters.pop("t", None)
     has_time = TIME in table.slice_columns or TIME_COLUMNS[0] in cells.column_names
     complete = how.within is None and not how.pick
     kept_zones = None if merged else before.zones_of
@@ -421,7 +425,7 @@ def _statement(source: Published, table: _Table, how: Derivation, *, merged: boo
         kind=_kind(before, table),
         parameters=parameters,
         guarantee=_guarantee(before, most),
-        homogeneous=_is_homogeneous(source, table),
+        homogeneous=homogeneous,
         suppression={"rule": "sums"} if merged and before.kind != "noisy" else before.suppression,
         slice_columns=table.slice_columns,
         timezone=before.timezone if has_time else None,

@@ -1,8 +1,7 @@
-"""The matrix and its zones in the formats that other tools read.
+"""Exports: cells and zones in the formats of other tools.
 
-Every export holds the rows of ``flows.parquet`` and ``zones.parquet`` and nothing else: each writer gets the two
-published tables, so no export can disclose more than they do. Bytes are the same for the same release: no time, no
-host, no random name is written. Text in a CSV file is written so that no spreadsheet runs it
+Every writer gets published tables alone, so no export can disclose more than they do. The same release gives the same
+bytes: no time, no host, no random name is written. Text in a CSV file is written so that no spreadsheet runs it
 (`flowveil.published.spreadsheets`); the other formats keep every code as it is.
 
 | name | files | read by |
@@ -15,6 +14,7 @@ host, no random name is written. Text in a CSV file is written so that no spread
 | flowmap | flowmap_locations.csv, flowmap_flows.csv | flowmap.blue, Flowmap City |
 | kepler | kepler.json (data and configuration) | kepler.gl |
 | arrow | flows.arrow, zones.arrow | Arrow, pandas, polars, DuckDB |
+| dcat | dcat.jsonld (metadata by DCAT-AP and mobilityDCAT-AP) | data portals, national access points |
 """
 
 from __future__ import annotations
@@ -32,9 +32,10 @@ import pyarrow.compute as pc
 import shapely
 
 from flowveil.errors import ParameterError, did_you_mean
-from flowveil.published.about import one_line
+from flowveil.published.about import one_line, title
 from flowveil.published.geopackage import write_geopackage
 from flowveil.published.matrices import check_omx, matrices_table, write_omx, write_wide
+from flowveil.published.metadata import describe_release, write_metadata
 from flowveil.published.slices import ENDS, add_up, finest_rows
 from flowveil.published.spreadsheets import write_csv
 from flowveil.times import TIME_COLUMNS
@@ -45,7 +46,7 @@ _ROWS_PER_BATCH = 1 << 20
 About = Mapping[str, str]
 _VOLUMES = ("trips", "weight")
 #: Formats whose cells have all columns of the release.
-_OF_ALL_COLUMNS = ("csv", "geojson", "gpkg", "arrow")
+_OF_ALL_COLUMNS = ("csv", "geojson", "gpkg", "arrow", "dcat")
 #: Formats whose flows may have times.
 _OF_TIMES = (*_OF_ALL_COLUMNS, "kepler")
 
@@ -57,16 +58,21 @@ class Tables:
     Attributes:
         flows: the cells.
         zones: the zones.
-        about: title, source, ...
+        report: content of report.json.
         slice_columns: columns of the flows that distinguish matrices.
         every: shortest step of time, if time is one of them.
     """
 
     flows: pa.Table
     zones: pa.Table
-    about: About
+    report: Mapping[str, Any]
     slice_columns: tuple[str, ...] = ()
     every: str | None = None
+
+    @property
+    def about(self) -> About:
+        """What the operator declared: title, source, ..."""
+        return dict(self.report["statement"]["about"])
 
     @cached_property
     def without_layers(self) -> pa.Table:
@@ -122,6 +128,7 @@ def check_formats(
     mapped: bool,
     folded: bool = False,
     revised: bool = False,
+    contact: bool = True,
 ) -> None:
     """Refuse what cannot be written, before anything is.
 
@@ -131,6 +138,7 @@ def check_formats(
         mapped: whether all have a place.
         folded: whether cells have times.
         revised: whether cells say if their value is a new one.
+        contact: whether a contact is declared.
 
     Raises:
         ParameterError: a format needs places that the zones do not have, or fewer zones.
@@ -150,6 +158,11 @@ def check_formats(
             raise ParameterError(
                 f"The zones of this release have no place on a map, which '{wanted.name}' needs. "
                 "Hint: leave it out; csv, omx and arrow do without."
+            )
+        if wanted.name == "dcat" and not contact:
+            raise ParameterError(
+                "'dcat' names who publishes the release, and no contact is given. Hint: --set output.contact=TEXT; "
+                "--title, --source, --period and output.licence are used as well."
             )
         if wanted.name == "omx":
             check_omx(zones)
@@ -179,6 +192,14 @@ def _with_listed_cells(zones: pa.Table) -> pa.Table:
     return zones.set_column(at, "h3_cells", pc.binary_join(zones["h3_cells"], " "))
 
 
+def _write_dcat(folder: Path, tables: Tables) -> None:
+    """Metadata of everything that is in the folder: the last format to be written."""
+    files = sorted(path.name for path in folder.iterdir() if path.name != "dcat.jsonld")
+    sentences = tables.report["published"]["sentences"]
+    content = describe_release(files, tables.zones, title=title(tables.report), about=tables.about, sentences=sentences)
+    write_metadata(folder / "dcat.jsonld", content)
+
+
 def _write_arrow(folder: Path, tables: Tables) -> None:
     for table, name in ((tables.flows, "flows.arrow"), (tables.zones, "zones.arrow")):
         with pa.OSFile(str(folder / name), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
@@ -186,7 +207,7 @@ def _write_arrow(folder: Path, tables: Tables) -> None:
 
 
 def _without_hidden(table: pa.Table) -> pa.Table:
-    """The same table with nothing but zeros where it is empty: Arrow writes what lies under a null as it is."""
+    """Returns the table with zeros under its nulls: Arrow writes the bytes below a null, which could hold anything."""
     columns = []
     for column in (pa.concat_arrays(column.chunks) for column in table.columns):
         if column.null_count:
@@ -464,5 +485,6 @@ FORMATS: dict[str, Format] = {
         Format("flowmap", ("flowmap_locations.csv", "flowmap_flows.csv"), _write_flowmap, needs_map=True),
         Format("kepler", ("kepler.json",), _write_kepler, needs_map=True),
         Format("arrow", ("flows.arrow", "zones.arrow"), _write_arrow),
+        Format("dcat", ("dcat.jsonld",), _write_dcat, needs_map=True),
     )
 }

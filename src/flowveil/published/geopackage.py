@@ -1,9 +1,8 @@
-"""A GeoPackage of the release: the layers ``zones`` and ``flows``, and nothing beside them.
+"""GeoPackage writer: layers, and a style of each for QGIS; nothing else.
 
-Written with SQLite alone, without the spatial index, triggers, statistics and times that geographic libraries add: each
-of them is one more place where something could stand that no table shows, and all of them change with the version of
-the library. What is left is the least that the standard asks for (OGC GeoPackage 1.3), so that a reader can
-compare all of it.
+Written with SQLite alone, without the spatial index, triggers, statistics and times that geographic libraries add:
+these could hide what no table shows, and they change with the version of the library. What is left is the minimum of
+the standard (OGC GeoPackage 1.3), and ``layer_styles``, the table in which QGIS looks for styles.
 """
 
 from __future__ import annotations
@@ -45,9 +44,35 @@ _TABLES = (
     "CONSTRAINT fk_gc_tn FOREIGN KEY (table_name) REFERENCES gpkg_contents(table_name), "
     "CONSTRAINT fk_gc_srs FOREIGN KEY (srs_id) REFERENCES gpkg_spatial_ref_sys (srs_id))",
 )
+#: Where QGIS looks for the style of a layer.
+_STYLES = (
+    "CREATE TABLE layer_styles (id INTEGER PRIMARY KEY AUTOINCREMENT NOT NULL, f_table_catalog TEXT, "
+    "f_table_schema TEXT, f_table_name TEXT, f_geometry_column TEXT, styleName TEXT, styleQML TEXT, styleSLD TEXT, "
+    "useAsDefault BOOLEAN, description TEXT, owner TEXT, ui TEXT, update_time DATETIME)"
+)
+_QML = (
+    "<!DOCTYPE qgis PUBLIC 'http://mrcc.com/qgis.dtd' 'SYSTEM'>"
+    '<qgis version="3.28" styleCategories="Symbology"><renderer-v2 type="singleSymbol"><symbols>'
+    '<symbol name="0" type="{symbol}" alpha="{alpha}"><layer class="{kind}" enabled="1" pass="0" locked="0">'
+    '<Option type="Map">{options}</Option>{data_defined}</layer></symbol></symbols></renderer-v2></qgis>'
+)
+_WIDTH_OF_FLOWS = (
+    '<data_defined_properties><Option type="Map"><Option name="name" type="QString" value=""/>'
+    '<Option name="properties" type="Map"><Option name="outlineWidth" type="Map">'
+    '<Option name="active" type="bool" value="true"/><Option name="expression" type="QString" value="{expression}"/>'
+    '<Option name="type" type="int" value="3"/></Option></Option>'
+    '<Option name="type" type="QString" value="collection"/></Option></data_defined_properties>'
+)
 #: 'GPKG' as a number, and version 1.3 of the standard.
 _SETTINGS = ("page_size = 4096", "encoding = 'UTF-8'", "application_id = 1196444487", "user_version = 10300")
-_KINDS = {"string": "TEXT", "int8": "TINYINT", "int32": "MEDIUMINT", "int64": "INTEGER", "double": "DOUBLE"}
+_KINDS = {
+    "string": "TEXT",
+    "int8": "TINYINT",
+    "int32": "MEDIUMINT",
+    "int64": "INTEGER",
+    "double": "DOUBLE",
+    "bool": "BOOLEAN",
+}
 
 
 def write_geopackage(path: Path, layers: dict[str, tuple[pa.Table, Any, str]], *, description: str = "") -> None:
@@ -68,6 +93,7 @@ def write_geopackage(path: Path, layers: dict[str, tuple[pa.Table, Any, str]], *
         base.executemany("INSERT INTO gpkg_spatial_ref_sys VALUES (?, ?, ?, ?, ?, ?)", _SYSTEMS)
         for name, (table, shapes, kind) in layers.items():
             _write_layer(base, name, table, shapes, kind, description)
+        _write_styles(base, layers)
         base.execute("COMMIT")
         path.write_bytes(base.serialize())
 
@@ -75,7 +101,7 @@ def write_geopackage(path: Path, layers: dict[str, tuple[pa.Table, Any, str]], *
 def _write_layer(
     base: sqlite3.Connection, name: str, table: pa.Table, shapes: Any, kind: str, description: str
 ) -> None:
-    columns = [f"{_quoted(field.name)} {_KINDS[str(field.type)]}" for field in table.schema]
+    columns = [f"{_quoted(_free(field.name))} {_KINDS[str(field.type)]}" for field in table.schema]
     base.execute(
         f"CREATE TABLE {name} (fid INTEGER PRIMARY KEY AUTOINCREMENT NOT NULL, geom {kind}, {', '.join(columns)})"
     )
@@ -90,6 +116,46 @@ def _write_layer(
     base.executemany(f"INSERT INTO {name} VALUES ({places})", ((fid, *row) for fid, row in enumerate(rows, start=1)))
 
 
+def _write_styles(base: sqlite3.Connection, layers: dict[str, tuple[pa.Table, Any, str]]) -> None:
+    """Writes a default style for each layer: thin outlines, and lines as wide as the root of their trips."""
+    base.execute(_STYLES)
+    base.execute(
+        "INSERT INTO gpkg_contents VALUES ('layer_styles', 'attributes', 'layer_styles', '', ?, "
+        "NULL, NULL, NULL, NULL, NULL)",
+        (_NO_TIME,),
+    )
+    for number, (name, (table, _, kind)) in enumerate(layers.items(), start=1):
+        qml = _line_style(table) if "LINE" in kind else _fill_style()
+        values = (number, "", "", name, "geom", name, qml, "", True, "", "", None, _NO_TIME)
+        base.execute(f"INSERT INTO layer_styles VALUES ({', '.join('?' * len(values))})", values)
+
+
+def _line_style(table: pa.Table) -> str:
+    options = _options({"line_color": "31,95,191,255", "line_width": "0.3", "line_width_unit": "MM"})
+    widest = max(table["trips"].to_pylist(), default=1) if "trips" in table.column_names else None
+    scaled = (
+        ""
+        if not widest
+        else _WIDTH_OF_FLOWS.format(expression=f"0.1 + 2.4 * sqrt(max(&quot;trips&quot;, 0) / {float(widest)!r})")
+    )
+    return _QML.format(symbol="line", alpha="0.6", kind="SimpleLine", options=options, data_defined=scaled)
+
+
+def _fill_style() -> str:
+    shown = {
+        "color": "127,176,223,60",
+        "outline_color": "60,60,60,255",
+        "outline_width": "0.1",
+        "outline_width_unit": "MM",
+        "style": "solid",
+    }
+    return _QML.format(symbol="fill", alpha="1", kind="SimpleFill", options=_options(shown), data_defined="")
+
+
+def _options(values: dict[str, str]) -> str:
+    return "".join(f'<Option name="{name}" type="QString" value="{value}"/>' for name, value in values.items())
+
+
 def _blobs(shapes: Any) -> list[bytes | None]:
     """Each shape as the standard wants it: a header with the place in the world and the extent, then WKB."""
     edges = shapely.bounds(shapes)[:, [0, 2, 1, 3]].astype("<f8")
@@ -98,6 +164,11 @@ def _blobs(shapes: Any) -> list[bytes | None]:
     return [
         None if content is None else head + edge.tobytes() + content for content, edge in zip(wkb, edges, strict=True)
     ]
+
+
+def _free(name: str) -> str:
+    """Returns a name that is not one of the two columns that every layer has."""
+    return f"{name}_" if name.lower() in ("fid", "geom") else name
 
 
 def _quoted(name: str) -> str:

@@ -17,9 +17,8 @@ from flowveil.published.document import fill, host, number
 from flowveil.published.exports import parse_formats
 from flowveil.published.flow_map import flow_map
 from flowveil.published.headline import missing, sentence, sides
-from flowveil.published.noise import is_noisy, promise_of_noise, rounded
-from flowveil.published.places import distance_in_words
-from flowveil.published.units import guarantee_words
+from flowveil.published.report import distance_in_words
+from flowveil.published.sentences import guarantee_words, is_noisy, promise_of_noise, rounded
 
 if TYPE_CHECKING:
     from flowveil.published.user_outlines import Outline

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flowveil.errors import ParameterError
+from flowveil.errors import ParameterError, option
 from flowveil.reading.areas import OUTSIDE, Area, parse_area
 from flowveil.reading.columns import ROLES, ColumnMap
 from flowveil.reading.times import check_time_options
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from flowveil.zoning.files import ZoneMap
 
 PERSON_CASES = ("fold", "keep")
+_CRS_CODE = re.compile(r"[A-Za-z]{2,10}:[0-9A-Za-z_]{1,20}")
+_PROJ_TEXT = re.compile(r"(\+[a-z0-9_]{1,12}(=[A-Za-z0-9_.,:+-]{1,40})? *){2,30}")
 #: Labels of the time steps that can be read alone.
 _LABELS = {"month": re.compile(r"\d{4}-\d{2}"), "day": re.compile(r"\d{4}-\d{2}-\d{2}")}
 #: Settings that a report records under the names that users give; columns, zones and slices are recorded separately.
@@ -107,16 +110,16 @@ class Reading:
             raise ParameterError(f"max_dropped is {self.max_dropped}; it is a share, allowed are 0 to 1.")
         if self.person_case not in PERSON_CASES:
             raise ParameterError(
-                f"person_case (--person-case) must be one of {', '.join(PERSON_CASES)}; found {self.person_case!r}."
+                f"{option('person_case')} must be one of {', '.join(PERSON_CASES)}; found {self.person_case!r}."
             )
         if self.outside is not None and self.outside not in OUTSIDE:
-            raise ParameterError(f"outside (--outside) must be one of {', '.join(OUTSIDE)}; found {self.outside!r}.")
+            raise ParameterError(f"{option('outside')} must be one of {', '.join(OUTSIDE)}; found {self.outside!r}.")
         if self.outside == "keep" and self.within is None and self.zones is None:
             raise ParameterError(
                 "outside='keep' (--outside keep) needs an area that something can be outside of. Hint: --within."
             )
         if self.crs is not None:
-            _check_crs(self.crs)
+            object.__setattr__(self, "crs", _publishable_crs(self.crs))
         check_time_options(self.time_format, self.timezone)
         if (self.time_format or self.timezone) and not self.columns.time:
             raise ParameterError("time_format and timezone (--time-format, --timezone) need a time (--time).")
@@ -215,19 +218,33 @@ class Reading:
         }
 
 
-def _check_crs(crs: str) -> None:
-    """Raises ParameterError for an unknown reference system. Only codes are allowed, because they are published."""
+def _publishable_crs(crs: str) -> str:
+    """Returns a code or a PROJ text of a reference system: it is published, and WKT may contain any words.
+
+    Raises:
+        ParameterError: the reference system is unknown.
+    """
     from pyproj import CRS
     from pyproj.exceptions import CRSError
 
     try:
-        known = re.fullmatch(r"[A-Za-z]{2,10}:[0-9A-Za-z_]{1,20}", crs) and CRS.from_user_input(crs)
+        system = CRS.from_user_input(crs)
+        if _CRS_CODE.fullmatch(crs) or _PROJ_TEXT.fullmatch(crs):
+            return crs
+        code = system.to_authority()
+        with warnings.catch_warnings():
+            # PROJ texts cannot name every datum.
+            warnings.simplefilter("ignore", UserWarning)
+            text = ":".join(code) if code else system.to_proj4()
+        if _CRS_CODE.fullmatch(text) or _PROJ_TEXT.fullmatch(text):
+            return text
     except CRSError:
-        known = None
-    if not known:
-        raise ParameterError(
-            f"crs (--crs) must be a code such as EPSG:25832; found {crs!r}. Hint: https://epsg.io lists them."
-        )
+        pass
+    shown = repr(crs) if len(crs) <= 40 else "another text"
+    raise ParameterError(
+        f"crs (--crs) must be a code such as EPSG:25832, or a PROJ or WKT text; found {shown}. Hint: https://epsg.io "
+        "lists codes."
+    )
 
 
 def _list_of(names: str | Iterable[str]) -> tuple[str, ...]:
@@ -250,11 +267,11 @@ def _step_of_label(during: Any, columns: ColumnMap, every: str | None) -> str:
     """
     named = [name for name, form in _LABELS.items() if isinstance(during, str) and form.fullmatch(during)]
     if not named:
-        raise ParameterError("during (--during) must be a month such as 2024-01, or a day such as 2024-01-31.")
+        raise ParameterError(f"{option('during')} must be a month such as 2024-01, or a day such as 2024-01-31.")
     if not columns.time or columns.by or every is not None:
         raise ParameterError(
-            "during (--during) needs the column of the time (--time), and makes one matrix: it cannot be combined "
-            "with by or every."
+            f"{option('during')} needs the column of the time ({option('time')}), and makes one matrix: it cannot be "
+            "combined with by or every."
         )
     return named[0]
 

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from flowveil.errors import DataError, ParameterError
 from flowveil.hierarchy import Floats
-from flowveil.zoning.cells import index_points, is_cell
-from flowveil.zoning.h3 import Cells64, parent_of, resolution_of
+from flowveil.zoning.h3 import Cells64, is_cell, parent_of, resolution_of
+from flowveil.zoning.points import index_points
 
 Mask = NDArray[np.bool_]
 

@@ -189,4 +189,9 @@ def _identifies(name: str, sample: Sample, of: frozenset[str]) -> bool:
     texts = _texts(sample(name))
     if len(texts) < _FEWEST_VALUES or any(_DECIMAL.fullmatch(text) for text in texts):
         return False
-    return len(set(texts)) >= (2 if words & _IDENTIFIERS else _FEWEST_IDENTIFIED)
+    if words & _IDENTIFIERS:
+        return len(set(texts)) >= 2
+    # Small numbers with zeros under a name such as ``car_driver`` are counts of a mode.
+    if "0" in texts and all(re.fullmatch(r"\d{1,5}", text) for text in texts):
+        return False
+    return len(set(texts)) >= _FEWEST_IDENTIFIED

@@ -7,7 +7,8 @@ in `ReadSummary.columns` and printed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TypeVar
 
@@ -281,6 +282,11 @@ def _recognise_ends(
         found = tiles(_TILES_IF_HELD, holds_tiles) or coordinates()
     found = list(dict.fromkeys(found))
     if not found:
+        if _are_points(by_key):
+            raise DataError(
+                "These are points, not trips: each row has one place and a time. Hint: make trips of them first with "
+                "`flowveil prepare gps INPUT --out trips.parquet`."
+            )
         raise DataError(
             "The columns of the two ends are not recognised. "
             f"{header().described()} Recognised are names such as start_lat, start_lon, end_lat, "
@@ -296,6 +302,12 @@ def _recognise_ends(
             "--destination-tile)."
         )
     return found[0]
+
+
+def _are_points(by_key: Mapping[str, Sequence[str]]) -> bool:
+    """Returns whether the columns are those of GPS points: one latitude, one longitude, and a time."""
+    places = [sum(len(by_key.get(word, ())) for word in words) for words in (_LATITUDES, _LONGITUDES)]
+    return places == [1, 1] and any(re.search("time|date|stamp|^ts$", key) for key in by_key)
 
 
 def _recognise_one(role: str, known: Iterable[str], named: ColumnMap, names: Sequence[str]) -> str | None:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from flowveil.errors import DataError, ParameterError, did_you_mean
+from flowveil.errors import DataError, ParameterError, did_you_mean, with_value
 from flowveil.flows import SUM_COLUMNS
 from flowveil.headers import listed
 from flowveil.reading import Reading
@@ -50,7 +50,8 @@ class Form:
         if len(self.matrices) > 1 and MATRIX not in columns.by:
             raise ParameterError(
                 f"The file has {len(self.matrices)} matrices: {listed(self.matrices)}. They are not added up. Hint: "
-                "choose one with matrix (--matrix), or publish each as a slice with by='matrix' (--by matrix)."
+                f"choose one with {with_value('matrix', self.matrices[0])}, or publish each as a slice with "
+                f"{with_value('by', MATRIX)}."
             )
         counted = columns.trips
         if counted is None:
@@ -114,7 +115,7 @@ def _codes(file: Omx, lookup: str | None) -> list[str]:
     if lookup is None and len(lookups) > 1 and len(texts) != 1:
         raise ParameterError(
             f"The file has {len(lookups)} lookups: {listed(sorted(lookups))}; which one has the codes of the zones is "
-            "not known. Hint: say it with lookup (--lookup)."
+            f"not known. Hint: say it with {with_value('lookup', sorted(lookups)[0])}, for example."
         )
     if lookup is not None and lookup not in lookups:
         known = f"it has {listed(sorted(lookups))}" if lookups else "it has none"

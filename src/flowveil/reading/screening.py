@@ -19,17 +19,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from flowveil.errors import DataError, option, with_value
-from flowveil.flows import (
-    LARGEST_SUM,
-    MILLION,
-    ROUNDING_ALLOWED,
-    SUM_COLUMNS,
-    Days,
-    ReadSummary,
-    SumColumn,
-    plain_amount,
-    to_fixed_point,
-)
+from flowveil.flows import LARGEST_SUM, MILLION, ROUNDING_ALLOWED, SUM_COLUMNS, SumColumn, plain_amount, to_fixed_point
+from flowveil.read_summary import Days, ReadSummary
 from flowveil.reading import Reading
 from flowveil.reading.plausibility import degree_bins, misplaced, projected
 from flowveil.reading.tiling import NO_TILE, Inside, MapTiling, Mask, Tiling

@@ -19,7 +19,7 @@ MISSING = ("", "na", "n/a", "nan", "<na>", "null", "none", "nil", "\\n")
 MISSING_PATTERN = "'(" + "|".join(re.escape(text) for text in MISSING) + ")'"
 #: The folder of rows without a value in a partition column.
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
-_LABELS = {"month": "%Y-%m", "day": "%Y-%m-%d", "hour": "%H:00"}
+_LABELS = {"month": "%Y-%m", "week": "%G-W%V", "day": "%Y-%m-%d", "hour": "%H:00"}
 
 
 def quoted_name(name: str) -> str:

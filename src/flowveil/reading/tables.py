@@ -19,7 +19,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from flowveil.errors import DataError, MissingExtraError, ParameterError
+from flowveil.errors import DataError, MissingExtraError, ParameterError, option
 from flowveil.headers import Header
 from flowveil.paths import named_path
 from flowveil.reading import Reading
@@ -170,10 +170,10 @@ def _open_files(con: Any, label: str, files: list[Path], reading: Reading) -> Ta
 
     kinds = {kind_of(file.name) for file in files}
     if (reading.matrix or reading.lookup) and kinds != {"omx"}:
-        raise ParameterError(f"matrix and lookup (--matrix, --lookup) are for OMX files; not for '{label}'.")
+        raise ParameterError(f"{option('matrix')} and {option('lookup')} are for OMX files; not for '{label}'.")
     if reading.wide:
         if kinds != {"csv"} or len(files) > 1:
-            raise ParameterError(f"wide (--wide) is for one text file; not for '{label}'.")
+            raise ParameterError(f"{option('wide')} is for one text file; not for '{label}'.")
         return _open_wide(con, files[0])
     if kinds == {"parquet"}:
         return _open_parquet(con, label, files, reading.partition_columns)

@@ -18,11 +18,12 @@ from flowveil.errors import DataError, ParameterError
 from flowveil.hierarchy import OUTSIDE_CELL, Hierarchy
 from flowveil.reading import Reading
 from flowveil.reading.areas import Area, Bounds
-from flowveil.zoning.cells import index_points, is_cell
-from flowveil.zoning.files import ZoneMap, restricted_tree
-from flowveil.zoning.h3 import MAX_RESOLUTION, Cells64, h3_hierarchy, parent_of, resolution_of
-from flowveil.zoning.locating import NOWHERE
+from flowveil.zoning.files import ZoneMap
+from flowveil.zoning.geometry import NOWHERE
+from flowveil.zoning.h3 import MAX_RESOLUTION, Cells64, h3_hierarchy, is_cell, parent_of, resolution_of
 from flowveil.zoning.outside import with_outside
+from flowveil.zoning.points import index_points
+from flowveil.zoning.restriction import restricted_tree
 
 Mask = NDArray[np.bool_]
 

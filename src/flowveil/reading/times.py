@@ -8,7 +8,8 @@ form, impossible dates and years outside 1900 to 2100 are errors. Messages show 
 Recognised in text: ``YYYY-MM-DD`` (also with ``/`` or ``.``), ``DD.MM.YYYY``, ``DD/MM/YYYY`` and ``MM/DD/YYYY`` (also
 with ``-``), each alone or with a time of day ``h:mm[:ss[.fraction]]``, ``AM`` or ``PM``, and a zone ``Z``, ``UTC``,
 ``GMT`` or ``+hh:mm``; and Unix seconds, milliseconds and microseconds, as text or numbers. Other forms need
-``time_format``.
+``time_format``. Times of day without a date (``8:15``, a TIME column, or hours 0 to 24 such as ``14.0``) are read for
+slices by the hour of the day only.
 
 Time zones: times without a zone are local. Times with a zone (a column type with one, texts with offsets other than
 zero) are shown in that zone. Unix times and times in UTC have no local hour: `TimeForm.needs_timezone` says that the
@@ -47,6 +48,9 @@ _MINUTE = 60_000_000
 _MOST_SHAPES = 2_000
 #: Rows whose shapes are determined first.
 _FIRST_ROWS = 10_000
+#: A time of day without a date, and an hour as a number.
+_CLOCK = r"^([01]?[0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9](\.[0-9]{1,6})?)?$"
+_HOUR_TEXT = r"^([01]?[0-9]|2[0-4])(\.[0-9]+)?$"
 _UNIX_TEXT = r"^[0-9]{9,16}(\.[0-9]+)?$"
 _NUMBER = re.compile(r"^U?(TINYINT|SMALLINT|INTEGER|BIGINT|HUGEINT)$|^FLOAT$|^DOUBLE$|^DECIMAL|^\"?NULL\"?$")
 _FLOAT = re.compile(r"^(FLOAT|DOUBLE)$")
@@ -95,6 +99,7 @@ class TimeForm:
         note: how the time zone was chosen, for the user; or None.
         timezone: the zone of the local time: a name, or a fixed offset such as ``UTC+0100``; None if times are shown as
             written.
+        of_day: whether the values are times of day without a date.
         needs_timezone: what the times are ("Unix times", "in UTC") if no zone is named and so the hour of the day is
             not known; or None. `moment` is in UTC then.
     """
@@ -106,6 +111,7 @@ class TimeForm:
     note: str | None = None
     timezone: str | None = None
     needs_timezone: str | None = None
+    of_day: bool = False
 
     def over(self, relation: str) -> str:
         """Returns the FROM clause with the additional column `MICROSECONDS`, NULL also outside 1900 to 2100."""
@@ -128,7 +134,9 @@ class TimeForm:
         return f"CASE WHEN {MICROSECONDS} IS NULL AND NOT ({self.missing}) THEN {self.looks} END"
 
     def refuse(self, column: str) -> None:
-        """Raises DataError if the column as a whole cannot be read."""
+        """Raises DataError if the column as a whole cannot be read, or has no dates."""
+        if self.of_day:
+            raise DataError(f"The times in column {column!r} have no date. Hint: name a column with date and time.")
         if self.problem is not None:
             raise DataError(f"The times in column {column!r} cannot be read: {self.problem}.")
 
@@ -176,7 +184,8 @@ def decide(
         note = None if shown is None else f"Times are shown in {shown}, the time zone of the column."
         needs = found.instants if shown is None else None
     moment = moment if found.problem is None else "CAST(NULL AS BIGINT)"
-    return TimeForm(moment, _missing(column, kind), _shape(column), found.problem, note, shown, needs)
+    looks = _missing(column, kind), _shape(column)
+    return TimeForm(moment, *looks, found.problem, note, shown, needs, found.of_day)
 
 
 @dataclass(frozen=True)
@@ -190,6 +199,7 @@ class _Column:
         zone: the zone that the type of the column names.
         offset: SQL: the offset from UTC that a text has, in microseconds.
         offsets: the different offsets of the texts, in minutes.
+        of_day: whether the values are times of day without a date.
     """
 
     moment: str
@@ -198,6 +208,7 @@ class _Column:
     zone: str | None = None
     offset: str | None = None
     offsets: frozenset[int] = frozenset()
+    of_day: bool = False
 
     @property
     def has_offsets(self) -> bool:
@@ -223,10 +234,38 @@ def _recognised(
         if not time_format.endswith("%z"):
             return _Column(moment, instants="in UTC")
         return _with_offsets(con, relation, text, f"({moment}) IS NOT NULL", _Column(moment, instants="in UTC"))
+    if kind == "TIME":
+        return _Column(f"epoch_us({column})", of_day=True)
     if _NUMBER.match(kind):
-        moment, problem = _unix(con, relation, f"CAST({column} AS DOUBLE)")
+        number = f"CAST({column} AS DOUBLE)"
+        if _all_match(con, relation, f"NOT isnan({number}) AND {number} <> 0", f"{number} BETWEEN 0 AND 24"):
+            return _hours(number)
+        moment, problem = _unix(con, relation, number)
         return _Column(moment, problem, "Unix times")
-    return _of_text(con, relation, f"trim(CAST({column} AS VARCHAR))")
+    text = f"trim(CAST({column} AS VARCHAR))"
+    present = f"NOT regexp_full_match(lower({text}), {MISSING_PATTERN})"
+    if _all_match(con, relation, present, _matches(text, _HOUR_TEXT)):
+        return _hours(f"TRY_CAST({text} AS DOUBLE)")
+    if _all_match(con, relation, present, _matches(text, _CLOCK)):
+        return _Column(
+            f"epoch_us(TRY_CAST(CASE WHEN ({text})[2:2] = ':' THEN '0' || {text} ELSE {text} END AS TIME))", of_day=True
+        )
+    return _of_text(con, relation, text)
+
+
+def _all_match(con: Any, relation: str, present: str, test: str) -> bool:
+    """Returns whether a test holds for all present values, and there are some; tries the first rows first."""
+    for rows in (f"(SELECT * FROM {relation} LIMIT {_FIRST_ROWS})", relation):
+        sql = f"SELECT max(CASE WHEN {test} THEN 0 ELSE 1 END) FROM {rows} WHERE {present}"
+        if (con.execute(sql).fetchall() or [(1,)])[0][0] != 0:
+            return False
+    return True
+
+
+def _hours(number: str) -> _Column:
+    """Returns the column of hours of the day as numbers; 24 is midnight."""
+    inside = f"({number}) >= 0 AND ({number}) <= 24"
+    return _Column(f"CASE WHEN {inside} THEN CAST(floor(({number} % 24) * 3600000000) AS BIGINT) END", of_day=True)
 
 
 def _with_offsets(con: Any, relation: str, text: str, usable: str, column: _Column) -> _Column:

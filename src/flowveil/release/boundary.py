@@ -17,9 +17,8 @@ from flowveil.release.confirmation import DIFFERENCING
 from flowveil.release.published import Published
 from flowveil.release.statement import Shares, Statement, round_share, share_step
 from flowveil.times import TIME, TIME_COLUMNS
-from flowveil.zoning.box_geometry import BoxMap
 from flowveil.zoning.h3 import resolution_of
-from flowveil.zoning.public_map import H3Map, PublicMap, TreeMap, TwoTreesMap
+from flowveil.zoning.public_map import BoxMap, H3Map, PublicMap, TreeMap, TwoTreesMap
 
 if TYPE_CHECKING:
     from flowveil.flows import Flows

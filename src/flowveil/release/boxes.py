@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from flowveil.errors import DataError, ParameterError
 from flowveil.flows import Flows
 from flowveil.hierarchy import Floats, Hierarchy, Ints
-from flowveil.zoning.box_geometry import FULL_TURN, UNITS_PER_DEGREE, Rectangles
+from flowveil.zoning.public_map import FULL_TURN, UNITS_PER_DEGREE, Rectangles
 
 _POLE = 90 * UNITS_PER_DEGREE
 _EQUATOR_M = 6_378_137.0

@@ -1,4 +1,4 @@
-"""Rules that are not monotone: dominance, stricter places, revisions.
+"""Rules that are not monotone: dominance, t-closeness, stricter places, revisions.
 
 Methods rely on monotonicity, so these rules do not enter their search. For a method that plans one set of cells they
 are applied after planning, and suppress whole cells. A method in layers takes them as a `CellRule`: a cell that breaks
@@ -20,6 +20,7 @@ from flowveil.errors import InfeasibleError, ParameterError
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Ints
+from flowveil.release.closeness import check_closeness, plan_close, refusal
 from flowveil.release.dominance import check_dominance, dominance_rule, without_dominated
 from flowveil.release.plan import CellRule, Plan
 from flowveil.release.release import Release
@@ -47,14 +48,18 @@ class PostRules:
         dominance: the largest share of a cell's trips that one person may make.
         stricter: the list of places around which cells must reach more, as it was given.
         earlier: the releases that are revised.
+        t: the largest distance of the trips of a zone from all published trips.
     """
 
     dominance: float | None = None
     stricter: Any = None
     earlier: Earlier | None = None
+    t: float | None = None
 
     @classmethod
-    def from_request(cls, *, dominance: float | None, stricter: Any, revision: Any) -> PostRules:
+    def from_request(
+        cls, *, dominance: float | None, stricter: Any, revision: Any, t: float | None = None
+    ) -> PostRules:
         """Checks that the rules can be combined.
 
         Raises:
@@ -65,13 +70,16 @@ class PostRules:
             raise ParameterError("A revision cannot suppress dominated cells: the earlier release shows them.")
         if earlier is not None and stricter is not None:
             raise ParameterError("A revision cannot ask more around listed places: the earlier release shows them.")
+        if earlier is not None and t is not None:
+            raise ParameterError("A revision cannot suppress distant zones (t): the earlier release shows them.")
         check_dominance(dominance)
-        return cls(dominance, stricter, earlier)
+        check_closeness(t)
+        return cls(dominance, stricter, earlier, t)
 
     @property
     def given(self) -> list[str]:
         """The names of the rules that are set."""
-        return [name for name in ("dominance", "stricter") if getattr(self, name) is not None]
+        return [name for name in ("dominance", "stricter", "t") if getattr(self, name) is not None]
 
     def zones_of(self, given: Any) -> Any:
         """The zones that are kept: those of the release that is revised, or those that were given."""
@@ -85,7 +93,7 @@ class PostRules:
         """
         if self.stricter is None:
             return self
-        return PostRules(self.dominance, read_places(self.stricter, asking=True).on(flows), self.earlier)
+        return replace(self, stricter=read_places(self.stricter, asking=True).on(flows))
 
     def plan(
         self, decide: Planner, flows: Flows, guarantee: Guarantee, *, max_suppressed: float, in_layers: bool
@@ -110,14 +118,25 @@ class PostRules:
             parameters["stricter"] = {"places": len(self.stricter), **self.stricter.highest}
         if self.dominance is not None:
             parameters["dominance"] = float(self.dominance)
+        if self.t is not None:
+            parameters["t"] = float(self.t)
+            if in_layers:
+                raise refusal()
         if in_layers and parameters:
             return self._plan_layers(decide, flows, guarantee, max_suppressed), parameters
-        if self.stricter is None:
-            plan = decide(max_suppressed)
-        else:
-            plan = plan_stricter(decide, flows, self.stricter, guarantee, max_suppressed=max_suppressed)
-        if self.dominance is not None:
-            plan = without_dominated(flows, plan, self.dominance, max_suppressed=max_suppressed, basis=guarantee.basis)
+
+        def plan_within(share: float) -> Plan:
+            if self.stricter is None:
+                plan = decide(share)
+            else:
+                plan = plan_stricter(decide, flows, self.stricter, guarantee, max_suppressed=share)
+            if self.dominance is None:
+                return plan
+            return without_dominated(flows, plan, self.dominance, max_suppressed=share, basis=guarantee.basis)
+
+        if self.t is None:
+            return plan_within(max_suppressed), parameters
+        plan = plan_close(plan_within, flows, self.t, max_suppressed=max_suppressed, basis=guarantee.basis)
         return plan, parameters
 
     def _plan_layers(self, decide: Planner, flows: Flows, guarantee: Guarantee, max_suppressed: float) -> Plan:

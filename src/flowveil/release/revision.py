@@ -37,7 +37,7 @@ from flowveil.release.zone_map import FrozenMap
 #: Parameters of the guarantee: the same in all releases of a chain.
 PROMISE = ("k", "protect", "k_population", "l")
 #: Rules that cannot be checked for a change: the earlier trips or the list are not available.
-RULES = ("dominance", "stricter", "l_places")
+RULES = ("dominance", "stricter", "l_places", "t")
 Bools = NDArray[np.bool_]
 Places = NDArray[np.int64]
 

@@ -1,8 +1,8 @@
-"""What noisy releases of one data set have cost together, and the total that they may not exceed.
+"""The privacy budget of a data set: sums of ε and δ of its noisy releases, and their upper bound.
 
-The same people are in all releases of a ledger, so their ε add up, and their δ: whoever has n releases knows at most as
-much as the sums allow. A total is chosen once, is stored with the first release that is made under it, and can only be
-lowered. ε of persons and of trips cannot be added: under a total all noisy releases have the same unit.
+The same people are in all releases of a ledger, so their ε add up, and their δ. A total is chosen once, is stored with
+the first release that is made under it, and can only be lowered. ε of persons and of trips cannot be added: under a
+total all noisy releases have the same unit.
 
 A run in which noise leaves nothing to publish has shown something too, namely that, so it is recorded like a release.
 
@@ -26,13 +26,13 @@ SPENT, TOTAL = "spent", "epsilon_total"
 
 @dataclass(frozen=True)
 class Budget:
-    """What the noisy releases of a ledger come to, a new one included.
+    """The sums of ε and δ over the noisy releases of a ledger, a new one included.
 
     Attributes:
         unit: whom the promise of the new one is about.
         releases: how many earlier ones there are.
         epsilon, delta: the sums, the new one included.
-        total: what ε may not exceed; None where nobody has chosen it.
+        total: what ε may not exceed; None if not set.
     """
 
     unit: str
@@ -53,7 +53,7 @@ class Budget:
 
 
 def check_total(total: Any) -> Decimal | None:
-    """The total that was asked for, as a number.
+    """Returns the requested total as an exact number.
 
     Raises:
         ParameterError: it is not a number above 0.
@@ -67,12 +67,12 @@ def check_total(total: Any) -> Decimal | None:
 
 
 def budget_with(entries: Sequence[Mapping[str, Any]], promise: PrivacyLoss, total: Any) -> Budget:
-    """What the releases of a ledger and a new one come to.
+    """Returns the sums over the releases of a ledger and a new one.
 
     Args:
         entries: the lines of the ledger.
         promise: that of the new release.
-        total: what was asked for; None for that of the ledger.
+        total: the requested total; None for that of the ledger.
 
     Raises:
         ParameterError: the total would be raised.
@@ -98,7 +98,7 @@ def budget_with(entries: Sequence[Mapping[str, Any]], promise: PrivacyLoss, tota
         )
     if limit is not None and epsilon > limit:
         raise InfeasibleError(
-            f"With ε = {_decimal(promise.epsilon)} the noisy releases of this ledger would come to {epsilon}, and the "
+            f"With ε = {_decimal(promise.epsilon)} the noisy releases of this ledger would sum to {epsilon}, and the "
             f"total is {limit}; {max(limit - epsilon + _decimal(promise.epsilon), Decimal(0))} is left. Nothing was "
             "written. Hint: a smaller epsilon, or none of these people any more."
         )
@@ -115,10 +115,10 @@ def _cost(entry: Mapping[str, Any]) -> dict[str, Any] | None:
     """What a release has cost; None for one without noise."""
     try:
         # Lines of earlier versions have the promise in the report alone.
-        said = entry.get(SPENT) or (entry["report"]["guarantee"] if entry["report"]["kind"] == "noisy" else None)
-        if said is None:
+        loss = entry.get(SPENT) or (entry["report"]["guarantee"] if entry["report"]["kind"] == "noisy" else None)
+        if loss is None:
             return None
-        cost = {"unit": said["unit"], "epsilon": _decimal(said["epsilon"]), "delta": _decimal(said["delta"])}
+        cost = {"unit": loss["unit"], "epsilon": _decimal(loss["epsilon"]), "delta": _decimal(loss["delta"])}
         if cost["unit"] not in ("person", "trip") or not cost["epsilon"] > 0 or not cost["delta"] >= 0:
             raise ValueError
     except (KeyError, TypeError, ValueError, ArithmeticError):
@@ -129,5 +129,5 @@ def _cost(entry: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _decimal(value: float) -> Decimal:
-    """A number as it is written, not as it is stored: 0.1 and 0.2 come to 0.3."""
+    """Returns the decimal number that the user wrote: 0.1 and 0.2 sum to 0.3."""
     return Decimal(repr(float(value))).normalize() + 0

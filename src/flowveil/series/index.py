@@ -1,4 +1,4 @@
-"""What stands beside the steps of a series: index.json, totals.parquet and the page.
+"""The files next to the steps of a series: index.json, totals.parquet and the page.
 
 All three are functions of what the steps publish, and of nothing else: totals are sums of published cells, so they
 disclose nothing that the steps do not. `flowveil.verify.series` holds them against the steps.
@@ -32,7 +32,7 @@ _CELL = ["origin_zone", "destination_zone"]
 
 
 def write_index(place: Path, steps: Sequence[str], *, every: str, map_sha256: str) -> dict[str, Any]:
-    """Write what stands beside the steps; the three files take their places together.
+    """Writes index.json, totals.parquet and the page together.
 
     Args:
         place: the folder of the series.
@@ -51,7 +51,7 @@ def write_index(place: Path, steps: Sequence[str], *, every: str, map_sha256: st
 def index_files(
     place: Path, steps: Sequence[str], *, every: str, map_sha256: str
 ) -> tuple[dict[str, Content], dict[str, Any]]:
-    """Returns the files of a series besides its steps and its map, and the content of index.json."""
+    """Returns the files that are computed from the steps, and the content of index.json."""
     newest = {step: releases_of(place, step) for step in steps}
     tables = {
         step: (folder.flows, folder.zones) for step, all_of in newest.items() for folder in [ReleaseFolder(all_of[-1])]
@@ -73,7 +73,7 @@ def index_files(
 
 
 def check_index(place: Path, zones: ZoneMap | None = None) -> list[str]:
-    """Returns one line for each file of a series that its steps do not produce; the steps are taken as they are.
+    """Returns one line for each file of a series that its steps do not produce; the steps are not checked.
 
     Args:
         place: the folder of the series.
@@ -151,7 +151,7 @@ def totals_of(steps: Sequence[pa.Table]) -> pa.Table:
 
 
 def read_index(place: Path) -> Mapping[str, Any] | None:
-    """The content of index.json; None where there is none."""
+    """Returns the content of index.json; None if it is missing."""
     try:
         content = json.loads((place / INDEX).read_text(encoding="utf-8"))
         return content if content.get("format") == FORMAT else None

@@ -431,12 +431,12 @@ def withdraw(book: LedgerFile, name: str) -> int:
         name: name of the release, or its number.
 
     Raises:
-        ParameterError: there is no such release, or several, or it is withdrawn.
+        ParameterError: no release or several have this name, or it is withdrawn.
     """
     rows = [row for row in list_entries(book) if name in (row["name"], str(row["number"]))]
     if len(rows) != 1:
         listed = ", ".join(str(row["number"]) for row in rows)
-        found = f"it is the name of {listed}" if rows else "there is none"
+        found = f"it is the name of {listed}" if rows else "it is neither"
         raise ParameterError(f"--withdraw takes the name or number of one release; of '{name}', {found}.")
     if rows[0]["withdrawn"]:
         raise ParameterError(f"'{name}' is withdrawn already.")

@@ -1,6 +1,6 @@
 """What keeping the zones of an earlier release costs: the mean generalisation error against that of the best map.
 
-Internal: measured on raw data, for whoever decides whether it is time for a new map.
+Internal: measured on raw data, for the operator, who decides whether it is time for a new map.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ class Loss:
     def in_words(self, new_map_at: float = NEW_MAP_AT) -> list[str]:
         """Returns lines for the operator, with advice where the loss is at least this."""
         more = f"{abs(self.share):.0%} {'more' if self.share >= 0 else 'less'}"
-        said = [
+        lines = [
             f"Kept zones: mean generalisation error {self.error:,.1f} tiles; the best map of these trips has "
             f"{self.best:,.1f} ({more} for the same zones)."
         ]
         if self.share >= new_map_at:
-            said.append(
+            lines.append(
                 f"Advice: the loss is at least {new_map_at:.0%}; consider a new map (leave --zones-of out), and audit "
                 "it against the earlier releases."
             )
-        return said
+        return lines
 
 
 def loss_against_best(release: Release) -> Loss | None:
@@ -57,7 +57,7 @@ def loss_against_best(release: Release) -> Loss | None:
     The best map is TwinCut's, or PairCut's where zones overlap, with no more suppressed than this release suppresses.
 
     Returns:
-        Both errors; None where there is no such map.
+        Both errors; None without such a map.
     """
     guarantee, basis = release.guarantee, release.guarantee.basis
     volume = release.input.volume(basis)

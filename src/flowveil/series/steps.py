@@ -3,8 +3,8 @@
 The first step chooses the zones, unless those of an earlier release are given. A run continues where an earlier one
 ended: steps that are there are verified against the trips, and left alone. A step whose trips are no longer those that
 it was made from is a late correction. To publish it again would publish the difference, which may be a single trip:
-it is refused, before anything else is written; unless revisions are asked for, which publish the changes that reach the
-guarantee by themselves (`flowveil.release.revision`). A revision stands beside what it revises: ``2024-01-r1``.
+it is refused, before anything else is written; unless revisions are requested, which publish the changes that reach the
+guarantee alone (`flowveil.release.revision`). A revision is published next to what it revises: ``2024-01-r1``.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from flowveil.series.ledger import publish_recorded
 from flowveil.slices import SlicedFlows
 from flowveil.verify.from_flows import recount_flows
 from flowveil.zoning.files import ZoneMap, read_zones
-from flowveil.zoning.steps import flows_during
+from flowveil.zoning.restriction import flows_during
 
 #: Steps that follow each other on the calendar.
 STEPS = ("month", "day")
@@ -44,12 +44,12 @@ _REVISED = re.compile(_LABEL.pattern + r"-r[1-9]\d*")
 _PROMISE = ("k", "protect", "k_population", "l")
 _OF_EVERY_STEP = (*_PROMISE, "max_suppressed", "allow_small_k", "population_only")
 #: Rules that `anonymize` knows and that later steps, which are over a map that is kept, would not follow.
-_OF_NO_STEP = ("dominance", "stricter", "l_places")
+_OF_NO_STEP = ("dominance", "stricter", "l_places", "t")
 
 
 @dataclass(frozen=True)
 class Series:
-    """What a run came to.
+    """The result of a run.
 
     Attributes:
         place: the folder.
@@ -93,7 +93,7 @@ def publish_series(
         formats: exports of each step.
         ledger, accept_differencing: as for `Release.write`; every step is audited and recorded.
         on_step: called with the label of each step that is begun.
-        asked: what `anonymize` is asked for: ``k``, ``protect``, ``max_suppressed``, ``method``, ...; the method
+        asked: arguments of `anonymize`: ``k``, ``protect``, ``max_suppressed``, ``method``, ...; the method
             chooses the zones of the first step.
         **reading: how to read the trips; see `read_slices`.
 
@@ -193,7 +193,7 @@ class _Run:
                 done, published = sorted([*done, label]), [*published, label]
                 frozen = frozen or self._keep(FrozenMap.read(self.place / label))
         except InfeasibleError:
-            # Steps that are published stay, and what stands beside them is of all of them.
+            # Published steps stay, and the index lists all of them.
             if published and frozen is not None:
                 self._write_index(done, frozen)
             raise
@@ -260,7 +260,7 @@ class _Run:
         log.info("Published %s", name)
 
     def _revise(self, label: str, frozen: FrozenMap | None) -> str:
-        """Publish a revision of a step beside what it revises."""
+        """Publishes a revision of a step next to it."""
         before = releases_of(self.place, label)
         name = f"{label}-r{len(before)}"
         if self.on_step is not None:
@@ -284,7 +284,7 @@ class _Run:
             )
 
     def _changed(self, there: list[str], frozen: FrozenMap | None) -> list[str]:
-        """The published steps that do not hold against the trips any more."""
+        """Returns the published steps that contradict the trips."""
         known = {key[0] for key in self.sliced.keys}
         return [label for label in there if label not in known or not self._holds(label, frozen)]
 
@@ -303,10 +303,10 @@ class _Run:
 
 def _refused(changed: list[str]) -> InfeasibleError:
     return InfeasibleError(
-        f"{len(changed)} published steps do not hold against these trips ({', '.join(changed[:5])}): the trips "
+        f"{len(changed)} published steps contradict these trips ({', '.join(changed[:5])}): the trips "
         "were corrected, are read otherwise, or the files were changed. To publish a step again would publish "
         "the change, which may be a single trip. Nothing was written. Hint: leave late trips out, or publish the "
-        "changes that reach the guarantee by themselves with --revision (revision=True)."
+        "changes that reach the guarantee alone with --revision (revision=True)."
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields
 from importlib import import_module
 from os import PathLike
 from pathlib import Path
@@ -39,8 +40,10 @@ def prepare(name: str, source: Any, **options: Any) -> Prepared:
     if name not in SOURCES:
         raise ParameterError(f"Unknown source '{name}'; allowed: {', '.join(SOURCES)}.{did_you_mean(name, SOURCES)}")
     module, function = SOURCES[name]
-    make: Callable[..., Prepared] = getattr(import_module(module), function)
-    known = make.__kwdefaults__ or {}
+    place = import_module(module)
+    make: Callable[..., Prepared] = getattr(place, function)
+    rules = getattr(place, "Rules", None)
+    known = [*(make.__kwdefaults__ or ()), *([] if rules is None else [field.name for field in fields(rules)])]
     for option in options:
         if option not in known:
             allowed = ", ".join(f"--{o.replace('_', '-')}" for o in known) or "none"

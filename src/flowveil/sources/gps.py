@@ -1,8 +1,8 @@
-"""Trips from GPS points: cut at gaps and stays, or taken from a column that marks them.
+"""Trips from GPS points: cut at gaps and stays, or taken from a column that marks trips or occupied vehicles.
 
 Two rules end a trip. A gap: no point for longer than ``gap``. A stay: a point at least ``dwell`` later is within
 ``dwell_radius``. A trip goes from its first to its last point between two ends. Both rules compare points of one
-person only, so points of different persons are never joined.
+person only, so points of different persons are never joined. Taxis move all day: their trips need an occupied flag.
 """
 
 from __future__ import annotations
@@ -39,6 +39,11 @@ TRIPS = pa.schema(
     ]
 )
 
+#: Usual names of a flag that is set while a taxi has passengers, and its values.
+OCCUPIED = ("occupied", "occupancy", "hired", "isoccupied", "passengeronboard")
+_YES, _NO = ("1", "1.0", "true", "t", "yes", "y"), ("0", "0.0", "false", "f", "no", "n")
+#: If half of the trips take longer, in hours, points were not cut into trips.
+_ALL_DAY_HOURS = 6.0
 _EARTH_M = 6_371_008.8
 #: SQL: the point has a person, a time and valid coordinates.
 _USABLE = (
@@ -65,6 +70,39 @@ class Prepared:
         object.__setattr__(self, "dropped", {reason: n for reason, n in self.dropped.items() if n})
 
 
+@dataclass(frozen=True)
+class Rules:
+    """How points are cut into trips.
+
+    Attributes:
+        gap: seconds without a point after which a trip has ended.
+        dwell: seconds within ``dwell_radius`` after which a trip has ended; None for gaps only.
+        dwell_radius: metres.
+        trip: column that marks the trip of each point. Trips are then those that are marked, from their first to their
+            last point; points without a mark are dropped.
+        occupied: column that is 1 while a taxi has passengers. A trip is a run of such points; others are dropped.
+            Usual names are recognised; an empty text ignores them.
+    """
+
+    gap: float = 180.0
+    dwell: float | None = 300.0
+    dwell_radius: float = 100.0
+    trip: str | None = None
+    occupied: str | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("gap", "dwell", "dwell_radius"):
+            value = getattr(self, name)
+            if value is not None and not (np.isfinite(value) and value > 0):
+                raise ParameterError(f"{name} must be above 0; found {value!r}.")
+        is_cut = (self.gap, self.dwell, self.dwell_radius) != (180.0, 300.0, 100.0)
+        if (self.trip and self.occupied) or (is_cut and (self.trip or self.occupied)):
+            raise ParameterError(
+                "Trips that are marked (trip or occupied) are not cut: give one of the two, without gap, dwell and "
+                "dwell_radius."
+            )
+
+
 def prepare_gps(
     source: Any,
     *,
@@ -72,12 +110,9 @@ def prepare_gps(
     time: str | None = None,
     lat: str | None = None,
     lon: str | None = None,
-    gap: float = 180.0,
-    dwell: float | None = 300.0,
-    dwell_radius: float = 100.0,
     time_format: str | None = None,
     timezone: str | None = None,
-    trip: str | None = None,
+    **rules: Any,
 ) -> Prepared:
     """Make trips from points.
 
@@ -87,26 +122,23 @@ def prepare_gps(
         time: column of the time: timestamps, text, or Unix numbers.
         lat: column of the latitude.
         lon: column of the longitude.
-        gap: seconds without a point after which a trip has ended.
-        dwell: seconds within ``dwell_radius`` after which a trip has ended; None for gaps only.
-        dwell_radius: metres.
         time_format: format of ``strptime`` for times that are not recognised; see `flowveil.reading.times`.
         timezone: local time for Unix times and times in UTC; without it their type is UTC.
-        trip: column that marks the trip of each point. Trips are then those that are marked, from their first to
-            their last point, and no rule cuts them; points without a mark are dropped.
+        **rules: see `Rules`.
 
     Returns:
         Trips with the columns of `TRIPS`, in the order of persons and times.
 
     Raises:
         ParameterError: a rule is out of range, or the source cannot be read.
-        DataError: columns are missing, or no point can be used.
+        DataError: columns are missing, no point can be used, or trips take all day.
     """
-    _check_rules(gap, dwell, dwell_radius)
-    if trip is not None and (gap, dwell, dwell_radius) != (180.0, 300.0, 100.0):
-        raise ParameterError("Trips that are marked (trip) are not cut: gap, dwell and dwell_radius do not apply.")
+    cut = Rules(**rules)
     with opened(source, time_format=time_format, timezone=timezone) as table:
-        marked = {} if trip is None else {"trip": trip}
+        flag = cut.occupied
+        if flag is None and cut == Rules():
+            flag = next((name for name in table.names if plain_name(name) in OCCUPIED), None)
+        marked = {role: name for role, name in (("trip", cut.trip), ("occupied", flag)) if name}
         columns = choose_columns(
             {"person": person, "time": time, "lat": lat, "lon": lon, **marked},
             {"person": PERSONS, "time": TIMES, "lat": LATITUDES, "lon": LONGITUDES},
@@ -122,11 +154,48 @@ def prepare_gps(
                 **{role: table.text(columns[role]) for role in marked},
             }
         )
-        if trip is not None:
+        if flag:
+            _mark_occupied(table.con, flag)
+        if marked:
             made = _marked_trips(table.con)
         else:
-            made = trips_of_points(table.con, gap=gap, dwell=dwell, dwell_radius=dwell_radius)
-        return replace(made, trips=table.with_timezone(made.trips))
+            made = trips_of_points(table.con, gap=cut.gap, dwell=cut.dwell, dwell_radius=cut.dwell_radius)
+            _refuse_all_day(made.trips)
+        notes = (*made.notes, f"Trips are runs of points with '{flag}' set.") if flag else made.notes
+        return replace(made, trips=table.with_timezone(made.trips), notes=notes)
+
+
+def _mark_occupied(con: Any, flag: str) -> None:
+    """Adds the column ``trip`` to ``picked``: a number for each run of occupied points, NULL for others.
+
+    Raises:
+        DataError: the flag has other values than yes and no.
+    """
+    other = con.execute(
+        f"SELECT count(*) FROM picked WHERE occupied IS NOT NULL AND lower(occupied) NOT IN {(*_YES, *_NO)}"
+    ).fetchall()[0][0]
+    if other:
+        raise DataError(
+            f"{other:,} values in column '{flag}' are neither 0 nor 1. Hint: name a flag with --option "
+            "occupied=COLUMN, or --option occupied= to ignore it."
+        )
+    con.execute(
+        f"CREATE OR REPLACE TABLE picked AS WITH flagged AS (SELECT *, coalesce(lower(occupied) IN {_YES}, false) AS "
+        "taken FROM picked), runs AS (SELECT *, sum(CASE WHEN taken THEN 0 ELSE 1 END) OVER (PARTITION BY person "
+        "ORDER BY us, taken, lat, lon ROWS UNBOUNDED PRECEDING) AS run FROM flagged) "
+        "SELECT * EXCLUDE (taken, run), CASE WHEN taken THEN run END AS trip FROM runs"
+    )
+
+
+def _refuse_all_day(trips: pa.Table) -> None:
+    """Raises DataError if half of the trips take more than `_ALL_DAY_HOURS`: the points were not cut."""
+    start, end = (trips.column(name).cast(pa.int64()).to_numpy() for name in ("start_time", "end_time"))
+    if len(start) and float(np.median(end - start)) > _ALL_DAY_HOURS * 3600e6:
+        raise DataError(
+            f"Half of the trips take more than {_ALL_DAY_HOURS:.0f} hours, so these are vehicles that move all day. "
+            "Hint: name a column that is 1 while there are passengers (--option occupied=COLUMN) or that marks trips "
+            "(--option trip=COLUMN), or cut at shorter stops (--option dwell=60)."
+        )
 
 
 def trips_of_points(
@@ -295,12 +364,6 @@ def _numbered(column: pa.ChunkedArray) -> tuple[NDArray[np.int64], pa.Array]:
     encoded = column.combine_chunks().dictionary_encode()
     encoded = encoded.combine_chunks() if isinstance(encoded, pa.ChunkedArray) else encoded
     return encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64), encoded.dictionary.cast(pa.string())
-
-
-def _check_rules(gap: float, dwell: float | None, dwell_radius: float) -> None:
-    for name, value in (("gap", gap), ("dwell", dwell), ("dwell_radius", dwell_radius)):
-        if value is not None and not (np.isfinite(value) and value > 0):
-            raise ParameterError(f"{name} must be above 0; found {value!r}.")
 
 
 def choose_columns(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from glob import glob
 from os import PathLike
@@ -75,11 +76,12 @@ def certificate(
 
 
 def _hash_inputs(source: str | PathLike[str]) -> dict[str, str]:
-    """Returns the SHA-256 of every input file by name; empty where the input is no file."""
+    """Returns the SHA-256 of every input file, by its path below the common folder; empty if the input is no file."""
     path = Path(source)
     names = [str(path)] if path.is_file() else glob(f"{path}/**" if path.is_dir() else str(path), recursive=True)
     files = sorted(Path(name) for name in names if Path(name).is_file())
-    return {str(file.name): hash_file(file) for file in files}
+    top = Path(os.path.commonpath([file.parent for file in files])) if files else path
+    return {file.relative_to(top).as_posix(): hash_file(file) for file in files}
 
 
 def certificate_text(content: Mapping[str, Any], path: str | PathLike[str]) -> str:

@@ -443,7 +443,7 @@ def _pack(folder: Path, names: list[str], target: Path, root: str = "release") -
 
 def _unpack(task: Mapping[str, Any], progress: Progress) -> Any:
     """Unpacks and reads an uploaded release: plain names and a bounded size only."""
-    from flowveil.audit.published import read_release, stated
+    from flowveil.audit.published import read_release
 
     progress.label("Unpacking a release")
     out = Path(task["out"])
@@ -472,7 +472,7 @@ def _unpack(task: Mapping[str, Any], progress: Progress) -> Any:
         if isinstance(problem, DataError):
             raise
         raise DataError("This is not a zip of a release. Hint: drop one that the workbench made.") from None
-    return {"method": release.report["method"], "about": dict(stated(release.report).get("about", {}))}
+    return {"method": release.report["method"], "about": dict(release.report["statement"].get("about", {}))}
 
 
 def _copy(file: Any, target: Any, most: int) -> None:

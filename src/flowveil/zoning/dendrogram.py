@@ -38,7 +38,7 @@ def ward_hierarchy(codes: NDArray[np.str_], lat: Floats, lon: Floats) -> Hierarc
         DataError: there are no tiles, codes are duplicated, or a tile has no valid centre.
     """
     if len(codes) == 0:
-        raise DataError("There is no tile to build a hierarchy from.")
+        raise DataError("A hierarchy needs at least one tile.")
     codes = np.asarray(codes, dtype=np.str_)
     order = np.argsort(codes, kind="stable")
     names = codes[order]

@@ -31,6 +31,7 @@ from flowveil.zoning.columns import ZoneColumns, option_of_map
 from flowveil.zoning.dendrogram import ward_hierarchy
 from flowveil.zoning.geometry import (
     POLYGONAL,
+    Locator,
     Outlines,
     TilePlaces,
     ZoneGeography,
@@ -40,7 +41,6 @@ from flowveil.zoning.geometry import (
     places_from_outlines,
     places_from_points,
 )
-from flowveil.zoning.locating import Locator
 from flowveil.zoning.map_limits import (
     MOST_BYTES,
     check_geopackage,
@@ -51,8 +51,8 @@ from flowveil.zoning.map_limits import (
     too_large,
 )
 from flowveil.zoning.naming import names_of_zones
-from flowveil.zoning.outside import Beyond, with_outside
-from flowveil.zoning.table import Texts, chain_above, first_of_runs, nested_hierarchy, parent_hierarchy
+from flowveil.zoning.restriction import restricted_tree
+from flowveil.zoning.table import Texts, first_of_runs, nested_hierarchy, parent_hierarchy
 
 _CSV = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz")
 _PARQUET = (".parquet", ".geoparquet", ".pq")
@@ -76,7 +76,7 @@ class ZoneMap:
 
     Attributes:
         hierarchy: kind ``table`` or ``dendrogram``; with its geography where coordinates or outlines are known.
-        names: what the user calls each node, in node order; empty where nothing is said.
+        names: the name of each node on the map, in node order; empty if missing.
         columns: which column served as what.
     """
 
@@ -96,7 +96,7 @@ class ZoneMap:
 
     @cached_property
     def locator(self) -> Locator | None:
-        """Finds the tiles that points lie in; None where the map has no outlines."""
+        """Finds the tiles of points; None if the map has no outlines."""
         where = self.hierarchy.geography
         if not isinstance(where, ZoneGeography) or where.places.drawn is None:
             return None
@@ -107,7 +107,7 @@ class ZoneMap:
 
         Args:
             codes: any column: text, or numbers, which are compared as they would be written. A text such as ``264.0``
-                that is not a code itself stands for ``264``. Each code is looked up alone, so a column may be split.
+                that is not a code itself means ``264``. Each code is looked up alone, so a column may be split.
         """
         texts = text_column(_arrow_column(codes), name="codes")
         known = pa.array(self.tile_codes, type=pa.string())
@@ -121,7 +121,7 @@ class ZoneMap:
         """The map with these tiles alone, in the same order.
 
         Nodes without any of them vanish; the smallest node that holds all of them becomes the root. What stays keeps
-        its code, name, level, centre, area and outline: a zone is as large as it is on the map, whichever of its
+        its code, name, level, centre, area and outline: a zone is as large as on the map, whichever of its
         tiles were seen.
 
         Args:
@@ -133,62 +133,6 @@ class ZoneMap:
         """
         restricted, kept = restricted_tree(self.hierarchy, tiles)
         return ZoneMap(hierarchy=restricted, names=self.names[kept], columns=self.columns)
-
-
-def restricted_tree(tree: Hierarchy, tiles: ArrayLike, *, to_the_top: bool = False) -> tuple[Hierarchy, Ints]:
-    """A tree over some of its tiles, and the nodes that are left; see `ZoneMap.restrict`.
-
-    Args:
-        tree: of the map.
-        tiles: numbers of its tiles.
-        to_the_top: keep the root of the map, also where a smaller zone holds all of these tiles.
-    """
-    chosen = np.asarray(tiles, dtype=np.int64).ravel()
-    if len(chosen) == 0:
-        raise DataError("There is no tile to restrict the map to.")
-    if chosen.min() < 0 or chosen.max() >= tree.n_tiles:
-        raise ParameterError(
-            f"Tile numbers must be 0 to {tree.n_tiles - 1}. "
-            "Hint: tiles_of gives -1 for codes that the map does not have."
-        )
-    if isinstance(tree.geography, Beyond):
-        return _restricted_around(tree, tree.geography, chosen, to_the_top=to_the_top)
-    seen = np.zeros(tree.n_tiles, dtype=np.int64)
-    seen[chosen] = 1
-    stays = tree.sum_over(seen) > 0
-    kept: Ints = np.flatnonzero(stays).astype(np.int32)
-    parent = (np.cumsum(stays) - 1)[np.maximum(tree.parent[kept], 0)]
-    skipped = 0 if to_the_top else chain_above(np.bincount(parent[1:], minlength=len(kept)))
-    kept, parent = kept[skipped:], parent[skipped:] - skipped
-    parent[0] = -1
-    where = tree.geography
-    restricted = Hierarchy(
-        parent=parent.astype(np.int32),
-        code=tree.code[kept],
-        base_level=int(tree.level[kept[0]]),
-        geography=where.take(kept) if isinstance(where, ZoneGeography) else None,
-        kind=tree.kind,
-        levels=None if tree.levels is None else tree.levels[kept],
-        names=None if tree.names is None else tree.names[kept],
-    )
-    return restricted, kept
-
-
-def _restricted_around(
-    tree: Hierarchy, around: Beyond, chosen: NDArray[np.int64], *, to_the_top: bool
-) -> tuple[Hierarchy, Ints]:
-    """The same for a tree with `outside`, which stays where it is chosen, and the top with it."""
-    outside = tree.n_tiles - 1
-    within = chosen[chosen != outside]
-    if len(within) == 0:
-        raise DataError("All trips begin, or all end, outside the area. Hint: a larger area (--within).")
-    stays = len(within) < len(chosen)
-    smaller, kept = restricted_tree(around.inside, within, to_the_top=to_the_top or stays)
-    kept = kept + np.int32(around.shift)
-    if not stays:
-        return smaller, kept
-    above = np.arange(around.shift, dtype=np.int32)
-    return with_outside(smaller), np.concatenate((above, kept, [np.int32(tree.n_nodes - 1)])).astype(np.int32)
 
 
 def read_zones(
@@ -206,7 +150,7 @@ def read_zones(
 
     The hierarchy comes from ``levels`` if given, else from a parent column, else it is Ward's dendrogram of the
     centres. Rows with the same tile are parts of one tile. Columns that are not named are recognised by usual names; an
-    empty text means that there is none.
+    empty text means that the map has no such column.
 
     Args:
         source: path of a CSV, Parquet, GeoParquet, GeoJSON, shapefile or GeoPackage, or a pandas, polars, pyarrow or
@@ -244,7 +188,7 @@ def read_zones(
     )
     if root is not None and not (columns.parent or columns.levels):
         raise ParameterError(
-            "root is given, but the map has neither a parent column nor levels: a dendrogram has a root of its own."
+            "root is given, but the map has neither a parent column nor levels: a dendrogram has its own root."
         )
     if table.num_rows == 0:
         raise DataError(f"{label} has no rows; at least one zone is needed.")
@@ -266,7 +210,7 @@ def read_outlines(source: Any) -> Outlines:
     """The polygons of a file or a table, in degrees, whatever its columns say.
 
     Raises:
-        DataError: it cannot be read, or holds something that is no polygon.
+        DataError: it cannot be read, or holds other geometries than polygons.
     """
     _, drawn, label = load_table(source)
     present = None if drawn is None else drawn[~shapely.is_missing(drawn)]
@@ -301,7 +245,7 @@ def _mapped(table: pa.Table, drawn: Outlines | None, columns: ZoneColumns, root:
 
 
 def text_column(column: pa.Array | pa.ChunkedArray, *, name: str) -> pa.Array | pa.ChunkedArray:
-    """A column of codes as text; null where there is none or only blanks.
+    """A column of codes as text; null if missing or blank.
 
     Whole numbers are written without a decimal point, also where a reader made them floats because some were missing.
 
@@ -417,16 +361,18 @@ def load_table(source: Any, *, what: str = "the zones") -> tuple[pa.Table, Outli
 
 
 def _header(table: pa.Table, source: Any) -> Header:
-    in_text = isinstance(source, str | os.PathLike) and os.fspath(source).casefold().endswith(_CSV)
+    name = os.fspath(source).casefold() if isinstance(source, str | os.PathLike) else ""
+    if name.endswith(_DRAWN):
+        return Header(table.column_names, declared=True)
     rows = min(_SEARCHED_ROWS, _SEARCHED_VALUES // max(table.num_columns, 1))
     below = [column.slice(0, rows).to_pylist() for column in table.columns]
-    return Header(table.column_names, below=below, in_text=in_text)
+    return Header(table.column_names, below=below, in_text=name.endswith(_CSV))
 
 
 def _load_file(path: Path, what: str) -> tuple[pa.Table, Outlines | None, str]:
     label, low = f"'{path.name}'", path.name.casefold()
     if not path.is_file():
-        raise DataError(f"There is no file {label}. Hint: check the path of {what}.")
+        raise DataError(f"The file {label} does not exist. Hint: check the path of {what}.")
     if low.endswith(_CSV):
         return _read_csv(path, label), None, label
     if low.endswith(_PARQUET):
@@ -505,7 +451,7 @@ def _read_drawn(path: Path, label: str) -> tuple[pa.Table, Outlines | None, str]
         if len(layers) > 1:
             raise DataError(
                 f"{label} has {len(layers)} layers: {listed(layers)}; which one holds the zones is not known. "
-                "Hint: save that layer in a file of its own."
+                "Hint: save that layer in a separate file."
             )
         if layers:
             info = pyogrio.read_info(place)
@@ -524,7 +470,7 @@ def _read_drawn(path: Path, label: str) -> tuple[pa.Table, Outlines | None, str]
 
 
 def _is_drawn(path: Path) -> bool:
-    """Whether a file begins as its name says, and is no order to read something else."""
+    """Returns whether a file begins as its name says, and does not refer to another file."""
     beginning = next((text for end, text in _BEGINNINGS.items() if path.name.casefold().endswith(end)), None)
     with open(path, "rb") as file:
         if beginning is not None:

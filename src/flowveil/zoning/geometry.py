@@ -1,8 +1,8 @@
-"""Where the zones of a user's own map lie.
+"""Geometry of the zones of a user's map, and the zone of a point.
 
-A zone is the union of its tiles: all tiles of the map, also those that no trip touches, so that an outline reveals
-nothing of where people went. Outlines are dissolved only for the nodes that are asked for; centres and areas
-are sums over slices of the leaf order.
+A zone is the union of its tiles: all tiles of the map, also those without trips, so that an outline reveals nothing
+about trips. Outlines are dissolved on demand; centres and areas are differences of prefix sums in leaf order. Points
+are found by an R-tree of bounding boxes and prepared outlines.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from flowveil.hierarchy import Floats, Hierarchy, Ints
 from flowveil.zoning.table import Texts, examples
 
 Outlines = NDArray[np.object_]
+#: Result of `Locator.zones_of` for a point outside all zones.
+NOWHERE = -1
 
 _WGS84 = CRS.from_epsg(4326)
 _GEOCENTRIC = CRS.from_epsg(4978)
@@ -224,7 +226,7 @@ def dissolve_rows(geometry: Outlines, row_groups: Sequence[NDArray[np.int64]]) -
 
 
 def mean_points(lat: Floats, lon: Floats, group: NDArray[Any], n_groups: int) -> tuple[Floats, Floats]:
-    """The middle of each group of points; a lone point is returned as it is."""
+    """Returns the mean of each group of points; a single point is returned unchanged."""
     # Sums depend on their order; the order of the rows must not show.
     order = np.lexsort((lon, lat, group))
     lat, lon, group = lat[order], lon[order], group[order]
@@ -278,7 +280,7 @@ class _Plane:
 
     Attributes:
         transform: from degrees to the plane.
-        extent: the part of the plane that lies on the earth.
+        extent: the part of the plane that is on the earth.
         has_seam: whether the 180th meridian is an edge of the plane.
     """
 
@@ -318,7 +320,7 @@ def _repaired(geometry: Outlines) -> Outlines:
 
 
 def _polygonal(geometry: Outlines) -> Outlines:
-    """The polygons in each geometry: repairing may leave lines and points beside them."""
+    """Returns the polygons of each geometry: repairing may add lines and points."""
     out = np.array(geometry, dtype=object)
     for i in np.flatnonzero(~np.isin(shapely.get_type_id(out), POLYGONAL) & ~shapely.is_missing(out)).tolist():
         parts = shapely.get_parts(out[i])
@@ -358,7 +360,7 @@ def _nearest_cells(lat: Floats, lon: Floats) -> tuple[Outlines, Floats]:
         diagram = shapely.get_parts(shapely.voronoi_polygons(shapely.multipoints(points), extend_to=frame))
         cell, point = shapely.STRtree(points).query(diagram, predicate="intersects")
         pieces = np.empty(len(points), dtype=object)
-        # Where a cell only touches the frame, the two share a line besides.
+        # A cell that touches the frame shares a line with it as well.
         pieces[point] = shapely.normalize(_polygonal(shapely.intersection(diagram[cell], frame)))
     area = shapely.area(pieces) / 1e6 / np.bincount(number)
     degrees = np.asarray(shapely.transform(pieces, plane.to_degrees), dtype=object)
@@ -402,3 +404,61 @@ def _split_at_date_line(outline: Any) -> Any:
         part = shapely.intersection(beyond, shapely.box(turn - 180, -90, turn + 180, 90))
         parts.append(shapely.transform(part, lambda xy, turn=turn: xy - [turn, 0.0]))
     return shapely.union_all([*_polygonal(np.array(parts, dtype=object))])
+
+
+# ---- the zone of a point -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Locator:
+    """Finds points in zones. A point on a border, or in overlapping zones, is in the zone with the smallest code.
+
+    Attributes:
+        outlines: polygons in degrees; a zone across the 180th meridian may extend beyond 180.
+        codes: the code of each, which decides ties independently of the order of the file.
+    """
+
+    outlines: Outlines
+    codes: NDArray[Any]
+
+    def zones_of(self, lat: Floats, lon: Floats) -> Ints:
+        """Returns the number of the outline that contains each point, or `NOWHERE`. Searches distinct points once."""
+        points, place = np.unique(lon + 1j * lat, return_inverse=True)
+        return self._zones_of(points.imag, points.real)[place]
+
+    def _zones_of(self, lat: Floats, lon: Floats) -> Ints:
+        rank = self._ranks(lat, lon)
+        beyond = np.flatnonzero(rank == len(self.outlines)) if self._turns else np.zeros(0, np.int64)
+        for turn in self._turns:
+            rank[beyond] = np.minimum(rank[beyond], self._ranks(lat[beyond], lon[beyond] + turn))
+        found: Ints = np.append(self._order, NOWHERE)[rank].astype(np.int32)
+        return found
+
+    def _ranks(self, lat: Floats, lon: Floats) -> NDArray[np.int64]:
+        """Returns the rank by code of each point's zone; the number of zones if the point is in none."""
+        outlines, tree = self._prepared
+        point, zone = tree.query(shapely.points(lon, lat))
+        # Sorted by zone: switching between prepared outlines is slow.
+        by_zone = np.argsort(zone, kind="stable")
+        point, zone = point[by_zone], zone[by_zone]
+        inside = shapely.intersects_xy(outlines[zone], lon[point], lat[point])
+        rank = np.full(len(lat), len(outlines), dtype=np.int64)
+        np.minimum.at(rank, point[inside], zone[inside])
+        return rank
+
+    @cached_property
+    def _order(self) -> NDArray[np.int64]:
+        return np.argsort(self.codes, kind="stable")
+
+    @cached_property
+    def _prepared(self) -> tuple[Outlines, Any]:
+        """The outlines in the order of codes, and their R-tree."""
+        outlines = self.outlines[self._order]
+        shapely.prepare(outlines)
+        return outlines, shapely.STRtree(outlines)
+
+    @cached_property
+    def _turns(self) -> tuple[float, ...]:
+        """Offsets of longitudes that reach outlines beyond the 180th meridian."""
+        west, _, east, _ = shapely.total_bounds(self.outlines).tolist()
+        return (*((360.0,) if east > 180 else ()), *((-360.0,) if west < -180 else ()))

@@ -29,6 +29,11 @@ PENTAGON_BASE_CELLS = np.array(sorted({h3_int.get_base_cell_number(c) for c in h
 #: Code of the root above several base cells: no cell has it.
 VIRTUAL_ROOT_CODE = 0
 
+_N_BASE_CELLS = 122
+_LOW_BITS = np.uint64(0o111111111111111)
+#: For each resolution, the bits of the digits below it.
+_UNUSED_DIGITS = np.array([(1 << 3 * (MAX_RESOLUTION - r)) - 1 for r in range(16)], dtype=np.uint64)
+
 Cells64 = NDArray[np.uint64]
 
 
@@ -65,6 +70,29 @@ def is_pentagon(cells: Cells64) -> NDArray[np.bool_]:
     return pentagon
 
 
+def is_cell(cells: Cells64) -> NDArray[np.bool_]:
+    """Returns whether each number is a valid H3 cell; bit operations, equal to ``h3.is_valid_cell``.
+
+    A cell has mode 1 and no reserved bits, a base cell below 122, digits 0 to 6 down to its resolution and 7 below.
+    Below a pentagon, the first digit other than 0 must not be 1.
+    """
+    unused = _UNUSED_DIGITS[resolution_of(cells)]
+    digits = cells & _ALL_DIGITS
+    used = digits & ~unused
+    sevens = used & (used >> np.uint64(1)) & (used >> np.uint64(2)) & _LOW_BITS
+    base = ((cells >> np.uint64(45)) & np.uint64(0x7F)).astype(np.int64)
+    mode_and_reserved = (cells >> np.uint64(56)).astype(np.int64)
+    valid: NDArray[np.bool_] = (
+        (mode_and_reserved == 0b00001000) & (base < _N_BASE_CELLS) & ((digits & unused) == unused) & (sevens == 0)
+    )
+    suspects = np.flatnonzero(valid & np.isin(base, PENTAGON_BASE_CELLS))
+    if len(suspects):
+        # The first digit other than 0 is 1 if the highest set bit is the lowest bit of that digit.
+        _, exponent = np.frexp(used[suspects].astype(np.float64))
+        valid[suspects[(exponent > 0) & ((exponent - 1) % 3 == 0)]] = False
+    return valid
+
+
 def h3_hierarchy(tiles: Cells64, *, to_the_top: bool = False) -> Hierarchy:
     """The smallest H3 tree that holds these tiles.
 
@@ -79,7 +107,7 @@ def h3_hierarchy(tiles: Cells64, *, to_the_top: bool = False) -> Hierarchy:
     """
     tiles = np.asarray(tiles, dtype=np.uint64)
     if len(tiles) == 0:
-        raise DataError("There is no tile to build a hierarchy from.")
+        raise DataError("A hierarchy needs at least one tile.")
     if np.any(tiles[1:] <= tiles[:-1]):
         raise DataError("Tiles must be distinct and in increasing order.")
     if tiles[-1] == np.uint64(OUTSIDE_CELL):
@@ -174,7 +202,7 @@ class H3Geography:
         cells = self.code[nodes]
         lat, lon = np.empty(len(cells)), np.empty(len(cells))
         real = cells != VIRTUAL_ROOT_CODE
-        # A node is asked for as often as there are flows in it.
+        # Nodes repeat: once per flow.
         used, at = np.unique(cells[real], return_inverse=True)
         found = of_cells(used)
         lat[real], lon[real] = found[0][at], found[1][at]
@@ -185,7 +213,7 @@ class H3Geography:
 
 @dataclass(frozen=True, eq=False)
 class H3Zones:
-    """Cells as zones, whether anything was seen in them or not: what they are owes nothing to data.
+    """Cells as zones, independent of data.
 
     Attributes:
         cells: distinct cells in increasing order.

@@ -1,16 +1,23 @@
-"""H3 refined into halves: parts of two to four children between a cell and its seven children.
+"""Trees refined into halves: parts between a zone and its children, for H3 and for maps.
+
+H3: parts of two to four children between a cell and its seven children.
 
 Seven children are a coarse step: if one child is below the threshold, a method must take the whole cell. So every cell
 is divided into two parts, these into two, and so on, always the same way: by child digits {0,4,6,2} and {3,1,5}; then
 {0,4}, {6,2} and {3,1}, {5}; then single children. The digits of H3 go around the centre (0) in the order 4, 6, 2, 3, 1,
 5, so every part is contiguous. A pentagon has no child 1; 3 and 5 are neighbours there.
 
-Guarantees: the division does not depend on the data and is the same everywhere; every H3 cell is still a node; a part
-with one child is that child.
+A user's map: the children of a zone are ordered along the longer side of the extent of their points, from south to
+north or from west to east, and cut in the middle; the first half is larger by one if their number is odd. Halves are
+cut again until single children are left. The point of a zone is the mean of its tiles' centres, in integer
+ten-millionths of a degree, so that rounding cannot change the parts.
+
+Guarantees: the division does not depend on the trips; every zone is still a node; a part with one child is that child.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -20,6 +27,7 @@ import shapely
 from numpy.typing import NDArray
 
 from flowveil.hierarchy import H3_PART_SHIFT, H3_PARTS, Floats, Hierarchy, Ints
+from flowveil.zoning.geometry import ZoneGeography
 from flowveil.zoning.h3 import (
     MAX_RESOLUTION,
     Cells64,
@@ -30,6 +38,7 @@ from flowveil.zoning.h3 import (
     n_descendants,
     resolution_of,
 )
+from flowveil.zoning.naming import named_like
 from flowveil.zoning.outside import has_outside, inside_of, with_outside
 from flowveil.zoning.table import without_chain_above
 
@@ -213,3 +222,87 @@ class PartGeography:
 def _middle(cells: list[int]) -> tuple[float, float]:
     """The direction of the mean of the cells' centres, in degrees."""
     return mean_center(*np.array([h3_int.cell_to_latlng(c) for c in cells]).T)
+
+
+# ---- maps --------------------------------------------------------------------------------------------------------
+
+#: Separates the code of a zone from the number of a half.
+MARK = "~"
+_UNITS = 10_000_000
+_CIRCLE = 360 * _UNITS
+
+Whole = NDArray[np.int64]
+
+
+def halved_map(tree: Hierarchy) -> Hierarchy:
+    """Returns a map with parts between zones and their children.
+
+    Args:
+        tree: the whole map, with its geography, and without `MARK` in its codes.
+
+    Returns:
+        A hierarchy of the same kind over the same tiles, possibly in another order. Parts are called ``CODE~1``,
+        ``CODE~2``, ``CODE~1~1``; their level is that of the zone.
+    """
+    if has_outside(tree):
+        return with_outside(halved_map(inside_of(tree)))
+    where = tree.geography
+    assert isinstance(where, ZoneGeography)
+    parent: list[int] = tree.parent.tolist()
+    code: list[str] = tree.code_text(np.arange(tree.n_nodes, dtype=np.int32)).tolist()
+    level: list[int] = tree.level.tolist()
+    lat, lon = _points(tree, where)
+    children = np.argsort(tree.parent, kind="stable")
+    start = np.searchsorted(tree.parent[children], np.arange(tree.n_nodes + 1))
+    waiting = [(v, children[start[v] : start[v + 1]]) for v in np.flatnonzero(tree.n_children > 2).tolist()]
+    while waiting:
+        above, zones = waiting.pop()
+        for number, half in enumerate(_halves(zones, lat, lon, code), start=1):
+            if len(half) == 1:
+                parent[int(half[0])] = above
+                continue
+            parent.append(above)
+            code.append(f"{code[above]}{MARK}{number}")
+            level.append(level[above])
+            waiting.append((len(parent) - 1, half))
+    built, node = Hierarchy.from_parents(np.array(parent), np.array(code), kind=tree.kind)
+    levels = np.empty(built.n_nodes, dtype=np.int32)
+    levels[node] = level
+    # Old tile at each position of the new order.
+    tile_at = np.full(built.n_nodes, -1, dtype=np.int64)
+    tile_at[node[tree.leaf_node]] = np.arange(tree.n_tiles)
+    halved = Hierarchy(
+        parent=built.parent,
+        code=built.code,
+        base_level=int(levels[0]),
+        geography=ZoneGeography.of(built, where.places.take(tile_at[built.leaf_node])),
+        kind=tree.kind,
+        levels=levels,
+    )
+    return named_like(halved, tree)
+
+
+def _points(tree: Hierarchy, where: ZoneGeography) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Returns mean latitude and longitude of the tiles of each node, in units.
+
+    Longitudes are relative to the tile with the first code, so that a map across 180 degrees is contiguous.
+    """
+    at = where.start[tree.leaf_node]
+    lat = np.rint(where.places.lat[at] * _UNITS).astype(np.int64)
+    lon = np.rint(where.places.lon[at] * _UNITS).astype(np.int64)
+    first = int(lon[np.argmin(tree.code_rank[tree.leaf_node])])
+    lon = (lon - first + _CIRCLE // 2) % _CIRCLE - _CIRCLE // 2
+    size = tree.size.astype(np.float64)
+    return tree.sum_over(lat) / size, tree.sum_over(lon) / size
+
+
+def _halves(zones: Whole, lat: NDArray[np.float64], lon: NDArray[np.float64], code: list[str]) -> tuple[Whole, Whole]:
+    """Returns two halves of the zones, along the longer side of the extent of their points."""
+    y, x = lat[zones], lon[zones]
+    south, north = float(y.min()), float(y.max())
+    narrowing = math.cos(math.radians((south + north) / 2 / _UNITS))
+    wide = float(x.max() - x.min()) * narrowing > north - south
+    names = np.array([code[z] for z in zones.tolist()])
+    order = zones[np.lexsort((names, y, x) if wide else (names, x, y))]
+    middle = (len(order) + 1) // 2
+    return order[:middle], order[middle:]

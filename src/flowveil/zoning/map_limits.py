@@ -30,7 +30,7 @@ MOST_CROSSINGS, _MOST_SQUARED = 1_000, 3 * 1_000**2
 _MANY_CORNERS = 2_000
 #: Upper bound for pairs of edges with intersecting boxes, over all outlines that are checked.
 _MOST_PAIRS = 20_000_000
-#: Edges that are looked up at a time.
+#: Edges in one query.
 _BATCH = 128
 #: Geometry types of WKB that may be parsed. Collections are not: nested deeply, they exhaust the stack of GEOS.
 _WKB_TYPES = frozenset(range(1, 7))
@@ -153,7 +153,7 @@ def check_shape(rows: int, columns: int, label: str) -> None:
 def too_large(label: str) -> DataError:
     """The error for content beyond `MOST_BYTES`."""
     return DataError(
-        f"{label} holds more than {MOST_BYTES >> 20} MB; a map may have so much. "
+        f"{label} holds more than {MOST_BYTES >> 20} MB; that is the limit for a map. "
         "Hint: simplify the outlines, and keep the zones of your area."
     )
 

@@ -7,7 +7,7 @@ and neighbours share corners to the last digit.
 
 Only the rim is looked at: descendants with a neighbour outside. It grows by a factor of three a level where the
 descendants grow by seven. Which descendants they are is the same for every hexagon of a resolution and is found once; a
-pentagon's are found on their own. Edges that two of a zone's cells share cancel, and what is left is linked into
+pentagon's are found on their own. Edges that two of a zone's cells share cancel, and the others are linked into
 rings. Around a corner of hexagons there are three cells, so no ring touches itself.
 """
 
@@ -88,7 +88,7 @@ def _drawn(rings: Sequence[tuple[int, Numbers]], corner: Floats) -> Iterator[tup
     stop = np.cumsum(length)
     start = stop - length
     x, y = (points - points[start[of]]).T
-    # Between each point and the next; those at the ends of rings are looked at by nobody.
+    # Between each point and the next; values at the ends of rings are not used.
     turn, below = x[:-1] * y[1:] - x[1:] * y[:-1], np.arctan(_between(points))
     polygons = shapely.polygons(shapely.linearrings(points, indices=of))
     for number, (first, ring) in enumerate(rings):
@@ -188,7 +188,7 @@ def _digits_on_rim(own: int, finest: int) -> NDArray[np.uint64]:
 
 
 def _search_rim(cell: int, finest: int) -> list[int]:
-    """Level by level: neighbours of a cell's children lie in that cell or its neighbours, so only rims have rims."""
+    """Descends level by level: neighbours of a cell's children are in that cell or its neighbours."""
     own, rim = h3_int.get_resolution(cell), [cell]
     for level in range(own + 1, finest + 1):
         children = [child for above in rim for child in h3_int.cell_to_children(above, level)]

@@ -92,8 +92,8 @@ def with_outside(tree: Hierarchy) -> Hierarchy:
     taken = {OUTSIDE, *([VIRTUAL_ROOT] if shift else [])} & set(tree.code.tolist() if is_text else ())
     if taken:
         raise DataError(
-            f"The map has a zone {' and one '.join(sorted(taken))} of its own, which is the name of everything outside "
-            "the area. Hint: give that zone another code."
+            f"The map has a zone {' and one '.join(sorted(taken))}, which is the name of everything outside the area. "
+            "Hint: give that zone another code."
         )
     above = np.arange(shift, dtype=np.int32) - 1
     # The last node, below the root.

@@ -19,11 +19,11 @@ from flowveil.errors import DataError, ParameterError
 from flowveil.flows import Flows, PlaceCounts
 from flowveil.headers import plain_name
 from flowveil.hierarchy import Floats, Hierarchy
-from flowveil.zoning.cells import index_points, is_cell
-from flowveil.zoning.files import ZoneMap, load_table, restricted_tree, text_column
-from flowveil.zoning.h3 import Cells64, parent_of, resolution_of
+from flowveil.zoning.files import ZoneMap, load_table, text_column
+from flowveil.zoning.h3 import Cells64, is_cell, parent_of, resolution_of
 from flowveil.zoning.outside import inside_of
-from flowveil.zoning.top import tree_over
+from flowveil.zoning.points import index_points
+from flowveil.zoning.restriction import restricted_tree, tree_over
 
 Texts = NDArray[np.str_]
 Whole = NDArray[np.int64]

@@ -180,7 +180,7 @@ def _faces(points: tuple[Column, ...], near: Column, spare: Column) -> tuple[Any
     The face is a single number if it is the same for all points.
     """
     centres = _icosahedron()[:, 0]
-    # Trips are close together, so few faces are candidates.
+    # Trips are close together: few faces are candidates.
     ends = np.array([(p.min(initial=1), p.max(initial=-1)) for p in points])
     middle, reach = ends.mean(axis=1), np.linalg.norm(ends[:, 1] - ends[:, 0]) / 2
     distance = np.sqrt(((centres - middle) ** 2).sum(axis=1))

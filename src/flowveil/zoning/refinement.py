@@ -1,7 +1,7 @@
 """The tree over the tiles of flows: as read, or refined into halves.
 
 `h3` is the unchanged tree, of H3 or of the user's map. `halves` adds parts between zones and their children
-(`flowveil.zoning.halves`, `flowveil.zoning.map_halves`). The tiles stay the same; only their numbers change.
+(`flowveil.zoning.halves`, `flowveil.zoning.halves`). The tiles stay the same; only their numbers change.
 """
 
 from __future__ import annotations
@@ -16,11 +16,10 @@ from flowveil.errors import ParameterError, did_you_mean
 from flowveil.flows import Flows
 from flowveil.hierarchy import Hierarchy, Ints
 from flowveil.slices import SlicedFlows
-from flowveil.zoning.files import restricted_tree
 from flowveil.zoning.geometry import ZoneGeography
-from flowveil.zoning.halves import halved_h3
-from flowveil.zoning.map_halves import MARK, halved_map
+from flowveil.zoning.halves import MARK, halved_h3, halved_map
 from flowveil.zoning.outside import inside_of
+from flowveil.zoning.restriction import restricted_tree
 
 Refinement = Literal["h3", "halves"]
 HIERARCHIES: tuple[Refinement, ...] = get_args(Refinement)

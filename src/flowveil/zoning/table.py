@@ -36,7 +36,7 @@ def nested_hierarchy(columns: Sequence[Texts], *, levels: Sequence[str], root: s
     """
     texts = [np.asarray(c, dtype=np.str_) for c in columns]
     if not texts or len(texts[-1]) == 0:
-        raise HierarchyError("There is no row to build a hierarchy from.")
+        raise HierarchyError("A hierarchy needs at least one row.")
     _refuse_missing(texts, levels)
     codes, numbers = [], []
     for column in texts:
@@ -53,7 +53,7 @@ def nested_hierarchy(columns: Sequence[Texts], *, levels: Sequence[str], root: s
             )
     if problems:
         raise HierarchyError(
-            "A zone can lie in one zone only; found "
+            "A zone can be in one zone only; found "
             + "; ".join(problems)
             + ". Hint: give levels from coarsest to finest, each nested in the one before; where codes repeat in every "
             "coarser zone, put the coarser code in front."
@@ -85,7 +85,7 @@ def parent_hierarchy(tile: Texts, parent: Texts, *, root: str | None = None) -> 
     """
     tile, parent = np.asarray(tile, dtype=np.str_), np.asarray(parent, dtype=np.str_)
     if len(tile) == 0:
-        raise HierarchyError("There is no row to build a hierarchy from.")
+        raise HierarchyError("A hierarchy needs at least one row.")
     _refuse_missing([tile], ["zone"])
     code, number = np.unique(np.concatenate((tile, parent[parent != ""])), return_inverse=True)
     row = number[: len(tile)]
@@ -94,8 +94,8 @@ def parent_hierarchy(tile: Texts, parent: Texts, *, root: str | None = None) -> 
     several = _with_several_parents(row, above)
     if len(several):
         raise HierarchyError(
-            f"A zone can lie in one zone only; found {_count(several, 'zone')} with several parents: "
-            f"{examples(code[several])}. Hint: a zone may stand in several rows, all with the same parent."
+            f"A zone can be in one zone only; found {_count(several, 'zone')} with several parents: "
+            f"{examples(code[several])}. Hint: a zone may have several rows, all with the same parent."
         )
     up = np.full(len(code), -1, dtype=np.int64)
     up[row] = above
@@ -191,7 +191,7 @@ def _refuse_cycles(up: NDArray[np.int64], code: Texts) -> None:
     on_cycle = on_cycle[first_of_runs(on_cycle)]
     if len(on_cycle):
         raise HierarchyError(
-            f"The parents form a cycle: {_count(on_cycle, 'zone')} would lie in themselves: "
+            f"The parents form a cycle: {_count(on_cycle, 'zone')} would contain themselves: "
             f"{examples(code[on_cycle])}. Hint: leave the parent of the topmost zone empty."
         )
 
@@ -203,7 +203,7 @@ def _several_roots(tops: NDArray[np.int64], up: NDArray[np.int64], row: NDArray[
     has_children[up[up >= 0]] = True
     kinds = (
         ("tile", "without a parent (orphans)", ~has_children),
-        ("zone", "with rows of their own but no parent", has_children & has_row),
+        ("zone", "with rows but no parent", has_children & has_row),
         ("zone", "named as parents only", ~has_row),
     )
     groups = [(noun, what, tops[mask[tops]]) for noun, what, mask in kinds]

@@ -1,4 +1,4 @@
-"""Exit codes of `flowveil audit`."""
+"""Exit codes of `flowveil audit`, and what it finds in published folders."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ import json
 import h3
 import numpy as np
 import pyarrow as pa
+import pytest
 from click.testing import CliRunner
+from pyarrow import csv
 
 import flowveil
 from flowveil.cli import cli
+from unit.cli.test_cli import run
 
 
 def released(folder, lat: float, lon: float) -> str:
@@ -46,3 +49,58 @@ def test_exit_codes_are_the_three_verdicts(tmp_path):
     done = CliRunner().invoke(cli, ["audit", str(tmp_path / "whole"), str(tmp_path / "part")])
     assert done.exit_code == 3
     assert done.output.startswith("Something is disclosed.")
+
+
+FINE = sorted(h3.cell_to_children("871fb4662ffffff", 9))
+QUARTER = "2024-01-01/2024-03-31"
+TILE, OTHER, FEW = FINE[0], FINE[1], FINE[2]
+
+
+def rows(n: int, tile: str = TILE, *, sex: str = "f", age: str = "old", month: int = 1) -> pa.Table:
+    """Trips inside one tile."""
+    columns = {"start_h3": tile, "end_h3": tile, "sex": sex, "age": age, "t": f"2024-{month:02}-05 08:00:00"}
+    return pa.table({name: [value] * n for name, value in columns.items()})
+
+
+SEX_AND_AGE = [rows(10), rows(10, sex="m"), rows(10, age="young"), rows(10, sex="m", age="young")]
+YEAR = [rows(20), rows(1, month=2), rows(20, month=3)]
+#: Trips, and two or three releases of them: what a reader computes is 3, 1, 3 and 1 trips.
+CASES = {
+    "sex, then age": (
+        [*SEX_AND_AGE, rows(1, age="child"), rows(2, sex="m", age="child")],
+        [("--by", "sex", "--by-many"), ("--by", "age", "--by-many")],
+    ),
+    "sex, then sex and age": (
+        [rows(20), rows(1, age="young"), rows(30, sex="m")],
+        [("--by", "sex", "--by-many"), ("--by", "sex,age", "--by-many")],
+    ),
+    "fine zones, then sex on coarser ones": (
+        [rows(15), rows(15, OTHER), rows(15, sex="m"), rows(15, OTHER, sex="m"), rows(3, FEW, sex="m")],
+        [("--hierarchy", "h3", "--method", "suppression"), ("--by", "sex", "--by-many", "--resolution", 7)],
+    ),
+    "a quarter, then January, then March": (
+        YEAR,
+        [("--time", "t", "--set", f"slices.during=2024-0{m}") if m else ("--period", QUARTER) for m in (0, 1, 3)],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_published_folders_reveal_together_is_found_and_the_ledger_refuses_it(name, tmp_path, capsys):
+    parts, requests = CASES[name]
+    csv.write_csv(pa.concat_tables(parts), tmp_path / "trips.csv")
+    asked = ("anonymize", tmp_path / "trips.csv", "--k", 10, "--protect", "trips", "--no-person", "--resolution", 9)
+    asked += ("--method", "twincut", "--max-suppressed", 0.5)
+    codes, folders = [], []
+    for n, options in enumerate(requests):
+        folders.append(tmp_path / f"release-{n}")
+        assert run(*asked, *options, "--out", folders[-1]) == 0
+        # The ledger needs the days of the quarter, too.
+        timed = ("--time", "t") if "--period" in options else ()
+        ledger = ("--ledger", tmp_path / "ledger", "--out", tmp_path / f"recorded-{n}")
+        codes.append(run(*asked, *options, *timed, *ledger))
+    assert codes == [0, *[3] * (len(requests) - 1)]
+    for order in (folders, folders[::-1]):
+        capsys.readouterr()
+        assert run("audit", *order) == 3
+        assert "below the guarantee" in capsys.readouterr().out

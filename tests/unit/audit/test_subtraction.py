@@ -35,12 +35,13 @@ def release(
     report = {
         "kind": "plain",
         "method": "twincut",
-        "homogeneous": homogeneous,
+        "statement": {
+            "about": {} if period is None else {"period": period},
+            "homogeneous": homogeneous,
+            "suppression": {"rule": rule},
+        },
         "parameters": {"within": within},
-        "about": {} if period is None else {"period": period},
         "guarantee": {"k": k, "protect": protect, "trips": k, "population": population},
-        "suppression": {"rule": rule},
-        "measures": {"trips": {}},
     }
     zones = pa.table({"zone": codes, "h3_cells": [MADE_OF[code] for code in codes]})
     return published_release(pa.table(columns), zones, report)

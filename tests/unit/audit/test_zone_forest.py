@@ -13,9 +13,9 @@ def release(codes: dict[str, list[str]], parameters: dict):
     names = sorted(codes)
     flows = pa.table({"origin_zone": names, "destination_zone": names, "trips": pa.array([9] * len(names), pa.int64())})
     report = {
-        "kind": "plain", "method": "twincut", "homogeneous": True, "parameters": parameters, "about": {},
+        "kind": "plain", "method": "twincut", "parameters": parameters,
         "guarantee": {"k": 5, "protect": ["trips"], "trips": 5, "population": None},
-        "suppression": {"rule": "short cells"}, "measures": {"trips": {}},
+        "statement": {"about": {}, "homogeneous": True, "suppression": {"rule": "short cells"}},
     }  # fmt: skip
     zones = pa.table({"zone": names, "h3_cells": pa.array([codes[name] for name in names], pa.list_(pa.string()))})
     return published_release(flows, zones, report)

@@ -26,7 +26,22 @@ def test_describe_speaks_and_says_that_it_is_internal(trips_csv, capsys):
 
 def test_every_export_is_written_and_verified(trips_csv, tmp_path, capsys):
     out = tmp_path / "out"
-    assert run("anonymize", trips_csv, "--k", 5, *READ, "--out", out, "--format", ",".join(["parquet", *FORMATS])) == 0
+    assert (
+        run(
+            "anonymize",
+            trips_csv,
+            "--k",
+            5,
+            *READ,
+            "--out",
+            out,
+            "--set",
+            "output.contact=Office",
+            "--format",
+            ",".join(["parquet", *FORMATS]),
+        )
+        == 0
+    )
     assert {name for f in FORMATS.values() for name in f.files} < {p.name for p in out.iterdir()}
     assert run("verify", out, "--against", trips_csv) == 0
     assert run("anonymize", trips_csv, "--out", tmp_path / "x", "--format", "shapefile") == 2

@@ -18,6 +18,7 @@ from scipy import stats
 
 from flowveil import Flows, Hierarchy, anonymize
 from reference.goodness import FALSE_ALARM
+from reference.privacy_audit import certified_epsilon
 
 SIDE = 200
 WORLDS = SIDE * SIDE // 2
@@ -78,35 +79,28 @@ EVENTS: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
 }
 
 
-def broken(one: Worlds, other: Worlds, epsilon: float, delta: float) -> list[str]:
-    """The events that are surely more frequent in one than exp(ε) times their frequency in the other, plus δ."""
-    level = FALSE_ALARM / (4 * len(EVENTS))
-    found = []
-    for name, event in EVENTS.items():
-        a, b = int(event(*one).sum()), int(event(*other).sum())
-        least = stats.beta.ppf(level, a, WORLDS - a + 1) if a else 0.0
-        most = stats.beta.isf(level, b + 1, WORLDS - b) if b < WORLDS else 1.0
-        if least > np.exp(epsilon) * most + delta:
-            found.append(name)
-    return found
-
-
-def both_ways(one: Worlds, other: Worlds, epsilon: float, delta: float = 0.0) -> list[str]:
-    return broken(one, other, epsilon, delta) + broken(other, one, epsilon, delta)
+def measured(one: Worlds, other: Worlds, delta: float = 0.0) -> tuple[float, str]:
+    with_person, without = ({name: event(*worlds) for name, event in EVENTS.items()} for worlds in (one, other))
+    return certified_epsilon(with_person, without, delta)
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 1.5])
 def test_all_pairs(epsilon):
-    with_person, without = (released(flows_with(p), epsilon=epsilon, region="observed") for p in (True, False))
-    assert both_ways(with_person, without, epsilon) == []
-    # The audit is sharp enough to see that half of it would not do.
-    assert "both are large" in both_ways(with_person, without, 0.5 * epsilon)
+    runs = [released(flows_with(person), epsilon=epsilon, region="observed") for person in (True, False)]
+    # Sharp enough to see half of the loss.
+    assert epsilon / 2 < measured(*runs)[0] <= epsilon
+
+
+def test_noise_of_a_scale_divided_by_one_and_a_half_is_noticed():
+    epsilon = 1.5
+    runs = [released(flows_with(person), epsilon=1.5 * epsilon, region="observed") for person in (True, False)]
+    assert measured(*runs)[0] > epsilon
 
 
 def test_from_a_threshold():
     epsilon, delta = 1.0, 0.01
     with_person, without = (released(flows_with(p), epsilon=epsilon, delta=delta) for p in (True, False))
-    assert both_ways(with_person, without, epsilon, delta) == []
+    assert measured(with_person, without, delta)[0] <= epsilon
     # A pair of that person alone shows with probability δ at most.
     shown = int((with_person[1] > 0).sum())
     assert stats.binomtest(shown, WORLDS, delta, alternative="greater").pvalue > FALSE_ALARM
@@ -114,7 +108,7 @@ def test_from_a_threshold():
     assert not (without[1] > 0).any()
 
 
-def test_a_person_who_is_not_bounded_is_found():
+def test_a_person_who_is_not_bounded_is_noticed():
     with_person = released(flows_with(True, as_many=True), epsilon=1.0, region="observed")
     without = released(flows_with(False), epsilon=1.0, region="observed")
-    assert "the unused pair is large" in both_ways(with_person, without, 1.0)
+    assert measured(with_person, without)[0] > 1.0

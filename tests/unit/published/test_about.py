@@ -12,7 +12,7 @@ from flowveil.api import anonymize
 from flowveil.errors import ParameterError
 from flowveil.published.about import checked, period_in_words, title
 from flowveil.published.headline import sentence, sides
-from flowveil.published.places import typical_radius_m
+from flowveil.published.report import typical_radius_m
 from samples.releases import city_flows, edit_report
 from samples.verified import findings_of
 
@@ -44,7 +44,7 @@ def test_it_stands_in_the_report_the_page_and_the_exports(release, tmp_path: Pat
         assert json.loads((folder / name).read_text())["metadata"] == ABOUT
     assert json.loads((folder / "kepler.json").read_text())["info"]["title"] == ABOUT["title"]
     with sqlite3.connect(folder / "release.gpkg") as base:
-        said = {row[0] for row in base.execute("SELECT description FROM gpkg_contents")}
+        said = {row[0] for row in base.execute("SELECT description FROM gpkg_contents WHERE srs_id = 4326")}
     assert said == {
         "Title: Trips <b>of</b> & in the city. Source: Counts of 2024. Period: 2024-01-01/2024-03-31. "
         "Licence: CC BY 4.0. Contact: data@example.org"

@@ -195,6 +195,16 @@ def test_an_area_keeps_zones_that_lie_in_it_as_a_whole(folders, tmp_path):
     assert flowveil.derive(source, within="-20,30,30,70").flows.equals(cells(source))
 
 
+def test_coarser_zones_keep_closeness_and_a_part_of_the_area_does_not(tmp_path):
+    flows = flowveil.read_trips(hourly_trips(), resolution=8, person="who")
+    flowveil.anonymize(flows, method="twincut", t=0.9, **K).write(tmp_path / "source")
+    stated = [
+        flowveil.derive(tmp_path / "source", **how).report["parameters"].get("t")
+        for how in ({"level": 6}, {"within": h3.latlng_to_cell(48.85, 2.35, 5)})
+    ]
+    assert stated == [0.9, None]
+
+
 def test_zones_of_another_release(folders, tmp_path):
     flowveil.derive(folders / "twincut", tmp_path / "coarse", level=6)
     derived = flowveil.derive(folders / "twincut", tmp_path / "same", zones_of=tmp_path / "coarse")

@@ -5,7 +5,10 @@ from __future__ import annotations
 import csv
 import json
 import shutil
+import sqlite3
 import sys
+from contextlib import closing
+from xml.etree import ElementTree
 
 import geopandas
 import h3
@@ -25,6 +28,9 @@ from samples.releases import city_flows, content, edit_table, read_json, region_
 from samples.segmented import survey
 from samples.verified import findings_of
 
+#: The format dcat names who publishes.
+CONTACT = {"contact": "Data office, data@example.org"}
+
 
 @pytest.fixture(scope="module", autouse=True)
 def drafts_are_not_recounted():
@@ -40,7 +46,7 @@ def release():
 
 @pytest.fixture(scope="module")
 def folder(release, tmp_path_factory):
-    return publish(release, tmp_path_factory.mktemp("exports") / "out", formats=list(FORMATS))
+    return publish(release, tmp_path_factory.mktemp("exports") / "out", formats=list(FORMATS), **CONTACT)
 
 
 @pytest.fixture
@@ -61,13 +67,13 @@ def test_the_folder_lists_and_hashes_every_export(folder):
     assert names < {p.name for p in folder.iterdir()}
     assert names < set(read_json(folder / "manifest.json")["sha256"])
     assert (
-        "--format csv,geojson,gpkg,omx,wide,flowmap,kepler,arrow"
+        "--format csv,geojson,gpkg,omx,wide,flowmap,kepler,arrow,dcat"
         in read_json(folder / "report.json")["published"]["command"]
     )
 
 
 def test_the_same_release_gives_the_same_bytes(release, folder, tmp_path):
-    again = publish(release, tmp_path / "again", formats=",".join(FORMATS))
+    again = publish(release, tmp_path / "again", formats=",".join(FORMATS), **CONTACT)
     assert content(again) == content(folder)
 
 
@@ -293,7 +299,7 @@ def sliced(tmp_path_factory):
     """Every export of slices over common zones, with a total."""
     read = flowveil.read_slices(survey(), by=["sex"], time="t", every="1h", resolution=6, person="person_id")
     release = flowveil.anonymize_slices(read, k=5, protect="trips", common_zones=True, total=True)
-    return release, publish(release, tmp_path_factory.mktemp("slices") / "out", formats=list(FORMATS))
+    return release, publish(release, tmp_path_factory.mktemp("slices") / "out", formats=list(FORMATS), **CONTACT)
 
 
 def slices_of(folder):
@@ -422,3 +428,86 @@ def test_names_of_matrices_are_plain_and_distinct():
     assert len(set(names)) == len(names) == 2 * len(keys)
     assert names[:4] == ["a_b", "a_b_weight", "a_b_2", "a_b_weight_2"]
     assert not any("/" in name or " " in name or name in (".", "..") for name in names)
+
+
+# ---- metadata ------------------------------------------------------------------------------------------------------
+
+LINK = {"type": "object", "properties": {"@id": {"type": "string", "minLength": 1}}, "required": ["@id"]}
+ONE_TEXT = {"anyOf": [{"type": "string", "minLength": 1}, {"type": "object", "required": ["@language", "@value"]}]}
+#: Mandatory properties of mobilityDCAT-AP 1.1: those of Dataset (4.10.1), and of Distribution.
+MOBILITY_DCAT = {
+    "type": "object",
+    "required": [
+        *("@context", "@type", "dct:title", "dct:description", "dct:publisher", "dct:accrualPeriodicity"),
+        *("dct:spatial", "mobilitydcatap:mobilityTheme", "dcat:distribution"),
+    ],
+    "properties": {
+        "@type": {"const": "dcat:Dataset"},
+        "dct:title": ONE_TEXT,
+        "dct:description": ONE_TEXT,
+        "dct:publisher": {"type": "object", "required": ["@type", "foaf:name"]},
+        "dct:accrualPeriodicity": LINK,
+        "dct:spatial": {"type": "object", "required": ["@type", "dcat:bbox"]},
+        "mobilitydcatap:mobilityTheme": LINK,
+        "dcat:contactPoint": {"type": "object", "required": ["vcard:fn", "vcard:hasEmail"]},
+        "dcat:distribution": {
+            "type": "array",
+            "minItems": 1,
+            "items": {
+                "type": "object",
+                "required": ["dcat:accessURL", "mobilitydcatap:mobilityDataStandard", "dct:format", "dct:rights"],
+                "properties": {"dcat:accessURL": LINK, "dct:format": LINK, "dct:license": {"type": "object"}},
+            },
+        },
+    },
+}
+
+
+def test_metadata_has_what_access_points_require_and_nothing_invented(release, folder, tmp_path):
+    import jsonschema
+
+    content = read_json(folder / "dcat.jsonld")
+    jsonschema.validate(content, MOBILITY_DCAT)
+    prefixes = {name.partition(":")[0] for name in _names(content) if not name.startswith("@")}
+    assert prefixes <= set(content["@context"])
+    listed = {entry["dcat:downloadURL"]["@id"] for entry in content["dcat:distribution"]}
+    assert listed == {path.name for path in folder.iterdir()} - {"dcat.jsonld", "manifest.json"}
+    assert "dct:temporal" not in content
+    assert not any("dct:license" in entry for entry in content["dcat:distribution"])
+    said = {"title": "Trips", "source": "Survey", "period": "2024-01-01/2024-03-31", "licence": "CC BY 4.0"}
+    full = publish(release, tmp_path / "out", formats="dcat", **CONTACT, **said)
+    content = read_json(full / "dcat.jsonld")
+    jsonschema.validate(content, MOBILITY_DCAT)
+    assert content["dct:title"] == "Trips"
+    assert content["dct:temporal"]["dcat:endDate"] == {"@type": "xsd:date", "@value": "2024-03-31"}
+    assert content["dct:publisher"]["foaf:mbox"] == {"@id": "mailto:data@example.org"}
+    assert content["dcat:distribution"][0]["dct:license"]["@id"].endswith("/licence/CC_BY_4_0")
+    west, south, east, north = shapely.from_wkt(content["dct:spatial"]["dcat:bbox"]["@value"]).bounds
+    zones = geopandas.read_parquet(full / "zones.parquet").total_bounds
+    assert (west <= zones[0], south <= zones[1], east >= zones[2], north >= zones[3]) == (True,) * 4
+    with pytest.raises(ParameterError, match="names who publishes"):
+        publish(release, tmp_path / "none", formats="dcat")
+
+
+def _names(content):
+    if isinstance(content, dict):
+        return {*content, *(name for inner in content.values() for name in _names(inner))} - set(
+            content if "dcat" in content else ()
+        )
+    return {name for inner in content for name in _names(inner)} if isinstance(content, list) else set()
+
+
+def test_the_geopackage_brings_a_style_for_each_layer(folder):
+    # SQLite keeps texts: QGIS reads the style of a layer from this table.
+    with closing(sqlite3.connect(folder / "release.gpkg")) as base:
+        rows = base.execute("SELECT f_table_name, useAsDefault, styleQML FROM layer_styles").fetchall()
+    assert [(name, default) for name, default, _ in rows] == [("zones", 1), ("flows", 1)]
+    for _, _, qml in rows:
+        assert ElementTree.fromstring(qml).tag == "qgis"
+    expression = next(
+        option.get("value")
+        for option in ElementTree.fromstring(rows[1][2]).iter()
+        if option.get("name") == "expression"
+    )
+    assert f"{float(max(rows_of(folder)['trips'].to_pylist()))!r}" in expression
+    assert set(geopandas.list_layers(folder / "release.gpkg")["name"]) == {"zones", "flows", "layer_styles"}

@@ -24,7 +24,6 @@ from flowveil.analysis.tables import Sheet, html_part
 from flowveil.audit.auditing import Audit, AuditOfOne
 from flowveil.audit.pages import audit_files
 from flowveil.audit.subtraction import Group, Groups
-from flowveil.audit.suppressed import Suppressed
 from flowveil.published.charts import Bars, Mark, bar_chart, curve_chart
 from flowveil.published.document import frame, page
 from flowveil.published.html import render
@@ -143,9 +142,8 @@ def series(text: str) -> Iterator[str]:
 
 
 def audit(text: str) -> Iterator[str]:
-    known = Suppressed(confined=1, known=1, filled=1, bounds=(None,))
     groups = Groups((Group((0, 1), text, text, text, 1, 2, True, unit=text),), 1, 1, (((0, 1), text),))
-    found = Audit(groups, (AuditOfOne(text, known, None), AuditOfOne(text, known, None)))
+    found = Audit(groups, (AuditOfOne(text, None), AuditOfOne(text, None)))
     yield audit_files(found, show_cells=True)["audit.html"]
 
 

@@ -99,8 +99,21 @@ def test_missing_and_placeholder_coordinates_stay_so_in_a_projected_system() -> 
     assert intake.dropped == {"missing end": 1, "at 0,0": 1}
 
 
-@pytest.mark.parametrize("crs", ["UTM 32", "EPSG:999999", "/home/me/grid.prj", "+proj=utm +zone=32"])
-def test_a_reference_system_is_a_code(crs) -> None:
+def test_a_custom_reference_system_is_recorded_without_its_words() -> None:
+    from pyproj import CRS
+
+    proj = "+proj=tmerc +lat_0=59.9 +lon_0=10.7 +x_0=5000 +y_0=5000 +datum=WGS84 +units=m"
+    wkt = CRS.from_user_input(proj).to_wkt().replace('"unknown"', '"grid of A. Person"')
+    table = pa.table({"o_lat": [5000.0] * 3, "o_lon": [5000.0] * 3, "d_lat": [6000.0] * 3, "d_lon": [5000.0] * 3})
+    plain = [flowveil.read_trips(table, crs=crs) for crs in (proj, wkt)]
+    assert plain[0].origins.code.tolist() == plain[1].origins.code.tolist()
+    assert plain[0].intake.crs == proj
+    assert "Person" not in plain[1].intake.crs
+    assert flowveil.read_trips(table, crs=CRS.from_epsg(32632).to_wkt(), max_dropped=1.0).intake.crs == "EPSG:32632"
+
+
+@pytest.mark.parametrize("crs", ["UTM 32", "EPSG:999999", "/home/me/grid.prj", "+proj=nonsense"])
+def test_a_reference_system_is_known_and_names_no_file(crs) -> None:
     with pytest.raises(ParameterError, match="EPSG:25832"):
         flowveil.read_trips(trips(around(OSLO), around(OSLO)), crs=crs)
 

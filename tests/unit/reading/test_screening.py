@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from flowveil.reading import Reading
 from flowveil.reading.screening import Batch, Screening
 from flowveil.reading.tiling import H3Tiling
-from flowveil.zoning.cells import is_cell
+from flowveil.zoning.h3 import is_cell
 
 CELL = 0x8A1FB46622DFFFF
 

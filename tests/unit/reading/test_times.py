@@ -3,7 +3,7 @@
 import json
 import re
 import shlex
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, datetime, time, timedelta, timezone
 from zoneinfo import ZoneInfo
 
 import duckdb
@@ -116,12 +116,30 @@ def test_unix_numbers_of_each_size(unit, kind):
 
 @pytest.mark.parametrize(
     "numbers",
-    [[8, 17, 23], [61_200], [20190102], [201901021509], [20190102150900], [43466.5], [0]],
-    ids=["hours", "seconds of the day", "date", "date and time", "date and seconds", "days", "zero"],
+    [[61_200], [20190102], [201901021509], [20190102150900], [43466.5], [0]],
+    ids=["seconds of the day", "date", "date and time", "date and seconds", "days", "zero"],
 )
 def test_numbers_that_are_no_unix_times_are_refused(numbers):
     with pytest.raises(DataError, match="not Unix seconds"):
         read_slices(trips(numbers), time="at", every="1h")
+
+
+@pytest.mark.parametrize(
+    "times",
+    [[8, 17, 0], [8.0, 17.0, 0.0], ["8.0", "17.0", "0"], ["8:15", "17:59:59", "00:00"], [time(8), time(17), time(0)]],
+    ids=["hours", "floats", "texts", "clock", "type"],
+)
+def test_times_of_day_are_sliced_by_the_hour_of_the_day_and_by_nothing_else(times):
+    assert read_slices(trips(times), time="at", every="hour").keys == (("00:00",), ("08:00",), ("17:00",))
+    with pytest.raises(ParameterError, match="have no date"):
+        read_slices(trips(times), time="at", every="1h")
+
+
+def test_iso_weeks_begin_on_monday_and_belong_to_the_year_of_their_thursday():
+    dates = ["2023-01-01", "2023-01-02", "2024-12-30", "2026-12-31"]
+    expected = [datetime.fromisoformat(date).isocalendar() for date in dates]
+    found = read_slices(trips(dates), time="at", every="week").keys
+    assert found == tuple((f"{week.year}-W{week.week:02}",) for week in expected)
 
 
 ZONES = ("Europe/Paris", "America/New_York", "Asia/Kolkata", "Australia/Lord_Howe", "America/Sao_Paulo", "UTC")

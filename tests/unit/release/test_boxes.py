@@ -17,8 +17,8 @@ from flowveil.methods.mondrian import mondrian
 from flowveil.release.boxes import UNITS_PER_DEGREE, BoxZones, Frame, Grid, TileIndex
 from flowveil.release.plan import Plan
 from flowveil.release.release import Release
-from flowveil.zoning.box_geometry import Rectangles
 from flowveil.zoning.covering import pairs_inside
+from flowveil.zoning.public_map import Rectangles
 from reference import measures as slow
 from samples.placed import placed_flows, placed_problems, star
 

@@ -15,7 +15,7 @@ import flowveil
 from conftest import trip_table
 from flowveil import NoisyRelease, ParameterError, anonymize, read_trips
 from flowveil.published.exports import FORMATS
-from flowveil.published.noise import rounded
+from flowveil.published.sentences import rounded
 from flowveil.workers import LATE, Ended
 from samples.drafts import unchecked
 from samples.processes import in_this_process
@@ -41,7 +41,9 @@ def release() -> NoisyRelease:
 @pytest.fixture(scope="module")
 def written(release, tmp_path_factory):
     place = tmp_path_factory.mktemp("written") / "out"
-    return release.write(place, formats=list(FORMATS), basemap="https://tiles.example/{z}/{x}/{y}.png")
+    return release.write(
+        place, formats=list(FORMATS), contact="Office", basemap="https://tiles.example/{z}/{x}/{y}.png"
+    )
 
 
 @pytest.fixture

@@ -73,7 +73,7 @@ def test_noise_is_added_up_and_not_subtracted(tmp_path):
     release(read_trips(TRIPS, resolution=8)).write(tmp_path / "exact", ledger=ledger)
     assert json.loads((tmp_path / "exact" / "report.json").read_text())["statement"]["ledger"]["overlapping"] == 0
     # The same counts again may be another draw.
-    with pytest.raises(InfeasibleError, match=r"would come to 0\.5, and the total is 0\.4; 0\.1 is left"):
+    with pytest.raises(InfeasibleError, match=r"would sum to 0\.5, and the total is 0\.4; 0\.1 is left"):
         made.write(tmp_path / "c", ledger=ledger)
     with pytest.raises(InfeasibleError, match="cannot be added"):
         noise(epsilon=0.01).write(tmp_path / "c", ledger=ledger)
@@ -139,7 +139,7 @@ def test_what_the_total_does_not_allow_does_not_show_whether_anything_is_left(tr
     assert lines_of(ledger)[0]["epsilon_total"] == 0.0015
     assert run(*asked, *options) == 3
     said = capsys.readouterr().err
-    assert "would come to 0.002, and the total is 0.0015" in said
+    assert "would sum to 0.002, and the total is 0.0015" in said
     assert "is left to publish" not in said
     assert run(*asked, *options, "--set", "output.epsilon_total=1") == 2
     assert "lowered and not raised" in capsys.readouterr().err

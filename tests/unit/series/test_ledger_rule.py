@@ -209,7 +209,7 @@ def test_a_withdrawn_release_still_counts(ledger):
         assert [row["withdrawn"] for row in list_entries(book)] == [True]
         with pytest.raises(ParameterError, match="already"):
             withdraw(book, "first")
-        with pytest.raises(ParameterError, match="there is none"):
+        with pytest.raises(ParameterError, match="it is neither"):
             withdraw(book, "second")
     refused(trips(), ledger, "second", "same trips as 'first'", k=6)
 

@@ -174,5 +174,36 @@ def test_trips_that_are_marked_are_kept_as_they_are():
     ends = made.trips.select(["person_id", "start_lon", "end_lon", "points"]).to_pylist()
     assert [tuple(row.values()) for row in ends] == [("a", 1.0, 1.2, 3), ("a", 1.2, 1.3, 2), ("b", 2.0, 2.1, 2)]
     assert made.dropped == {"points that cannot be used": 1, "trips of one point": 1}
-    with pytest.raises(ParameterError, match="do not apply"):
+    with pytest.raises(ParameterError, match="are not cut"):
         prepare_gps(points, trip="tripid", gap=60.0)
+
+
+def taxi_day(*, flag: str | None = "occupied") -> pa.Table:
+    """Two taxis that never stop for ten hours, with passengers in every second half-hour."""
+    minutes = list(range(0, 600))
+    columns = {
+        "taxi_id": ["a"] * 600 + ["b"] * 600,
+        "time": [1_600_000_000 + 60 * m for m in minutes] * 2,
+        "lat": [1.0 + m / 100 for m in minutes] * 2,
+        "lon": [2.0] * 1_200,
+    }
+    return pa.table(columns | ({} if flag is None else {flag: [m // 30 % 2 for m in minutes] * 2}))
+
+
+def test_a_taxi_makes_a_trip_each_time_it_is_occupied():
+    for points, options in ((taxi_day(), {}), (taxi_day(flag="pax"), {"occupied": "pax"})):
+        made = prepare_gps(points, **options)
+        assert made.trips.num_rows == 20
+        assert set(made.trips.column("points").to_pylist()) == {30}
+        assert made.dropped == {"points that cannot be used": 600}
+        assert "with '" in made.notes[-1]
+    assert prepare_gps(taxi_day().slice(0, 600).take(list(range(599, -1, -1)))).trips.num_rows == 10
+
+
+def test_trips_of_a_whole_day_are_refused_with_a_way_out():
+    with pytest.raises(DataError, match=r"more than 6 hours.*occupied=COLUMN"):
+        prepare_gps(taxi_day(flag=None))
+    with pytest.raises(DataError, match="neither 0 nor 1"):
+        prepare_gps(taxi_day().set_column(4, "occupied", pa.array(["2"] * 1_200)))
+    with pytest.raises(ParameterError, match="one of the two"):
+        prepare_gps(taxi_day(), trip="lat", occupied="occupied")

@@ -14,6 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import flowveil.verify
+from flowveil.analysis.measures.closeness import closeness
+from flowveil.errors import InfeasibleError, ParameterError
 from flowveil.verify.from_flows import trips_from_flows
 from flowveil.verify.recount import PersonRows, recount
 from samples.recounted import trips_of, write_folder
@@ -153,6 +155,30 @@ def test_one_person_may_not_dominate(tmp_path):
         report["parameters"]["dominance"] = share
         (folder / "report.json").write_text(json.dumps(report))
         assert (recount(folder, raw).findings == ()) == is_kept
+
+
+@pytest.mark.parametrize(("method", "t", "limit"), [("twincut", 0.7, 0.1), ("suppression", 0.8, 0.99)])
+def test_stated_closeness_is_recounted(method, t, limit, tmp_path):
+    flows = city_flows()
+    raw = trips_from_flows(flows)
+    release = flowveil.anonymize(flows, method=method, k=5, t=t, max_suppressed=limit)
+    folder = release.write(tmp_path / "r")
+    assert recount(folder, raw).findings == ()
+    farthest = max(one.total_variation.max() for one in closeness(release).values())
+    assert 0 < farthest <= t
+    report = json.loads((folder / "report.json").read_text())
+    report["parameters"]["t"] = farthest - 0.001
+    (folder / "report.json").write_text(json.dumps(report))
+    assert any("farther" in line for line in recount(folder, raw).findings)
+
+
+def test_closeness_of_zones_that_overlap_is_refused():
+    for method in ("layercut", "paircut", "atg-dual", "mondrian"):
+        with pytest.raises(ParameterError, match="do not overlap"):
+            flowveil.anonymize(city_flows(), method=method, k=5, t=0.9)
+    assert flowveil.anonymize(city_flows(), k=5, t=0.9).method == "twincut"
+    with pytest.raises(InfeasibleError, match="cannot be suppressed within the limit"):
+        flowveil.anonymize(city_flows(), k=5, t=0.02, max_suppressed=0.05)
 
 
 @pytest.mark.parametrize("method", ["odkanon", "twincut", "paircut", "atg-dual", "mondrian", "curvecut"])

@@ -180,7 +180,7 @@ def test_noise_under_a_total_is_refused_at_sign_off_and_recorded_where_nothing_i
     release = anonymize(read_trips(folder / "trips.csv", resolution=7), "topdown", epsilon=1, bound=2, level=7,
                         region="841fb47ffffffff")  # fmt: skip
     release.write(tmp_path / "under", ledger=ledger, epsilon_total=8)
-    with pytest.raises(InfeasibleError, match="would come to 11, and the total is 8; 2 is left"):
+    with pytest.raises(InfeasibleError, match="would sum to 11, and the total is 8; 2 is left"):
         WORK["check"](task, Silent())
     assert not (tmp_path / "out").exists()
 

@@ -125,7 +125,7 @@ def test_tiles_without_a_place_are_refused():
     assert "Of 9 tiles 7 have no coordinates: 's0', 's1', 's2', 's3', 's4' and 2 more" in str(caught.value)
     assert "1 lie off the earth" in str(caught.value)
     assert "'s8'" in str(caught.value)
-    with pytest.raises(DataError, match="no tile"):
+    with pytest.raises(DataError, match="at least one tile"):
         ward_hierarchy(np.array([], dtype=np.str_), np.array([]), np.array([]))
     with pytest.raises(DataError, match="Duplicate tiles"):
         ward_hierarchy(np.array(["a", "a"]), np.array([1.0, 2.0]), np.array([1.0, 2.0]))

@@ -168,7 +168,7 @@ def test_tiles_of_any_column():
 
 
 def test_files_that_cannot_be_read(tmp_path):
-    with pytest.raises(DataError, match=r"no file 'gone\.csv'"):
+    with pytest.raises(DataError, match=r"The file .gone\.csv. does not exist"):
         read_zones(tmp_path / "gone.csv")
     for name, content in (
         ("map.docx", b""),
@@ -261,7 +261,7 @@ def test_arguments_that_contradict_each_other():
         ({"lat": "", "lon": "lon"}, "go together"),
         ({"levels": ["zone", "a"], "tile": "zone"}, "finest of levels"),
         ({"levels": ["a", "a"], "tile": "zone"}, "twice in levels"),
-        ({"root": "all"}, "root of its own"),
+        ({"root": "all"}, "dendrogram has its own root"),
     ):
         with pytest.raises(ParameterError, match=why):
             read_zones(rows, **wrong)
@@ -483,7 +483,7 @@ def test_an_outline_does_not_tell_which_tiles_were_seen():
 
 def test_restricting_to_nothing_or_to_strangers_is_refused():
     zones = read_zones({"zone": ["1", "2"], "parent": ["a", "a"]})
-    with pytest.raises(DataError, match="no tile"):
+    with pytest.raises(DataError, match="restricted to no tiles"):
         zones.restrict([])
     for wrong in ([-1], [2]):
         with pytest.raises(ParameterError, match="0 to 1"):

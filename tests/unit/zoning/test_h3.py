@@ -107,7 +107,7 @@ def test_refuses_mixed_resolutions_and_disorder():
         h3_hierarchy(np.array(sorted([a, b]), dtype=np.uint64))
     with pytest.raises(DataError, match="increasing order"):
         h3_hierarchy(np.array([b, b], dtype=np.uint64))
-    with pytest.raises(DataError, match="no tile"):
+    with pytest.raises(DataError, match="at least one tile"):
         h3_hierarchy(np.array([], dtype=np.uint64))
 
 

@@ -7,6 +7,8 @@ elsewhere; and the earth mover's distance in metres.
 The earth mover's distance is taken along the tree of the zones, as Li et al. do for hierarchies: from the centre of a
 zone to the centroid of all published ends in its parent, and so on. It is an upper bound of the distance along straight
 lines, and needs one pass over the tree instead of a linear program for every zone.
+
+`flowveil.release.closeness` has the total variation, and suppresses zones by it on request (--t).
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from flowveil.release.closeness import total_variation
 from flowveil.release.zones import NodeZones
 
 if TYPE_CHECKING:
@@ -82,10 +85,7 @@ def closeness_summary(release: Any) -> dict[str, Any] | None:
 def _of_end(own: Ints, zones: NodeZones, other: Ints, others: NodeZones, trips: Floats) -> Closeness:
     used, at = np.unique(own, return_inverse=True)
     total = _sums(at, trips, len(used))
-    share = _sums(other, trips, len(others)) / trips.sum()
-    # Destinations without trips of the zone contribute their share of the whole; shares sum to 1.
-    apart = np.abs(trips / total[at] - share[other]) - share[other]
-    variation: Floats = np.clip((_sums(at, apart, len(used)) + 1) / 2, 0, 1)
+    variation = total_variation(at, other, trips, len(used), len(others))
     metres = _along_tree(at, others.nodes[other], trips, total, others)
     return Closeness(zones.codes(used.astype(np.int32)).tolist(), total, variation, metres)
 

@@ -26,7 +26,9 @@ and what was counted. A finding has numbers of cells, never a value of a cell, a
    population of null means k times the mean weight of a trip, rounded up to a millionth. Rows without a known person
    count as trips and add no person. The guarantee is not weaker than the parameters require.
 6. *Post rules.* `dominance`: in no cell does one person make more than this share of the trips. `stricter`: cells whose
-   zones contain a listed place reach the k and l listed there.
+   zones contain a listed place reach the k and l listed there. `t`: for every origin zone, the destinations of its
+   published trips differ from those of all published trips by a total variation of at most t; likewise for the origins
+   of every destination zone. Zones that do not are removed as a whole.
 7. *Homogeneous.* If the release says so, zones of one role do not overlap, and every cell that reaches the guarantee
    and the post rules is published: otherwise a missing cell would reveal something.
 8. *Slices.* A published slice, or span of time, holds at least k persons where persons are known. Over common zones, a
@@ -167,7 +169,8 @@ def _numbered(*columns: NDArray[Any]) -> tuple[Ints, int, NDArray[np.int64]]:
 
 def _safe(counted: Counted, least: Mapping[str, float]) -> Mask:
     """Returns which groups reach every threshold."""
-    return np.logical_and.reduce([counted[unit] >= threshold for unit, threshold in least.items()])
+    safe: Mask = np.logical_and.reduce([counted[unit] >= threshold for unit, threshold in least.items()])
+    return safe
 
 
 def _say(problems: Mapping[str, Any]) -> Iterator[str]:
@@ -494,6 +497,12 @@ class _Recount:
         if release.kind != "boxed":
             below = self._below_places(counted, self.zone)
             problems["cells around listed places are below what is required there"] = below
+        if release.parameters.get("t") is not None:
+            if release.kind != "plain" or not release.statement["homogeneous"]:
+                yield "report.json: states t-closeness, but not of one matrix of zones that do not overlap"
+            else:
+                far = _far_from_all(*self.zone, counted["trips"], float(release.parameters["t"]))
+                problems["cells are of zones farther from all published trips than t"] = far
         looked_at = np.zeros(len(release), dtype=np.bool_)
         looked_at[family.cells] = True
         if release.is_revision and release.has("revised"):
@@ -677,6 +686,25 @@ class _Recount:
 
 
 # ---- small parts -----------------------------------------------------------------------------------------------------
+
+
+def _far_from_all(origin: Any, destination: Any, trips: Counts, t: float) -> NDArray[np.bool_]:
+    """Which cells are of an origin or destination zone whose trips are farther than t from all trips.
+
+    The distance of a zone is half the sum, over all zones of the other end, of the absolute difference between the
+    share of its trips and the share of all trips there.
+    """
+    far = np.zeros(len(trips), dtype=np.bool_)
+    for own, other in ((origin, destination), (destination, origin)):
+        _, zone = np.unique(own, return_inverse=True)
+        _, there = np.unique(other, return_inverse=True)
+        of_all = np.bincount(there, weights=trips) / max(trips.sum(), 1e-300)
+        share = trips / np.maximum(np.bincount(zone, weights=trips), 1e-300)[zone]
+        # Where a zone has no trips, all have their share.
+        present, absent = np.abs(share - of_all[there]), 1 - np.bincount(zone, weights=of_all[there])
+        distance = (np.bincount(zone, weights=present) + absent) / 2
+        far |= distance[zone] > t + 1e-9
+    return far
 
 
 def shown_share(share: Fraction, step: Fraction) -> float:

@@ -29,7 +29,7 @@ _SAME = (
     "k", "protect", "k_population", "l", "resolution", "same_zones", "within", "outside", "during", "timezone",
     "hierarchy",
 )  # fmt: skip
-_RULES = ("dominance", "stricter", "l_places")
+_RULES = ("dominance", "stricter", "l_places", "t")
 
 
 def check(

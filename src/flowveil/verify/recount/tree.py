@@ -233,8 +233,8 @@ def _without_halves(zone_map: ZoneMap) -> ZoneMap:
     while np.any(below := is_part[parent] & (parent >= 0)):
         parent[below] = zone_map.parent[parent[below]]
     parent = np.where(parent < 0, -1, (np.cumsum(~is_part) - 1)[parent])
-    columns = (zone_map.code, parent, zone_map.lat, zone_map.lon)
-    return ZoneMap(*(column[~is_part] for column in columns))
+    kept = ~is_part
+    return ZoneMap(zone_map.code[kept], parent[kept], zone_map.lat[kept], zone_map.lon[kept])
 
 
 def _with_halves(zone_map: ZoneMap) -> ZoneMap:

@@ -59,7 +59,7 @@ _NO_PERSON = re.compile(
     r"|2147483647|4294967295|9223372036854775807|18446744073709551615"
 )
 _MISSING_SQL = "'(" + "|".join(re.escape(word) for word in _MISSING) + ")'"
-_LABELS = {"month": "%Y-%m", "day": "%Y-%m-%d", "hour": "%H:00"}
+_LABELS = {"month": "%Y-%m", "week": "%G-W%V", "day": "%Y-%m-%d", "hour": "%H:00"}
 #: Microseconds of the years 1900 to 2100; numbers count from 1980 on.
 _YEARS = (-2_208_988_800_000_000, 4_133_980_800_000_000)
 _UNIX = (315_532_800, 4_133_980_800)
@@ -130,8 +130,10 @@ def files_of(source: str | Path) -> list[Path]:
     here = Path(source).expanduser()
     if here.is_dir():
         names = [path for path in here.rglob("*") if not re.search(r"(^|/)[._]", path.relative_to(here).as_posix())]
+    elif here.exists() or not has_magic(str(here)):
+        names = [here]
     else:
-        names = [here] if here.exists() or not has_magic(str(here)) else map(Path, glob(str(here), recursive=True))
+        names = [Path(name) for name in glob(str(here), recursive=True)]
     every = [path for path in names if path.is_file()]
     for endings in (_PARQUET, _CSV):
         found = sorted(path for path in every if path.name.casefold().endswith(endings))

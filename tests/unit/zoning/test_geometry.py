@@ -5,7 +5,7 @@ import shapely
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flowveil.zoning.locating import NOWHERE, Locator
+from flowveil.zoning.geometry import NOWHERE, Locator
 
 #: Squares of a grid, so that corners belong to four of them; their codes are not in the order of the file.
 CODES = np.array(["d", "b", "a", "c", "e"])

@@ -1,0 +1,169 @@
+"""Trees over some of the tiles of a map: of one time step, of a segment, or up to the top of the map.
+
+The root of a tree is otherwise the smallest zone that contains the tiles of its data, and a zone of an earlier release
+may be above it. A tree to the top has every zone that any data could have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from flowveil.errors import DataError, ParameterError
+from flowveil.flows import Flows
+from flowveil.hierarchy import Hierarchy, Ints
+from flowveil.slices import SlicedFlows
+from flowveil.zoning.geometry import ZoneGeography
+from flowveil.zoning.h3 import h3_hierarchy
+from flowveil.zoning.halves import halved_h3
+from flowveil.zoning.outside import Beyond, with_outside
+from flowveil.zoning.table import chain_above
+
+
+def restricted_tree(tree: Hierarchy, tiles: ArrayLike, *, to_the_top: bool = False) -> tuple[Hierarchy, Ints]:
+    """Returns the tree over some of its tiles, and the nodes that remain; see `flowveil.zoning.files.ZoneMap.restrict`.
+
+    Args:
+        tree: the tree of the map.
+        tiles: numbers of its tiles.
+        to_the_top: keep the root of the map, also if a smaller zone contains all of these tiles.
+    """
+    chosen = np.asarray(tiles, dtype=np.int64).ravel()
+    if len(chosen) == 0:
+        raise DataError("The map cannot be restricted to no tiles.")
+    if chosen.min() < 0 or chosen.max() >= tree.n_tiles:
+        raise ParameterError(
+            f"Tile numbers must be 0 to {tree.n_tiles - 1}. "
+            "Hint: tiles_of gives -1 for codes that the map does not have."
+        )
+    if isinstance(tree.geography, Beyond):
+        return _restricted_around(tree, tree.geography, chosen, to_the_top=to_the_top)
+    seen = np.zeros(tree.n_tiles, dtype=np.int64)
+    seen[chosen] = 1
+    stays = tree.sum_over(seen) > 0
+    kept: Ints = np.flatnonzero(stays).astype(np.int32)
+    parent = (np.cumsum(stays) - 1)[np.maximum(tree.parent[kept], 0)]
+    skipped = 0 if to_the_top else chain_above(np.bincount(parent[1:], minlength=len(kept)))
+    kept, parent = kept[skipped:], parent[skipped:] - skipped
+    parent[0] = -1
+    where = tree.geography
+    restricted = Hierarchy(
+        parent=parent.astype(np.int32),
+        code=tree.code[kept],
+        base_level=int(tree.level[kept[0]]),
+        geography=where.take(kept) if isinstance(where, ZoneGeography) else None,
+        kind=tree.kind,
+        levels=None if tree.levels is None else tree.levels[kept],
+        names=None if tree.names is None else tree.names[kept],
+    )
+    return restricted, kept
+
+
+def _restricted_around(
+    tree: Hierarchy, around: Beyond, chosen: NDArray[np.int64], *, to_the_top: bool
+) -> tuple[Hierarchy, Ints]:
+    """Returns the same for a tree with `outside`, which stays, with the top, if it is chosen."""
+    outside = tree.n_tiles - 1
+    within = chosen[chosen != outside]
+    if len(within) == 0:
+        raise DataError("All trips begin, or all end, outside the area. Hint: a larger area (--within).")
+    stays = len(within) < len(chosen)
+    smaller, kept = restricted_tree(around.inside, within, to_the_top=to_the_top or stays)
+    kept = kept + np.int32(around.shift)
+    if not stays:
+        return smaller, kept
+    above = np.arange(around.shift, dtype=np.int32)
+    return with_outside(smaller), np.concatenate((above, kept, [np.int32(tree.n_nodes - 1)])).astype(np.int32)
+
+
+def to_the_top(flows: Any) -> Any:
+    """Returns the flows or slices over trees that reach to the top of their map; tiles keep their numbers.
+
+    A tree without a map stays unchanged.
+    """
+    one = flows.slices[0] if isinstance(flows, SlicedFlows) else flows
+    origins = _reaching(one.origins, one.whole_map)
+    # One tree for both ends stays one.
+    same = one.destinations is one.origins
+    destinations = origins if same else _reaching(one.destinations, one.whole_map)
+    if isinstance(flows, SlicedFlows):
+        moved = (replace(part, origins=origins, destinations=destinations) for part in flows.slices)
+        return replace(flows, slices=tuple(moved))
+    return replace(flows, origins=origins, destinations=destinations)
+
+
+def tree_over(tiles: Any, hierarchy: str) -> Hierarchy:
+    """Returns the tree to the top over H3 cells of one resolution: ``h3`` or ``halves``."""
+    tree = h3_hierarchy(np.unique(tiles), to_the_top=True)
+    return halved_h3(tree, to_the_top=True) if hierarchy == "halves" else tree
+
+
+def _reaching(tree: Hierarchy, whole: Hierarchy | None) -> Hierarchy:
+    tiles = tree.code[tree.leaf_node]
+    if tree.kind in ("h3", "halves") and tree.code.dtype == np.uint64:
+        return tree_over(tiles, tree.kind)
+    if whole is None:
+        return tree
+    return restricted_tree(whole, np.flatnonzero(np.isin(whole.code[whole.leaf_node], tiles)), to_the_top=True)[0]
+
+
+def flows_during(sliced: SlicedFlows, label: str) -> Flows:
+    """Returns the flows of a time step, independent of earlier and later steps.
+
+    Args:
+        sliced: flows sliced by time alone.
+        label: label of the step.
+
+    Raises:
+        DataError: there are no trips in this step.
+    """
+    if (label,) not in sliced.keys:
+        first, last = sliced.keys[0][0], sliced.keys[-1][0]
+        raise DataError(f"There are no trips in {label}; the input has trips from {first} to {last}.")
+    flows = over_own_tiles(sliced.slices[sliced.keys.index((label,))])
+    return replace(flows, intake=replace(flows.intake, during=label))
+
+
+def over_own_tiles(flows: Flows) -> Flows:
+    """Returns the flows over the smallest trees that contain their tiles."""
+    return _over_tiles_of([flows])[0]
+
+
+def slices_over_own_tiles(sliced: SlicedFlows) -> SlicedFlows:
+    """Returns the slices over the smallest trees that contain the tiles of all of them."""
+    return replace(sliced, slices=tuple(_over_tiles_of(sliced.slices)))
+
+
+def _over_tiles_of(parts: Sequence[Flows]) -> list[Flows]:
+    """Returns flows with common trees over the smallest trees that contain the tiles of all."""
+    first = parts[0]
+    seen = [np.unique(np.concatenate([getattr(part, end) for part in parts])) for end in ("origin", "destination")]
+    same = first.origins is first.destinations
+    if same:
+        seen = [np.union1d(*seen)] * 2
+    origins = _over(first.origins, first.whole_map, seen[0])
+    destinations = origins if same else _over(first.destinations, first.whole_map, seen[1])
+    return [
+        replace(
+            part,
+            # A smaller tree keeps the order of its tiles.
+            origin=np.searchsorted(seen[0], part.origin).astype(np.int32),
+            destination=np.searchsorted(seen[1], part.destination).astype(np.int32),
+            origins=origins,
+            destinations=destinations,
+        )
+        for part in parts
+    ]
+
+
+def _over(tree: Hierarchy, whole: Hierarchy | None, tiles: Ints) -> Hierarchy:
+    if whole is None and tree.kind != "h3":
+        return restricted_tree(tree, tiles)[0]
+    codes = tree.code[tree.leaf_node[tiles]]
+    if whole is None:
+        return h3_hierarchy(codes)
+    return restricted_tree(whole, np.flatnonzero(np.isin(whole.code[whole.leaf_node], codes)))[0]
