@@ -140,9 +140,13 @@ def release_map(flows: pa.Table, zones: pa.Table, report: Mapping[str, Any], bef
     if data["frame"] is not None:
         drawn = {"overlap": not report["statement"]["homogeneous"]}
         after = {
-            f"{end}_after": {**data["layers"][end], **look(end, "trips per km²", scale="density"), **drawn} for end in ENDS
+            f"{end}_after": {**data["layers"][end], **look(end, "trips per km²", scale="density"), **drawn}
+            for end in ENDS
         }
-        data["layers"] = {**after, **before.layers(data)}
+        inputs = before.layers(data)
+        data["layers"] = {**after, **inputs}
+        # Coarse zones of a release may reach far beyond the trips.
+        data["fit"] = sorted(inputs)
     return data
 
 
