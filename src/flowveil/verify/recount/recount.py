@@ -501,7 +501,7 @@ class _Recount:
             if release.kind != "plain" or not release.statement["homogeneous"]:
                 yield "report.json: states t-closeness, but not of one matrix of zones that do not overlap"
             else:
-                far = _far_from_all(*self.zone, counted["trips"], float(release.parameters["t"]))
+                far = _far_from_all(self.zone[0], self.zone[1], counted["trips"], float(release.parameters["t"]))
                 problems["cells are of zones farther from all published trips than t"] = far
         looked_at = np.zeros(len(release), dtype=np.bool_)
         looked_at[family.cells] = True
@@ -689,7 +689,7 @@ class _Recount:
 
 
 def _far_from_all(origin: Any, destination: Any, trips: Counts, t: float) -> NDArray[np.bool_]:
-    """Which cells are of an origin or destination zone whose trips are farther than t from all trips.
+    """Returns which cells have an origin or destination zone whose trips are farther than t from all trips.
 
     The distance of a zone is half the sum, over all zones of the other end, of the absolute difference between the
     share of its trips and the share of all trips there.
