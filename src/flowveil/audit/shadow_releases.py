@@ -43,7 +43,7 @@ def again(release: PublishedRelease, flows: Flows) -> Release:
     from flowveil.anonymization import anonymize
 
     parameters = release.report["parameters"]
-    asked = {name: parameters.get(name) for name in ("k_population", "l", "dominance")}
+    asked = {name: parameters.get(name) for name in ("k_population", "l", "dominance", "t")}
     confirmed = release.report["statement"].get("confirmed") or ()
     if parameters.get("stricter") is not None or parameters.get("l_places") is not None:
         raise ParameterError("A release that was made with a list of places cannot be run again without the list.")
