@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from flowveil.errors import DataError, option, with_value
+from flowveil.errors import DataError, option, switched_on, with_value
 from flowveil.flows import (
     LARGEST_SUM,
     MILLION,
@@ -540,11 +540,11 @@ class Screening:
     def _refuse(self, label: str, problems: list[str]) -> NoReturn:
         hints = []
         if self._commas:
-            hints.append(f"{option('decimal_comma')} reads numbers with a decimal comma.")
+            hints.append(f"{switched_on('decimal_comma')} reads numbers with a decimal comma.")
         if any("a tile that is not" in p for p in problems):
             kept = f", or keep them as one zone 'outside' with {with_value('outside', 'keep')}"
             on_map = isinstance(self._tiling, MapTiling)
-            hints.append(f"drop rows with unknown tiles with {option('skip_unknown')}{kept if on_map else ''}.")
+            hints.append(f"drop rows with unknown tiles with {switched_on('skip_unknown')}{kept if on_map else ''}.")
         if self._time_shapes:
             hints.append(
                 "times need a date with a year of four digits from 1900 to 2100, all in one form; other forms are read "
