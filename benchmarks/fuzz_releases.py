@@ -135,13 +135,13 @@ def _folded(folder: Path) -> Held:
 
 
 def _people(folder: Path) -> Held:
-    """Persons, dominance, attacks that were run, and outlines of the publisher's own."""
+    """Persons, dominance, and outlines that the operator gives."""
     flows = small_flows(persons=True)
     lines = {"type": "LineString", "coordinates": [[2.3, 48.8], [2.4, 48.9]]}
     outlines = folder.with_suffix(".lines.geojson")
     outlines.write_text(json.dumps({"type": "Feature", "properties": {"name": "Seine"}, "geometry": lines}))
     release = flowveil.anonymize(flows, k=5, dominance=0.6)
-    release.write(folder, formats="csv", context=outlines, audit=True)
+    release.write(folder, formats="csv", context=outlines)
     return Held(flows)
 
 

@@ -13,11 +13,9 @@ a file, and the same command goes on where it was stopped. Two at a time:
       nohup nice -n 19 python -m benchmarks.fuzz_verify 50000 --first $first --log fuzz-$first.log &
     done
 
-A changed folder may hold only if it says the same: every file but the manifest has the bytes that were published (an
-export may be missing, together with its line in the manifest; report.json may write a number otherwise, 0 for 0.0), and
-the manifest is the same JSON with no entry twice.
-Any other folder that holds is reported. Where a file claims that another version of a library wrote it, verify says
-what it could not compare; that is not "holds".
+A changed folder may hold only if it says the same: every file but the manifest has the bytes that were published, and
+the manifest is the same JSON with no entry twice. Any other folder that holds is reported. Where a file claims that
+another version of a library wrote it, verify says what it could not compare; that is not "holds".
 """
 
 from __future__ import annotations
@@ -44,12 +42,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from flowveil.verify.exports import EXPORTS
-from flowveil.verify.persons import folds_instead
-from flowveil.verify.rendering import not_compared
 
 from benchmarks.fuzz_releases import RELEASES, Held
-from benchmarks.remembering import Memory
 from flowveil.paths import read_json
 from samples.verified import findings_of
 
@@ -303,19 +297,12 @@ def rehash(folder: Path) -> None:
 
 
 def says_the_same(folder: Path, published: Path) -> bool:
-    names = {path.name for path in folder.iterdir()}
-    wanted = {path.name for path in published.iterdir()}
-    if not wanted - set(EXPORTS) <= names <= wanted or any(path.is_symlink() for path in folder.iterdir()):
+    """Returns whether a folder has the published files, the manifest as JSON and the others byte by byte."""
+    names = {path.name for path in published.iterdir()}
+    if {path.name for path in folder.iterdir()} != names or any(path.is_symlink() for path in folder.iterdir()):
         return False
-    other = {n for n in names - {"manifest.json"} if (folder / n).read_bytes() != (published / n).read_bytes()}
-    if not other <= {"report.json"} or (
-        other and read_json(folder / "report.json") != read_json(published / "report.json")
-    ):
-        return False
-    said, listed = read_json(folder / "manifest.json"), read_json(published / "manifest.json")
-    listed["sha256"] = {n: value for n, value in listed["sha256"].items() if n in names - other}
-    said["sha256"] = {n: value for n, value in said["sha256"].items() if n not in other}
-    return bool(said == listed)
+    same = all((folder / n).read_bytes() == (published / n).read_bytes() for n in names - {"manifest.json"})
+    return bool(same and read_json(folder / "manifest.json") == read_json(published / "manifest.json"))
 
 
 # ---- runs --------------------------------------------------------------------------------------------------------
@@ -339,7 +326,6 @@ def tried(first: int, count: int, files: Sequence[str] | None, place: Path) -> I
     with tempfile.TemporaryDirectory(prefix="work-", dir=place) as work:
         folder = Path(work, "changed")
         releases: dict[Callable[[Path], Held], Held] = {}
-        memory = Memory(folder)
         for number in range(first, first + count):
             yield number, None
             make = RELEASES[number % len(RELEASES)]
@@ -348,8 +334,7 @@ def tried(first: int, count: int, files: Sequence[str] | None, place: Path) -> I
                 releases[make] = made(make, place)
                 # A release that does not hold would hide every changed folder that does.
                 shutil.copytree(published, folder)
-                with memory.used():
-                    findings = findings_of(folder, releases[make].flows, **releases[make].against)
+                findings = findings_of(folder, releases[make].flows, **releases[make].against)
                 if findings:
                     yield number, f"{number}: {make.__name__[1:]} does not hold as it was published: {findings[0]}"
                 shutil.rmtree(folder)
@@ -358,8 +343,7 @@ def tried(first: int, count: int, files: Sequence[str] | None, place: Path) -> I
             for path in published.iterdir():
                 os.link(path, folder / path.name)
             done = change_folder(folder, random.Random(number), names)
-            with memory.used():
-                problem = _tried(folder, releases[make], published)
+            problem = _tried(folder, releases[make], published)
             if problem:
                 yield number, f"{number}: {problem} ({make.__name__[1:]}: {'; '.join(done)})"
             shutil.rmtree(folder)
@@ -389,18 +373,15 @@ def _tried(folder: Path, held: Held, published: Path) -> str | None:
     faulthandler.dump_traceback_later(HANGS, exit=True)
     start = time.process_time()
     try:
-        unread: list[str] = []
-        findings = findings_of(folder, held.flows, unread=unread, **held.against)
-        # What the command line asks of any folder, whatever was found.
-        note = not_compared(folder)
-        folds_instead(folder, expect=None, person_case=None)
+        notes: list[str] = []
+        findings = findings_of(folder, held.flows, notes=notes, **held.against)
     except Exception:
         return "traceback: " + traceback.format_exc().strip().replace("\n", " | ")
     finally:
         faulthandler.cancel_dump_traceback_later()
     if _listing(folder) != before:
         return "wrote into the folder or beside it"
-    if not findings and not unread and note is None and not says_the_same(folder, published):
+    if not findings and not notes and not says_the_same(folder, published):
         return "holds"
     if any("\n" in line or not line.isprintable() for line in findings):
         return "a finding that is not one plain line"

@@ -1,20 +1,20 @@
-"""From trips by the million to a release: time and memory against what nobody can do without.
+"""From trips by size to a release: time and memory of each step, next to the least that has to be done.
 
 Trips are written once, in parts, as Parquet in folders of days: a person for every 50 trips, as text, with ten ways
 each, and three flows for every hundred trips. The floor is what a careful user would write: DuckDB reads the columns
 that are needed, both ends become H3 cells in columns, and one GROUP BY counts trips by (origin, destination, person);
-nothing is checked, no tree is built, nothing is decided, nothing is written. There is one floor for each library that
-turns columns of points into cells and is installed (``pip install polars-h3 h3ronpy``), and one with flowveil's own
-indexing, which no library comes near. The target is set by the fastest library: what there is without flowveil. Floors
-and release are measured in turn, each in a process of its own, in seconds and in processor seconds, which a busy
-machine changes less.
+nothing is checked, no tree is built, nothing is decided, nothing is written. There is one floor for each installed
+library that turns columns of points into cells (``pip install polars-h3 h3ronpy``), and one with flowveil's own
+indexing. The target is set by the fastest library. Floors and releases are measured in turn, each in a separate
+process, in seconds and in processor seconds, which a busy machine changes less.
 
-    python -m benchmarks.scale [MILLIONS ...] [--scratch FOLDER] [--memory 4GB]
+    python -m benchmarks.scale [MILLIONS ...] [--methods twincut,layercut] [--scratch FOLDER] [--memory 4GB]
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import resource
 import subprocess
@@ -83,22 +83,33 @@ def floor(folder: Path, library: str) -> dict[str, float]:
     return {"rows": con.execute("SELECT count(*) FROM grouped").fetchall()[0][0]}
 
 
-def release(folder: Path) -> dict[str, float]:
+def release(folder: Path, method: str) -> dict[str, float]:
     import flowveil
+    from flowveil import publication
 
+    recounts: list[tuple[float, float]] = []
+    recount = publication._recount
+
+    def timed_recount(*given: Any) -> None:
+        before = _clocks()
+        recount(*given)
+        recounts.extend([before, _clocks()])
+
+    publication._recount = timed_recount
     times = [_clocks()]
     flows = flowveil.read_trips(folder, resolution=RESOLUTION)
     times.append(_clocks())
-    made = flowveil.anonymize(flows, method="twincut", k=10, protect="people")
+    made = flowveil.anonymize(flows, method=method, k=10, protect="people")
     times.append(_clocks())
     with tempfile.TemporaryDirectory() as out:
         made.write(Path(out) / "release")
     times.append(_clocks())
-    steps = {
-        f"{name}{unit}": b[at] - a[at]
-        for name, a, b in zip(("read", "decide", "write"), times[:-1], times[1:], strict=True)
-        for at, unit in enumerate(("", "_processor"))
-    }
+    steps = {}
+    for at, unit in enumerate(("", "_processor")):
+        read, decide, publish = (b[at] - a[at] for a, b in itertools.pairwise(times))
+        again = recounts[1][at] - recounts[0][at]
+        values = {"read": read, "decide": decide, "write": publish - again, "recount": again}
+        steps |= {f"{name}{unit}": value for name, value in values.items()}
     return {"flows": len(flows), "cells": made.flows.num_rows, **steps}
 
 
@@ -107,7 +118,7 @@ def _clocks() -> tuple[float, float]:
 
 
 def measured(what: str, folder: Path, memory: str | None = None) -> dict[str, float]:
-    """Run one side in a process of its own: the release, or the floor with a library."""
+    """Run one side in a separate process: a release by a method (``release:METHOD``), or the floor with a library."""
     command = [sys.executable, "-m", "benchmarks.scale", "--only", what, "--scratch", str(folder)]
     done = subprocess.run([*command, *(["--memory", memory] if memory else [])], check=True, stdout=subprocess.PIPE)
     return json.loads(done.stdout)  # type: ignore[no-any-return]
@@ -118,15 +129,32 @@ def one_side(what: str, folder: Path, memory: str | None) -> None:
 
     start = time.perf_counter()
     with flowveil.limits(memory=memory):
-        found = release(folder) if what == "release" else floor(folder, what)
+        kind, _, method = what.partition(":")
+        found = release(folder, method) if kind == "release" else floor(folder, what)
     used = resource.getrusage(resource.RUSAGE_SELF)
     found |= {"seconds": time.perf_counter() - start, "processor": used.ru_utime + used.ru_stime}
     print(json.dumps(found | {"gigabytes": used.ru_maxrss / 1024**2}))
 
 
+def print_row(
+    millions: float, method: str, ours: dict[str, float], floors: dict[str, dict[str, float]], libraries: list[str]
+) -> None:
+    ratio = {library: ours["seconds"] / below["seconds"] for library, below in floors.items()}
+    listed = ", ".join(f"{name} {f['seconds']:.1f} ({f['processor']:.1f})" for name, f in floors.items())
+    target = f"{max(ratio[library] for library in libraries):.2f}" if libraries else "none is installed"
+    steps = " | ".join(f"{ours[name]:.1f}" for name in ("read", "decide", "write", "recount"))
+    print(
+        f"| {millions:g} | {method} | {ours['flows']:,} | {ours['cells']:,} | {steps} | "
+        f"{ours['seconds']:.1f} ({ours['processor']:.1f}) | {ours['gigabytes']:.1f} | {listed} | {target} "
+        f"| {ratio[OWN]:.2f} |",
+        flush=True,
+    )
+
+
 def main(words: Sequence[str] = ()) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("millions", type=float, nargs="*", default=[10.0, 100.0])
+    parser.add_argument("millions", type=float, nargs="*", default=[0.01, 0.1, 1.0, 10.0])
+    parser.add_argument("--methods", default="twincut,layercut", help="methods to run, separated by commas")
     parser.add_argument("--scratch", type=Path, help="where trips are written and kept; a temporary folder by default")
     parser.add_argument("--memory", help="memory limit of the run, such as 4GB")
     parser.add_argument("--only", help=argparse.SUPPRESS)
@@ -135,30 +163,24 @@ def main(words: Sequence[str] = ()) -> None:
         return one_side(options.only, options.scratch, options.memory)
     libraries = [name for name in ways() if name not in (OWN, ONE_BY_ONE)]
     print(
-        "| million trips | flows | floor s (processor) by what turns points into cells | read s | decide s | write s "
-        f"| all s (processor) | all GB | times the fastest library's floor (at most {TARGET}) | times that with "
-        f"flowveil's own indexing |\n|{'---:|' * 10}"
+        "| million trips | method | flows | cells | read s | decide s | write s | recount s | all s (processor) | GB "
+        f"| floor s (processor) by library | times the fastest library's floor (at most {TARGET}) "
+        f"| times the floor with flowveil's own indexing |\n|{'---:|' * 13}"
     )
-    last: tuple[float, float] | None = None
+    last: dict[str, tuple[float, float]] = {}
     with tempfile.TemporaryDirectory() as temporary:
         for millions in options.millions:
             folder = (options.scratch or Path(temporary)) / f"trips-{millions:g}m"
             write_trips(folder, int(millions * 1e6))
             floors = {library: measured(library, folder) for library in (OWN, *libraries)}
-            ours = measured("release", folder, options.memory)
-            ratio = {library: ours["seconds"] / below["seconds"] for library, below in floors.items()}
-            listed = ", ".join(f"{name} {f['seconds']:.0f} ({f['processor']:.0f})" for name, f in floors.items())
-            target = f"{max(ratio[library] for library in libraries):.2f}" if libraries else "none is installed"
-            print(
-                f"| {millions:g} | {ours['flows']:,} | {listed} | {ours['read']:.0f} | {ours['decide']:.0f} | "
-                f"{ours['write']:.0f} | {ours['seconds']:.0f} ({ours['processor']:.0f}) | {ours['gigabytes']:.1f} | "
-                f"{target} | {ratio[OWN]:.2f} |",
-                flush=True,
-            )
-            if last is not None:
-                growth = ours["processor"] / last[1]
-                print(f"From {last[0]:g} to {millions:g} million: {growth:.1f}-fold (at most {GROWTH:g})")
-            last = millions, ours["processor"]
+            for method in options.methods.split(","):
+                ours = measured(f"release:{method}", folder, options.memory)
+                print_row(millions, method, ours, floors, libraries)
+                if method in last:
+                    growth = ours["processor"] / last[method][1]
+                    print(f"{method} from {last[method][0]:g} to {millions:g} million: {growth:.1f}-fold "
+                          f"(at most {GROWTH:g} from 10 to 100)")  # fmt: skip
+                last[method] = millions, ours["processor"]
     return None
 
 

@@ -1,18 +1,13 @@
-"""From flows to a release: the one way to anonymise, for one matrix and for many.
+"""From flows to a release: `anonymize` for one matrix, `anonymize_slices` for many.
 
-A `Run` is a method with all that was asked of it. It plans a matrix, applies the plan and has every cell recounted. One
-matrix is one run; slices are the same run over the flows of each slice, and what they reveal together is checked
-besides.
+A `Run` is a method with its guarantee and options. It plans a matrix, applies the plan and recounts every cell. Slices
+use one run for each slice; then differences between the matrices are checked.
 """
 
 from __future__ import annotations
 
-import io
 import os
-import pickle
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, suppress
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import Any, Literal, overload
@@ -24,12 +19,11 @@ from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee, check_max_suppressed
 from flowveil.methods import METHODS, Method, find_method
 from flowveil.methods.noise_by_slice import noisy_matrices
-from flowveil.methods.odkanon import Cuts, common_cuts
-from flowveil.methods.zones_of import MapCells, ZonesOf
+from flowveil.methods.zones_of import ZonesOf
 from flowveil.paths import named_path
 from flowveil.progress import lines_every, log
 from flowveil.reading.limits import about, is_limited, room_for, temporary_folder
-from flowveil.release.checkpoint import Checkpoint, fingerprint, pack_plan, unpack_plan
+from flowveil.release.checkpoint import Checkpoint
 from flowveil.release.closeness import refusal
 from flowveil.release.confirmation import DIFFERENCING, confirmed
 from flowveil.release.matrix_differences import differences, refuse_differences
@@ -37,17 +31,14 @@ from flowveil.release.noisy import NoisyRelease, NoisySlices, NothingLeftError
 from flowveil.release.plan import CellRule, Plan
 from flowveil.release.post_rules import PostRules
 from flowveil.release.release import Release
-from flowveil.release.sliced import SlicedRelease, n_people
-from flowveil.remote_people import RemotePeople
-from flowveil.slices import Key, SlicedFlows, declared_values, refuse_many_combinations
+from flowveil.release.sliced import SlicedRelease
+from flowveil.slice_plans import SliceTask, release_slices
+from flowveil.slices import SlicedFlows, declared_values, refuse_many_combinations
 from flowveil.times import Every
-from flowveil.workers import DONE, run_tasks
 from flowveil.zoning.places import read_places
 
 #: The most accurate matrix; the finest map of disjoint zones; the finest cells of places and times.
 DEFAULT_METHOD, DEFAULT_OF_MAPS, DEFAULT_OF_TIMES = "layercut", "twincut", "paircut"
-#: Slices are anonymised in this process for so long before others are started: starting them takes a second.
-SECONDS_ALONE = 3.0
 #: Bytes of numpy that deciding takes for each flow, and for each pair of flow and person: above what
 #: `python -m benchmarks.memory` measures of TwinCut, and of the method that takes more.
 FLOW_DECIDED, PERSON_DECIDED = 1000, 150
@@ -56,7 +47,7 @@ _MORE_DECIDED = {"paircut": 2000, "layercut": 2000}
 
 @dataclass(frozen=True)
 class Thresholds:
-    """What is asked of every cell; None where nothing was given, so that a given value differs from a default.
+    """Thresholds as the caller gave them; None where nothing was given, so that a given value differs from a default.
 
     Attributes:
         usual_share: the method's default of ``max_suppressed``.
@@ -84,7 +75,7 @@ class Thresholds:
         return self.usual_share if self.max_suppressed is None else self.max_suppressed
 
     def resolve(self, flows: Flows) -> Guarantee:
-        """What every cell of these flows must satisfy."""
+        """Returns what every cell of these flows must satisfy."""
         return Guarantee.resolve(
             flows,
             k=10 if self.k is None else self.k,
@@ -113,8 +104,8 @@ class Run:
     parameters: dict[str, Any]
 
     @classmethod
-    def of(cls, method: Method, flows: Flows, asked: Thresholds, options: Mapping[str, Any]) -> Run:
-        """Check what was asked, and turn it into thresholds for these flows."""
+    def from_request(cls, method: Method, flows: Flows, asked: Thresholds, options: Mapping[str, Any]) -> Run:
+        """Checks a request and turns it into thresholds for these flows."""
         check_max_suppressed(asked.share)
         method.planner(flows)
         guarantee = asked.resolve(flows)
@@ -137,7 +128,7 @@ class Run:
         return cls(method, guarantee, asked.share, dict(options), parameters)
 
     def plan(self, flows: Flows) -> Plan:
-        """What the method decides for these flows."""
+        """Returns the plan of the method for these flows."""
         people = 0 if flows.people is None else flows.people.n_rows
         room_for(
             len(flows) * _MORE_DECIDED.get(self.method.name, FLOW_DECIDED) + people * PERSON_DECIDED,
@@ -181,7 +172,7 @@ class Run:
         return plan
 
     def release(self, flows: Flows, plan: Plan) -> Release:
-        """The plan applied, every cell recounted."""
+        """Applies a plan and recounts every cell."""
         return Release.from_plan(
             flows, plan, self.guarantee, method=self.method.name, parameters=MappingProxyType(self.parameters)
         )
@@ -225,43 +216,30 @@ def anonymize(
     population_only: bool = False,
     **options: Any,
 ) -> Release | NoisyRelease:
-    """Make an OD matrix publishable.
+    """Makes an OD matrix publishable.
 
-    Every cell of the returned release was counted anew from the flows and satisfies the guarantee. With a noisy
-    method (``laplace``, ``topdown``, ``privtree``) the release is a `NoisyRelease`: noisy counts under differential
-    privacy, to which k, protect, max_suppressed and l do not apply; giving them is refused.
+    Every cell of the returned release is recounted from the flows and satisfies the guarantee. With a noisy method
+    (``laplace``, ``topdown``, ``privtree``) the result is a `NoisyRelease`; thresholds do not apply and are refused.
 
     Args:
-        flows: what `read_trips` returns; or what ``read_slices(...).folded()`` returns, for cells of places and times.
-        method: name of a method, see `flowveil.METHODS`, by default ``layercut`` (``twincut`` for the same zones at
-            both ends, ``paircut`` for folded times); or one of your own: a
-            function ``(flows, guarantee, *, max_suppressed, **options) -> Plan``, or a `flowveil.Method`.
-        k: how many every cell must hide; 10 by default.
-        protect: what is counted: ``trips``, ``people`` or ``population``, or several of them; by default people where
-            persons are known, else trips.
-        max_suppressed: share that may be suppressed, 0.1 by default: of the volume, unless the method's page says
-            otherwise.
-        k_population: absolute threshold where the population is protected; by default k times the mean weight.
+        flows: what `read_trips` returns, or ``read_slices(...).folded()`` for cells of places and times.
+        method: a name of `flowveil.METHODS`, a `Method`, or a function ``(flows, guarantee, *, max_suppressed,
+            **options) -> Plan``. By default ``layercut``; ``twincut`` if zones must not overlap, ``paircut`` for times.
+        k: threshold of every cell; 10 by default.
+        protect: ``trips``, ``people``, ``population`` or several; by default people if persons are known, else trips.
+        max_suppressed: share that may be suppressed; by default that of the method.
+        k_population: threshold of the population; by default k times the mean weight of a trip.
         l: fewest tiles in which the trips of a cell begin, and in which they end.
-        hierarchy: ``h3`` for the tree of the flows as it is, ``halves`` for the same refined in steps of two; by
-            default what the method's page says.
-        zones_of: publish over the zones of an earlier release instead of choosing new ones: its folder, or what
-            `flowveil.freeze` returns or has written. There is no method then.
-        revision: the earlier releases of these trips, which were corrected since: the folder of the first, then those
-            of its revisions. Their zones are kept; a cell gets its new value where the change reaches the guarantee by
-            itself, and keeps the earlier one elsewhere.
-        dominance: do not publish cells in which one person makes more than this share of the trips: they are suppressed
-            after planning, counted towards ``max_suppressed``; with layers their trips go on to a later one.
-        stricter: a list of places (a file or a table with ``tile``, or ``lat`` and ``lon``, and ``k``, ``l`` or both):
-            cells whose zones hold one of them must reach what the list asks for it, or are not published, as for
-            dominance. The list itself is not published.
-        l_places: points of interest (``tile``, or ``lat`` and ``lon``) that ``l`` counts, instead of the tiles.
+        hierarchy: ``h3`` for the tree of the flows, ``halves`` for the same refined in steps of two.
+        zones_of: an earlier release, or its zone map, whose zones are used; no method is given then.
+        revision: the earlier releases of these trips, oldest first; cells change only if the change is safe.
+        dominance: largest share of the trips of a cell that one person may make.
+        stricter: list of places with a ``k`` or ``l`` that cells around them must reach; it is not published.
+        l_places: points of interest that ``l`` counts, instead of tiles.
         t: largest distance (total variation) of the destinations of an origin zone from those of all published trips,
-            and of the origins of a destination zone. Zones that are farther are suppressed after planning, counted
-            towards ``max_suppressed``. For methods whose zones do not overlap; ``twincut`` by default.
-        allow_small_k: confirms a k below 3, which is refused otherwise.
-        population_only: confirms that the population alone is protected although persons are known, which is refused
-            otherwise.
+            and of the origins of a destination zone. Other zones are suppressed. For zones that do not overlap.
+        allow_small_k: confirms a k below 3.
+        population_only: confirms that only the population is protected although persons are known.
         **options: options of the method.
 
     Raises:
@@ -270,9 +248,7 @@ def anonymize(
         InfeasibleError: no release can meet the guarantee.
         GuaranteeError: the recount contradicts the method; nothing may be published.
     """
-    if not isinstance(flows, Flows):
-        hint = "slices are for anonymize_slices" if isinstance(flows, SlicedFlows) else "pass what read_trips returns"
-        raise ParameterError(f"anonymize needs flows; found {type(flows).__name__}. Hint: {hint}.")
+    _check_type(flows, Flows, "flows", "read_trips")
     afterwards = PostRules.from_request(dominance=dominance, stricter=stricter, revision=revision, t=t)
     chosen = _chosen(
         method, _default_method(flows, afterwards), afterwards.zones_of(zones_of), revise=revision is not None
@@ -280,7 +256,20 @@ def anonymize(
     thresholds = (k, protect, max_suppressed, k_population, l, allow_small_k, population_only)
     asked = Thresholds(*thresholds, usual_share=chosen.max_suppressed)
     _check_request(flows, chosen, options, asked, afterwards)
-    afterwards = afterwards.on(flows)
+    return _anonymize(flows, chosen, asked, afterwards.on(flows), options, hierarchy=hierarchy, l_places=l_places)
+
+
+def _anonymize(
+    flows: Flows,
+    chosen: Method,
+    asked: Thresholds,
+    afterwards: PostRules,
+    options: dict[str, Any],
+    *,
+    hierarchy: str | None,
+    l_places: Any,
+) -> Release | NoisyRelease:
+    """Runs a method on flows, after the request was checked."""
     flows, on_tree = chosen.on_hierarchy(flows, hierarchy)
     if l_places is not None:
         flows = _with_places(flows, l_places, chosen, asked, afterwards)
@@ -288,17 +277,24 @@ def anonymize(
     if chosen.promises == "epsilon":
         counts = chosen.planner(flows)(flows, **options)
         return NoisyRelease.of(flows, counts, method=chosen.name, parameters=chosen.parameters(flows, {}, options))
-    run = Run.of(chosen, flows, asked, options)
+    run = Run.from_request(chosen, flows, asked, options)
     run.parameters.update(on_tree)
     prepared = run.guarantee.prepare(flows)
     return afterwards.revised(run.release(prepared, run.planned(prepared, afterwards)))
+
+
+def _check_type(flows: Any, expected: type, what: str, reader: str) -> None:
+    """Raises ParameterError for flows of another type."""
+    if not isinstance(flows, expected):
+        hint = "slices are for anonymize_slices" if isinstance(flows, SlicedFlows) else f"pass what {reader} returns"
+        raise ParameterError(f"Needs {what}; found {type(flows).__name__}. Hint: {hint}.")
 
 
 def _with_places(flows: Flows, l_places: Any, method: Method, asked: Thresholds, afterwards: PostRules) -> Flows:
     """The flows with listed places, which locations are counted by.
 
     Raises:
-        ParameterError: there is nothing to count by them, or nobody could recount it.
+        ParameterError: nothing is counted by them, or it cannot be recounted.
     """
     if method.promises == "epsilon":
         method.refuse_thresholds(["l_places"])
@@ -310,8 +306,8 @@ def _with_places(flows: Flows, l_places: Any, method: Method, asked: Thresholds,
         raise ParameterError("l is counted by listed places for zones of a tree: not for boxes, nor for folded times.")
     if afterwards.stricter is not None or afterwards.earlier is not None:
         raise ParameterError(
-            "l is not counted by listed places beside higher thresholds around places (stricter), nor in a revision. "
-            "Hint: leave one of them out."
+            "l is not counted by listed places together with higher thresholds around places (stricter), nor in a "
+            "revision. Hint: leave one of them out."
         )
     return replace(flows, l_places=read_places(l_places, asking=False).counted_on(flows))
 
@@ -346,10 +342,10 @@ def _default_method(flows: Flows, rules: PostRules) -> str:
 def _chosen(
     method: str | Method | Callable[..., Plan] | None, default: str, zones_of: Any, *, revise: bool = False
 ) -> Method:
-    """The method that is meant.
+    """Returns the method, the default or that of fixed zones.
 
     Raises:
-        ParameterError: a method was named beside zones that are fixed already.
+        ParameterError: a method was named, and the zones are fixed.
     """
     if zones_of is None:
         return find_method(method or default)
@@ -387,64 +383,69 @@ def anonymize_slices(
     values: Mapping[str, Sequence[str] | str] | None = None,
     **options: Any,
 ) -> SlicedRelease | NoisySlices:
-    """Make the matrix of every slice publishable.
+    """Makes the matrix of every slice publishable; returns `NoisySlices` for a noisy method.
 
-    A slice is left out, and only counted, where no cell of it can be published, and where persons are known and fewer
-    than k are in it. One guarantee holds for all slices; where the population is protected, its threshold is k times
-    the mean weight of a trip of all slices. The result does not depend on the number of processes.
+    A slice is not published if no cell of it can be, or if persons are known and it has fewer than k. One guarantee
+    holds for all slices. The result does not depend on the number of processes.
 
     Args:
         flows: what `read_slices` returns.
-        method: as for `anonymize`; by default ``twincut``, and ``odkanon`` where zones are common.
+        method: as for `anonymize`; by default ``twincut``, and ``odkanon`` for common zones.
         k, protect, max_suppressed, k_population, l, hierarchy: as for `anonymize`; the share is that of each slice.
         total: also publish the matrix of all slices together.
-        also_every: also publish the matrices of these longer steps of time (``day`` beside ``1h``).
-        common_zones: give all slices the same zones, safe in each, by ODkAnon's schedule: subtraction reveals nothing.
-            With ``layercut``, the same cells in layers, without coarser matrices.
-        zones_of: as for `anonymize`; the same zones for every slice.
-        accept_differencing: publish although differences between matrices are short of the guarantee.
-        allow_small_k, population_only: as for `anonymize`.
-        workers: processes; more than one are started only where there is enough to do.
-        resume: a folder where each slice that is decided is kept, and found again by a later run with the same flows
-            and settings. It shows what is suppressed: whoever gives it removes it.
+        also_every: also publish the matrices of these longer steps of time (``day`` in addition to ``1h``).
+        common_zones: give all slices the same zones, safe in each: subtraction reveals nothing.
+        zones_of, allow_small_k, population_only: as for `anonymize`.
+        accept_differencing: publish although differences between matrices are below the guarantee.
+        workers: processes; more than one are started only if there is enough to do.
+        resume: private folder for checkpoints of planned slices; the caller removes it.
         progress: called with the share of the slices that is done.
-        values: with a method that adds noise, the values of each slice column, known without the data; for times a
-            period such as ``2024-01-01/2024-03-31``. Hours of the day and days of the week need not be given.
+        values: for noisy methods, the values of each slice column, known without the data; for times a period such as
+            ``2024-01-01/2024-03-31``. Hours of the day and days of the week need not be given.
         **options: options of the method.
 
-    Returns:
-        The slices; with a method that adds noise, `NoisySlices`: one noisy matrix for each combination of the values.
-
     Raises:
-        ParameterError: a parameter is out of range or unknown.
-        DataError: the data does not have what the guarantee needs, or there are too many combinations of attributes.
-        InfeasibleError: no slice can be published, or subtraction would reveal what the guarantee hides.
-        GuaranteeError: a recount contradicts the method; nothing may be published.
+        ParameterError, DataError, GuaranteeError: as for `anonymize`.
+        InfeasibleError: no slice can be published, or subtraction would reveal protected values.
     """
-    if not isinstance(flows, SlicedFlows):
-        hint = "Hint: pass what read_slices returns."
-        raise ParameterError(f"anonymize_slices needs sliced flows; found {type(flows).__name__}. {hint}")
+    _check_type(flows, SlicedFlows, "sliced flows", "read_slices")
     chosen = _method_of_slices(method, options, common_zones=common_zones, zones_of=zones_of)
     if workers < 1:
         raise ParameterError(f"workers must be at least 1; found {workers}.")
     thresholds = (k, protect, max_suppressed, k_population, l, allow_small_k, population_only)
     asked = Thresholds(*thresholds, usual_share=chosen.max_suppressed)
+    steps = [Every.parse(text) for text in also_every]
     if chosen.promises == "epsilon":
-        for_exact = {"resume": resume is not None, "accept_differencing": accept_differencing}
-        chosen.refuse_thresholds([*asked.given, *(name for name, given in for_exact.items() if given)])
+        exact_only = {"resume": resume is not None, "accept_differencing": accept_differencing}
+        chosen.refuse_thresholds([*asked.given, *(name for name, given in exact_only.items() if given)])
         chosen.on_hierarchy(flows, hierarchy)
-        return _noisy_slices(chosen, flows, values or {}, options, [Every.parse(text) for text in also_every], total)
+        return _noisy_slices(chosen, flows, values or {}, options, steps, total)
     if values is not None:
         raise ParameterError("Values of slices (--values) are declared for methods that add noise; others find them.")
+    sliced = {**_how_sliced(flows, steps, total), "common_zones": common_zones}
+    task = _slice_task(flows, chosen, asked, options, hierarchy, sliced, resume)
+    coarser = task.flows.coarser_keys(steps, total=total)
+    progress = progress or lines_every("Anonymising slices")
+    return _released_slices(task, coarser, common_zones, accept_differencing, workers, progress)
+
+
+def _slice_task(
+    flows: SlicedFlows,
+    chosen: Method,
+    asked: Thresholds,
+    options: Mapping[str, Any],
+    hierarchy: str | None,
+    sliced: dict[str, Any],
+    resume: Checkpoint | str | os.PathLike[str] | None,
+) -> SliceTask:
+    """Returns the run over slices, with everything that the guarantee counts."""
     refuse_many_combinations(flows)
     flows, on_tree = chosen.on_hierarchy(flows, hierarchy)
-    run = Run.of(chosen, flows.whole, asked, options)
-    run.parameters.update(on_tree)
-    steps = [Every.parse(text) for text in also_every]
-    run.parameters["slices"] = {**_how_sliced(flows, steps, total), "common_zones": common_zones}
-    task = _Task(_ready(flows, run.guarantee), run, _kept_in(resume))
-    coarser, progress = flows.coarser_keys(steps, total=total), progress or lines_every("Anonymising slices")
-    return _released_slices(task, coarser, common_zones, accept_differencing, workers, progress)
+    run = Run.from_request(chosen, flows.whole, asked, options)
+    run.parameters.update({**on_tree, "slices": sliced})
+    if resume is not None and not isinstance(resume, Checkpoint):
+        resume = Checkpoint(named_path(resume, what="the folder to resume from"))
+    return SliceTask(_ready(flows, run.guarantee), run, resume)
 
 
 def _how_sliced(flows: SlicedFlows, steps: Sequence[Every], total: bool) -> dict[str, Any]:
@@ -495,14 +496,8 @@ def _noisy_slices(
     )
 
 
-def _kept_in(folder: Checkpoint | str | os.PathLike[str] | None) -> Checkpoint | None:
-    if folder is None or isinstance(folder, Checkpoint):
-        return folder
-    return Checkpoint(named_path(folder, what="the folder to resume from"))
-
-
 def _released_slices(
-    task: _Task,
+    task: SliceTask,
     coarser: Sequence[Any],
     common_zones: bool,
     accept_differencing: bool,
@@ -512,12 +507,7 @@ def _released_slices(
     """The slices that can be published, after a look at what they and the coarser matrices reveal by subtraction."""
     flows, run = task.flows, task.run
     keys = [*coarser, *flows.keys]
-    if common_zones and run.method.name == "layercut":
-        made = _share_layers(task, coarser, progress)
-    elif common_zones:
-        made = _share_zones(task, keys, progress)
-    else:
-        made = _plan_each(task, keys, workers, progress)
+    made = release_slices(task, coarser, common_zones=common_zones, workers=workers, progress=progress)
     published = {key: release for key, release in zip(keys, made, strict=True) if release is not None}
     if not published:
         raise _nothing_left(len(keys), run.guarantee)
@@ -540,7 +530,7 @@ def _released_slices(
 
 def _nothing_left(n_slices: int, guarantee: Guarantee) -> InfeasibleError:
     return InfeasibleError(
-        f"None of {n_slices} slices can be published: even the largest zones hold fewer than the guarantee asks for "
+        f"None of {n_slices} slices can be published: even the largest zones are below the guarantee "
         f"({guarantee.in_words()}). Hint: lower k, or cut into fewer slices."
     )
 
@@ -558,178 +548,3 @@ def _method_of_slices(
             "options, cannot be combined with --common-zones."
         )
     return chosen
-
-
-@dataclass(frozen=True, eq=False)
-class _Task:
-    """What a process needs to plan any slice."""
-
-    flows: SlicedFlows
-    run: Run
-    checkpoint: Checkpoint | None = None
-
-    def plan(self, key: Key) -> Plan | None:
-        """The plan of a slice, or None where nothing can be published; that of an earlier run, where it is kept."""
-        run, part = self.run, self.flows.together(self.flows.members(key))
-        if self.checkpoint is None:
-            return self._decided(part)
-        name = fingerprint(part, (self.checkpoint.version, key, run.method.name, run.guarantee, run.parameters))
-        kept = self.checkpoint.get(name)
-        if kept is not None:
-            # What cannot be read is decided again.
-            with suppress(ValueError):
-                return unpack_plan(kept, self.flows, part)
-        plan = self._decided(part)
-        content = pack_plan(plan, self.flows)
-        if content is not None:
-            self.checkpoint.put(name, content)
-        return plan
-
-    def _decided(self, part: Flows) -> Plan | None:
-        try:
-            return self.run.plan(part)
-        except InfeasibleError:
-            return None
-
-    def release(self, flows: Flows, plan: Plan | None) -> Release | None:
-        """The release of a slice, or None where it must not or cannot be published.
-
-        A published slice names its values, so where persons are known it takes k of them whatever is protected: a
-        slice of few people, even with many trips, would say of them that they have these values.
-        """
-        if plan is not None and plan.kind == "boxed":
-            raise ParameterError(
-                f"The zones of '{self.run.method.name}' are boxes, whose slices cannot be recounted together. "
-                "Hint: choose a method whose zones are nodes of a tree."
-            )
-        if plan is None or n_people(flows) < self.run.guarantee.k:
-            return None
-        try:
-            return self.run.release(flows, plan)
-        except InfeasibleError:
-            return None
-
-
-def _share_zones(task: _Task, keys: Sequence[Key], progress: Callable[[float], None] | None) -> list[Release | None]:
-    """Releases over one pair of cuts. Coarser matrices are the sums of the published cells of the finest slices.
-
-    So they disclose nothing that the slices do not. Their true values would: a cell of which a slice hides a part
-    would reveal the part, and a cell left out for that would reveal that there is one.
-    """
-    flows, run = task.flows, task.run
-    cuts = common_cuts(flows, run.guarantee, max_suppressed=run.max_suppressed)
-    finest = [_over_cuts(own, cuts, task) for own in flows.slices]
-    published: dict[Key, Release | None] = dict(zip(flows.keys, finest, strict=True))
-    for done, key in enumerate(keys):
-        if key not in published:
-            shown = [(flows.slices[m], finest[m]) for m in flows.members(key)]
-            parts = [own.select(release.cell_of_flow >= 0) for own, release in shown if release is not None]
-            published[key] = _over_cuts(flows.added_up(parts), cuts, task) if parts else None
-        if progress is not None:
-            progress((done + 1) / len(keys))
-    return [published[key] for key in keys]
-
-
-def _share_layers(task: _Task, coarser: Sequence[Key], progress: Callable[[float], None]) -> list[Release | None]:
-    """Releases over the cells that LayerCut plans for all slices together; trips of a short cell go on to a later one.
-
-    Raises:
-        ParameterError: coarser matrices are requested. A trip can be in different layers of two slices, so a sum of
-            slices is no release in layers.
-        InfeasibleError: more would be suppressed than may be.
-    """
-    flows, run = task.flows, task.run
-    if coarser:
-        raise ParameterError(
-            "A total, or a longer step, cannot be the sum of slices in layers: a trip can be in different layers of "
-            "two slices. Hint: --common-zones without --method, or --method twincut."
-        )
-    cells = MapCells.from_plan(run.plan(flows.whole))
-    made, suppressed, whole = [], 0.0, 0.0
-    for done, own in enumerate(flows.slices):
-        plan = cells.assign(*run.guarantee.to_fixed_point(own))
-        release = task.release(own, plan)
-        volume = own.volume(run.guarantee.basis).astype(float)
-        suppressed += float(volume.sum() if release is None else volume[release.cell_of_flow < 0].sum())
-        whole += float(volume.sum())
-        made.append(release)
-        progress((done + 1) / len(flows.slices))
-    if suppressed > run.max_suppressed * whole:
-        raise InfeasibleError(
-            f"Over common layers about {suppressed / whole:.0%} would be suppressed; allowed are "
-            f"{run.max_suppressed:.0%}. Hint: allow more (--max-suppressed), lower k, or cut into fewer slices."
-        )
-    return made
-
-
-def _over_cuts(flows: Flows, cuts: Cuts, task: _Task) -> Release | None:
-    merged = cuts.merge(flows, flows.origin, flows.destination)
-    kept = task.run.guarantee.safe(merged.cells)[merged.row]
-    return task.release(flows, Plan.from_cuts(flows, cuts.origin, cuts.destination, kept))
-
-
-# ---- one plan for each slice, in parallel ------------------------------------------------------------------
-
-
-def _plan_each(
-    task: _Task, keys: Sequence[Key], workers: int, progress: Callable[[float], None] | None
-) -> list[Release | None]:
-    releases = []
-    for done, (key, plan) in enumerate(zip(keys, _plans(task, keys, workers), strict=True)):
-        # Applied and recounted here, whoever planned it.
-        releases.append(task.release(task.flows.together(task.flows.members(key)), plan))
-        if progress is not None:
-            progress((done + 1) / len(keys))
-    return releases
-
-
-def _plans(task: _Task, keys: Sequence[Key], workers: int) -> Iterator[Plan | None]:
-    """The plans in the order of the keys. What is left after a few seconds is shared among processes.
-
-    Where the memory is limited it is one slice after the other: each process would need as much again. So it is where
-    persons stay on a cluster, which only this process can ask.
-    """
-    workers = 1 if is_limited() or isinstance(task.flows.slices[0].people, RemotePeople) else workers
-    start = time.monotonic()
-    at = 0
-    while at < len(keys) and (workers == 1 or time.monotonic() - start < SECONDS_ALONE):
-        yield task.plan(keys[at])
-        at += 1
-    if at == len(keys):
-        return
-    rest = keys[at:]
-    wanted = min(workers, (os.cpu_count() or 1) * 2)
-    with closing(run_tasks(_planned, task, rest, workers=wanted, in_order=True)) as planned:
-        for ended in planned:
-            if ended.how != DONE:
-                raise ended.error or RuntimeError("A worker process ended; memory may have run out.")
-            yield None if ended.result is None else _unpacked(ended.result, task.flows)
-
-
-def _planned(task: _Task, key: Key) -> bytes | None:
-    """In a process: plan a slice."""
-    plan = task.plan(key)
-    return None if plan is None else _packed(plan, task.flows)
-
-
-def _packed(plan: Plan | None, flows: SlicedFlows) -> bytes:
-    """A plan without the hierarchies it refers to: they are the same in all plans, and large."""
-
-    class Packer(pickle.Pickler):
-        def persistent_id(self, thing: Any) -> str | None:
-            if thing is flows.origins:
-                return "origins"
-            return "destinations" if thing is flows.destinations else None
-
-    buffer = io.BytesIO()
-    Packer(buffer, protocol=5).dump(plan)
-    return buffer.getvalue()
-
-
-def _unpacked(packed: bytes, flows: SlicedFlows) -> Plan:
-    class Unpacker(pickle.Unpickler):
-        def persistent_load(self, name: str) -> Any:
-            return getattr(flows, name)
-
-    plan: Plan = Unpacker(io.BytesIO(packed)).load()
-    return plan

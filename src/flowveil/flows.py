@@ -18,8 +18,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flowveil.errors import DataError, with_value
+from flowveil.errors import DataError
 from flowveil.hierarchy import Floats, Hierarchy, Ints
+from flowveil.read_summary import ReadSummary
 from flowveil.times import Times
 
 #: A dense table of counts is used up to this many entries for each row that is counted into it. Below, one
@@ -35,7 +36,7 @@ ROUNDING_ALLOWED = 1e-6
 
 @dataclass(frozen=True)
 class SumColumn:
-    """A column of numbers that add up: all that is said of it alone, on its way from the file to a cell.
+    """A column of numbers that are summed: its names and limits, from the file to a cell.
 
     It is read from the column that users name, refused where a number is negative, infinite or beyond `LARGEST_SUM`,
     summed in whole millionths by every engine, and carried through merges, orders and slices. `Cells`,
@@ -58,11 +59,11 @@ class SumColumn:
 
     @property
     def missing(self) -> str:
-        """The reason why a row without it is left out."""
+        """The reason for which a row without a value is dropped."""
         return f"missing {self.one}"
 
     def wrong(self, values: NDArray[np.float64]) -> dict[str, NDArray[np.bool_]]:
-        """The rows whose number cannot be, by what is wrong with it."""
+        """Returns masks of rows with invalid numbers, by what is wrong."""
         return {
             f"a negative {self.one}": values < 0,
             f"an infinite {self.one}, or one above {LARGEST_SUM:,}": values > LARGEST_SUM,
@@ -97,7 +98,7 @@ class SumColumn:
         return rounded
 
 
-#: The columns that add up beside the trips, by name.
+#: The columns that are summed in addition to the trips, by name.
 SUM_COLUMNS: dict[str, SumColumn] = {
     column.name: column
     for column in (
@@ -150,7 +151,7 @@ class People:
 
     @classmethod
     def concat(cls, parts: Sequence[People], n_cells: Sequence[int]) -> People:
-        """The people of tables that stand one below the other and have so many cells."""
+        """Returns the people of tables that are concatenated; ``n_cells`` has the length of each."""
         first = np.cumsum([0, *n_cells[:-1]]).astype(np.int32)
         return cls(
             cell=np.concatenate([part.cell + start for part, start in zip(parts, first, strict=True)]),
@@ -213,7 +214,7 @@ class Tiles:
 
     @classmethod
     def concat(cls, parts: Sequence[Tiles], n_cells: Sequence[int]) -> Tiles:
-        """The tiles of tables that stand one below the other and have so many cells."""
+        """Returns the tiles of tables that are concatenated; ``n_cells`` has the length of each."""
         first = np.cumsum([0, *n_cells[:-1]]).astype(np.int32)
         begin, end = (
             (
@@ -235,7 +236,7 @@ class Tiles:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PlaceCounts:
-    """How many listed places lie in each tile, for locations that are counted by places and not by tiles.
+    """Number of listed places in each tile, for locations that are counted by places instead of tiles.
 
     Attributes:
         code: the tiles that hold a place, by their codes as text, sorted.
@@ -246,7 +247,7 @@ class PlaceCounts:
     count: NDArray[np.int64]
 
     def of_tiles(self, tree: Hierarchy) -> NDArray[np.int64]:
-        """How many lie in each tile of a tree."""
+        """Returns the number of places in each tile of a tree."""
         own = tree.code_text(tree.leaf_node)
         at = np.searchsorted(self.code, own).clip(max=len(self.code) - 1)
         return np.where(self.code[at] == own, self.count[at], 0).astype(np.int64)
@@ -254,8 +255,7 @@ class PlaceCounts:
     def rows(self, tree: Hierarchy, tile: Ints, most: int) -> tuple[Ints, Ints]:
         """For each of these tiles, its place in their order and the number of a listed place in it, one row each.
 
-        A place lies in one tile, so different tiles have different places. Of a tile no more than ``most`` are listed:
-        as many as any cell is asked for.
+        Different tiles have different places. At most ``most`` places of a tile are listed: the largest threshold.
         """
         held = np.minimum(self.of_tiles(tree), most)
         first, of_each = np.cumsum(held) - held, held[tile]
@@ -431,7 +431,7 @@ class Groups:
         return total.astype(values.dtype)
 
     def sum_exactly(self, values: NDArray[Any]) -> NDArray[Any]:
-        """The same for trips and columns of `SUM_COLUMNS`: integers as they are, doubles in millionths."""
+        """Adds up trips or a column of `SUM_COLUMNS`: integers directly, doubles in millionths."""
         return self.sum(values) if is_fixed_point(values) else self.sum(to_fixed_point(values)) / MILLION
 
 
@@ -499,176 +499,6 @@ def _first_of_runs(ordered: NDArray[Any]) -> NDArray[np.bool_]:
     return first
 
 
-@dataclass(frozen=True)
-class Days:
-    """The days of the trips of one read, by which a ledger proves that two releases share no trip. Private.
-
-    Attributes:
-        column: the time column.
-        timezone, time_format: how it was read; the same row has the same day only if both are equal.
-        days: ISO dates.
-        missing: a row without a time was used.
-    """
-
-    column: str
-    timezone: str | None
-    time_format: str | None
-    days: frozenset[str]
-    missing: bool
-
-
-@dataclass(frozen=True)
-class ReadSummary:
-    """Counters and settings of one read. Contains no input rows.
-
-    Every row that stands for trips is used, dropped or outside. Dropped rows could not be read: a missing end, an
-    unknown code, a point off the earth. Rows outside have an end (or, if ``outside`` is ``keep``, both ends) outside
-    the study area. Trips and weight count all of these rows; a row without a number of trips or weight counts 0.
-
-    Attributes:
-        rows: rows read.
-        empty_rows: rows that stand for no trip: their number of trips is 0.
-        dropped: dropped rows, by reason.
-        dropped_trips, dropped_weight: of the dropped rows; the weight is None if the input has no weights.
-        outside_rows, outside_trips, outside_weight: of the rows outside the study area.
-        input_trips, input_weight: of all rows: used, dropped and outside.
-        columns: which input column served as what.
-        resolution: H3 resolution of the tiles, or None for tiles of the user's own.
-        zones: which column of the user's own map served as what.
-        within: the study area as text; a placeholder where it came from a file; None where there was none.
-        outside: ``keep`` if trips with one end outside that area were kept.
-        max_dropped, skip_unknown: how tolerant the reading was.
-        partition_columns: columns that were taken from the paths of the files.
-        by_many: whether attributes with many values were allowed to make slices.
-        person_case: ``fold`` if upper and lower case in names of persons was ignored, else ``keep``.
-        time_format: how times were read, if the user gave a format.
-        timezone: the zone that times are shown in, named by the user or by the column: a name, or a fixed offset such
-            as ``UTC+0100``. None for local times without a zone, and for texts with different offsets, which are shown
-            as written.
-        during: the month or day whose trips alone were read; None for all.
-        notes: sentences on how the input was taken that whoever gave it should read; never published.
-        same_zones: whether both ends have one tree, over the tiles seen at either, and are to have the same zones.
-        matrix, lookup, wide: which matrices of a file were read, and how its zones were named.
-        crs: reference system of the coordinates; None for degrees.
-        decimal_comma: whether numbers in text had a decimal comma.
-        nobody: rows that were used although nobody is known to have made their trips, by what stands for the person.
-        days: the days of the trips, where the input has a time column; private.
-        outline: the study area as text that `flowveil.reading.areas.parse_area` reads, or as WKB in hexadecimal digits
-            if it came from a file; private.
-    """
-
-    rows: int = 0
-    empty_rows: int = 0
-    dropped: dict[str, int] = field(default_factory=dict)
-    dropped_trips: float = 0
-    dropped_weight: float | None = None
-    outside_rows: int = 0
-    outside_trips: float = 0
-    outside_weight: float | None = None
-    input_trips: float = 0
-    input_weight: float | None = None
-    columns: dict[str, str] = field(default_factory=dict)
-    resolution: int | None = None
-    zones: dict[str, str] = field(default_factory=dict)
-    within: str | None = None
-    outside: str | None = None
-    max_dropped: float = 0.05
-    skip_unknown: bool = False
-    partition_columns: tuple[str, ...] = ()
-    by_many: bool = False
-    person_case: str = "fold"
-    time_format: str | None = None
-    timezone: str | None = None
-    during: str | None = None
-    notes: tuple[str, ...] = ()
-    same_zones: bool = False
-    matrix: tuple[str, ...] = ()
-    lookup: str | None = None
-    wide: bool = False
-    crs: str | None = None
-    decimal_comma: bool = False
-    nobody: dict[str, int] = field(default_factory=dict)
-    days: Days | None = None
-    outline: str | None = None
-
-    @property
-    def left_out(self) -> dict[str, int]:
-        """All rows that are not used, by reason."""
-        empty = {"no trips": self.empty_rows} if self.empty_rows else {}
-        outside = {"outside the area": self.outside_rows} if self.outside_rows else {}
-        return {**empty, **self.dropped, **outside}
-
-    @property
-    def used_rows(self) -> int:
-        """Rows whose trips are in the flows."""
-        return self.rows - sum(self.left_out.values())
-
-    @property
-    def dropped_share(self) -> float:
-        """Share of the input that was dropped: of rows, trips or weight, whichever is largest. Exact, so private."""
-        return self._largest_share(sum(self.dropped.values()), self.dropped_trips, self.dropped_weight)
-
-    @property
-    def outside_share(self) -> float:
-        """Share of the input outside the study area: of rows, trips or weight, whichever is largest. Private."""
-        return self._largest_share(self.outside_rows, self.outside_trips, self.outside_weight)
-
-    def _largest_share(self, rows: int, trips: float, weight: float | None) -> float:
-        counted = self.rows - self.empty_rows
-        shares = [(rows, counted), (trips, self.input_trips), (weight or 0.0, self.input_weight or 0.0)]
-        return max(part / whole if whole else 0.0 for part, whole in shares)
-
-    def parameters(self) -> dict[str, Any]:
-        """How the input was read, as a report records it; `Reading.from_parameters` reads it the same again."""
-        said = {
-            "time_format": self.time_format,
-            "timezone": self.timezone,
-            "during": self.during,
-            "outside": self.outside,
-            "crs": self.crs,
-            "decimal_comma": self.decimal_comma or None,
-        }
-        return {
-            **{name: value for name, value in said.items() if value is not None},
-            "resolution": self.resolution,
-            "columns": dict(self.columns),
-            "max_dropped": self.max_dropped,
-            "skip_unknown": self.skip_unknown,
-            "partition_columns": list(self.partition_columns),
-            "person_case": self.person_case,
-            "zones": dict(self.zones),
-            "within": self.within,
-            "same_zones": self.same_zones,
-            "matrix": list(self.matrix),
-            "lookup": self.lookup,
-            "wide": self.wide,
-        }
-
-    def about_reading(self, *, counted: bool = True) -> list[str]:
-        """Sentences on how the input was read, for whoever gave it: which column served as what, and what to know.
-
-        Args:
-            counted: whether they may say how many rows have no person.
-        """
-        used = "; ".join(f"{role} from {name}" for role, name in self.columns.items() if name)
-        return [*([f"Columns: {used}."] if used else []), *self.notes, *self.about_persons(counted=counted)]
-
-    def about_persons(self, *, counted: bool = True) -> list[str]:
-        """Sentences on whom the people are counted by; none where no column says who travelled.
-
-        Args:
-            counted: whether they may say how many rows have no person.
-        """
-        if not self.columns.get("person"):
-            return []
-        case = {"fold": "ignored", "keep": "distinguished"}[self.person_case]
-        lines = [f"Upper and lower case in names of persons is {case} ({with_value('person_case', self.person_case)})."]
-        if self.nobody and counted:
-            words = ", ".join(f"{word}: {rows:,}" for word, rows in self.nobody.items())
-            lines.append(f"Rows without a known person, which add nobody: {sum(self.nobody.values()):,} ({words}).")
-        return lines
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class Flows(Cells):
     """The OD table at tile level: distinct pairs of tiles sorted by origin then destination.
@@ -676,12 +506,12 @@ class Flows(Cells):
     Attributes:
         origins, destinations: the trees over the tiles of each end; ``origin`` and ``destination`` number
             their leaves.
-        intake: what reading the input came to.
+        intake: counters and settings of the read.
         whole_map: the tree of the map that the tiles were taken from, with the tiles where nothing was seen; None for
-            H3, which covers the earth, and where there was no map. Unlike the other two it owes nothing to the trips.
+            H3, which covers the earth, and where there was no map. It does not depend on the trips.
         times: the tree over the steps of time, where time is an end like the two places; else None.
         time: the step of each flow, a leaf of that tree. Flows are then distinct triples, sorted by time last.
-        l_places: where locations are listed places and not tiles, how many lie in each tile; else None.
+        l_places: number of listed places in each tile, if locations are counted by places; else None.
     """
 
     _: KW_ONLY
@@ -763,7 +593,7 @@ class Flows(Cells):
             trips: trips of each row, 1 by default. Fractions make the trips of the flows float64.
             origins, destinations: the two hierarchies.
             person: number of the person of each row, -1 where unknown.
-            intake: what reading the input came to.
+            intake: counters and settings of the read.
             whole_map: see the class.
             **added: columns of `SUM_COLUMNS`, such as ``weight``: that of each row, of all its trips together.
         """
@@ -804,7 +634,7 @@ class Flows(Cells):
         """The same flows, which carry the tiles, or listed places, they begin and end in through every merge.
 
         Args:
-            most: how many places of a tile are told apart.
+            most: how many places of a tile are distinguished at most.
         """
         if self.tiles is not None:
             return self

@@ -19,8 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowveil.errors import DataError, ParameterError, option
-from flowveil.flows import SUM_COLUMNS, Cells, Flows, People, ReadSummary, concat_cells
+from flowveil.flows import SUM_COLUMNS, Cells, Flows, People, concat_cells
 from flowveil.hierarchy import Hierarchy
+from flowveil.read_summary import ReadSummary
 from flowveil.remote_people import RemotePeople
 from flowveil.times import TIME, Every, Times
 

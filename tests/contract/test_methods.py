@@ -52,7 +52,7 @@ from flowveil import (
     Release,
     anonymize,
 )
-from flowveil.flows import ReadSummary
+from flowveil.read_summary import ReadSummary
 from flowveil.release.boundary import public_map
 from flowveil.release.zones import NodeZones, Zones
 from flowveil.zoning.public_map import BoxMap

@@ -9,13 +9,14 @@ from hypothesis import strategies as st
 
 from contract.cases import on_a_map
 from flowveil.errors import DataError, InfeasibleError
-from flowveil.flows import Flows, ReadSummary
+from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Hierarchy
 from flowveil.methods.odkanon import odkanon
 from flowveil.methods.oigh import one_level
 from flowveil.methods.twincut import score
 from flowveil.methods.twincut_same_zones import CutTable, twincut_same_zones
+from flowveil.read_summary import ReadSummary
 from reference import same_zones as slow
 from samples.strategies import generators, hierarchies, weights_of
 

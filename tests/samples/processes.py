@@ -33,7 +33,7 @@ def in_this_process() -> Iterator[None]:
     """Comparisons, studies and releases of many slices start no process."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("flowveil.workers.run_tasks", run_here)
-        patch.setattr("flowveil.anonymization.run_tasks", run_here)
+        patch.setattr("flowveil.slice_plans.run_tasks", run_here)
         yield
 
 

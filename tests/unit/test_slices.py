@@ -209,10 +209,10 @@ def test_row_order_leaves_no_trace():
 
 _ENDED_AMID_SLICES = """
 import os, signal, sys
-from flowveil import anonymization, workers
+from flowveil import slice_plans, workers
 from flowveil.cli import main
 
-anonymization.SECONDS_ALONE = 0.0
+slice_plans.SECONDS_ALONE = 0.0
 run = workers._Child.run
 
 def end(child, *task):

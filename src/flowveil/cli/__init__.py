@@ -1,4 +1,4 @@
-"""The command line: parses, calls the library, prints for people. No logic of its own.
+"""The command line: parses, calls the library, prints.
 
 Exit codes: 0 done; 1 unexpected; 2 bad usage or bad input; 3 the guarantee cannot be met or does not hold;
 130 interrupted.
@@ -24,22 +24,22 @@ from flowveil.errors import FlowveilError, did_you_mean, speaking_of_flags
 INTERRUPTED = 130
 #: Commands in the order of the help: module below `flowveil.cli`, and one line. Loaded when they are used.
 COMMANDS = {
-    "demo": ("demo", "Publish a synthetic survey of Île-de-France, end to end."),
+    "demo": ("sources", "Publish a synthetic survey of Île-de-France, end to end."),
     "anonymize": ("anonymize", "Anonymise trips and publish them into a folder."),
     "run": ("anonymize", "Repeat a run from a recipe."),
-    "describe": ("describe", "Say what is in the data, and how much of it is safe already."),
-    "compare": ("compare", "Run several methods and k on the same trips."),
-    "study": ("study", "Run the experiments of the papers."),
+    "describe": ("analysis", "Say what is in the data, and how much of it is safe already."),
+    "compare": ("experiments", "Run several methods and k on the same trips."),
+    "study": ("experiments", "Run the experiments of the papers."),
     "verify": ("verify", "Recount a release from the raw trips."),
-    "analyze": ("analyze", "Compute the private measures of a release."),
+    "analyze": ("analysis", "Compute the private measures of a release."),
     "audit": ("audit", "Attack published releases as a reader would."),
-    "derive": ("derive", "Compute a coarser table or sums from a published release."),
-    "picture": ("picture", "Draw a map of a release."),
-    "reconstruct": ("reconstruct", "Spread the cells of a release over other areas."),
-    "freeze": ("freeze", "Write the zones of a release into a file."),
+    "derive": ("published", "Compute a coarser table or sums from a published release."),
+    "picture": ("published", "Draw a map of a release."),
+    "reconstruct": ("published", "Spread the cells of a release over other areas."),
+    "freeze": ("published", "Write the zones of a release into a file."),
     "series": ("series", "Publish one release for each month or day, over one map."),
     "ledger": ("ledger", "List the releases of a data set, withdraw one, make a backup."),
-    "prepare": ("prepare", "Make one table of trips from the files of a known data set."),
+    "prepare": ("sources", "Make one table of trips from the files of a known data set."),
     "tabular": ("tabular", "Publish tables of records instead of trips."),
     "serve": ("serve", "Open the workbench in a browser."),
     "completion": ("completion", "Print a script that completes commands in a shell."),
@@ -54,7 +54,7 @@ class Program(click.Group):
     """The program: loads a command when it is used, and takes --json and --quiet anywhere on the line."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        """The commands in the order of the help."""
+        """Returns the commands in the order of the help."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
@@ -98,11 +98,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and turn errors into messages and exit codes."""
     words = sys.argv[1:] if arguments is None else list(arguments)
     for stream in (sys.stdout, sys.stderr):
-        # A sign that the terminal cannot show must not turn a finished command into a failed one.
+        # A character that the terminal cannot show must not make a finished command fail.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     if threading.current_thread() is threading.main_thread():
-        # A polite kill is an interrupt: it must leave the old release in place and no draft behind.
+        # SIGTERM is handled like an interrupt: the old release stays and the draft is removed.
         signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         # Without its own error handling click returns the code of an Exit instead of raising it.
@@ -113,18 +113,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except click.ClickException as wrong:
         _fail(_explained(wrong), kind="UsageError", code=2, words=words)
     except (KeyboardInterrupt, click.Abort) as stopped:
-        # click wraps the interrupt; what a command has to say of it is inside.
+        # click wraps the interrupt; the message of the command is inside.
         what = str(stopped.__cause__ or stopped) or "Nothing was written."
         _fail(f"Interrupted. {what}", kind="Interrupted", code=INTERRUPTED, words=words)
     except FlowveilError as error:
         _fail(str(error), kind=type(error).__name__, code=error.exit_code, words=words)
     except BrokenPipeError:
-        # The reader of our output has gone, which is not our failure.
+        # The reader of the output has closed it, which is not an error.
         sys.stderr.close()
         sys.exit(0)
     except Exception as error:
         if isinstance(error.__cause__, KeyboardInterrupt):
-            # Python 3.11 wraps an interrupt that comes while a class is being made, as in an import.
+            # Python 3.11 wraps an interrupt during the creation of a class, as in an import.
             _fail("Interrupted. Nothing was written.", kind="Interrupted", code=INTERRUPTED, words=words)
         # The message of a foreign error may quote a row of the input: name its kind and nothing else.
         if os.environ.get("FLOWVEIL_TRACEBACK"):
@@ -139,7 +139,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _explained(wrong: click.ClickException) -> str:
-    """The message; a setting that is no option of the command is named with the way to give it."""
+    """Returns the message; for a setting without an option in the command, how to give it."""
     if isinstance(wrong, click.NoSuchOption):
         from flowveil.cli.from_request import elsewhere
 

@@ -65,7 +65,7 @@ def publish_request(output: Output, request: Request, *, save_recipe: str | None
     if request.input.input is None:
         raise ParameterError("There are no trips: input.input is missing. Hint: --input FILE.")
     if request.output.out is None:
-        raise ParameterError("There is no folder to write to. Hint: --out DIR.")
+        raise ParameterError("The folder of the release is missing. Hint: --out DIR.")
     out, given = request.output.out, request
     request = with_matrices(request)
     check_request(request)

@@ -13,14 +13,14 @@ from flowveil.settings import Section, Setting, section_settings
 
 Command = Callable[..., Any]
 
-#: Before the names of settings among the parameters of a command, which has an argument called source.
+#: Prefix of settings among the parameters of a command, which has an argument called source.
 _PREFIX = "setting_"
-#: Options of every command that reads trips, but for those whose release says how its trips were read.
+#: Options of commands that read trips, except those whose release says how its trips were read.
 READING = (
     "origin", "destination", "origin_tile", "destination_tile", "person", "trips", "weight", "zones", "resolution",
     "time",
 )  # fmt: skip
-#: Options that are gone, and what to do instead.
+#: Removed options, and what to do instead.
 _GONE = {
     "--internal-report": "`flowveil analyze RELEASE --against INPUT --out DIR` writes the private pages",
     "--internal-profile": "`flowveil analyze RELEASE --against INPUT --out DIR` writes the private pages",
@@ -30,7 +30,7 @@ _COMMON: tuple[Literal["common"]] = ("common",)
 
 
 class _Place(click.ParamType):  # type: ignore[type-arg]  # generic in newer versions only
-    """A path; an empty one is refused before anything is done."""
+    """A path; an empty one is refused at once."""
 
     name = "path"
 
@@ -83,7 +83,7 @@ def help_text(one: Setting, *, brief: bool = False) -> str:
 
     Args:
         one: the setting.
-        brief: leave out long lists and defaults in words.
+        brief: omit long lists and defaults that are sentences.
     """
     listed = one.allowed and (isinstance(one.allowed, str) or "|" not in one.metavar)
     choices = f" One of: {', '.join(one.choices)}." if listed and not (brief and len(one.choices) > 4) else ""
@@ -123,7 +123,7 @@ def with_request(*names: str, required: Sequence[str] = ()) -> Callable[[Command
 
 
 def with_section(section: type[Section]) -> Callable[[Command], Command]:
-    """Give a command the options of a section that is no part of a request; it gets the section as ``wishes``."""
+    """Give a command the options of a section outside the request; it gets the section as ``wishes``."""
 
     def add(command: Command) -> Command:
         described = section_settings(section)
@@ -140,7 +140,7 @@ def with_section(section: type[Section]) -> Callable[[Command], Command]:
 
 
 def request_from(given: Mapping[str, Any], recipe: str | None, changes: Sequence[str]) -> Request:
-    """The request that options, a recipe and changes make up; options win over the recipe, changes over both."""
+    """Returns the request of options, a recipe and changes; options override the recipe, changes both."""
     values = {name: _value(find_setting(name), value) for name, value in given.items()}
     return given_by_hand(Request.from_flat(values), recipe, changes)
 
@@ -187,7 +187,7 @@ class RequestCommand(click.Command):
             formatter.write_dl([row for flag, row in rows.items() if flag not in named])
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Say where everything else is."""
+        """Write where to find all settings."""
         if not ctx.meta.get("flowveil.help_all"):
             formatter.write_paragraph()
             formatter.write_text("More: --help-all lists every setting by topic. --save-recipe FILE keeps a run.")
@@ -201,14 +201,14 @@ def _row(one: Setting, rows: Mapping[str, tuple[str, str]]) -> tuple[str, str]:
 
 
 def elsewhere(flag: str) -> str | None:
-    """How to give a setting that is no option of a command; None if there is no such setting."""
+    """Returns how to give a setting without an option in the command; None for an unknown setting."""
     if flag in _GONE:
-        return f"There is no option {flag} any more: {_GONE[flag]}."
+        return f"The option {flag} was removed: {_GONE[flag]}."
     known = {one.flag: one for one in settings()}
     if flag not in known:
         return None
     one = known[flag]
-    return f"{flag} is no option of this command. Hint: --set {one.path}={one.metavar or 'true'}, or a recipe."
+    return f"This command has no option {flag}. Hint: --set {one.path}={one.metavar or 'true'}, or a recipe."
 
 
 def _help_all() -> click.Option:

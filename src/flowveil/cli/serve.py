@@ -16,10 +16,10 @@ _UNITS = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
 
 
 def size_of(text: str) -> int:
-    """Bytes from a size such as 2GB.
+    """Returns the bytes of a size such as 2GB.
 
     Raises:
-        ParameterError: it is none.
+        ParameterError: the size cannot be read.
     """
     found = _SIZE.fullmatch(text.strip())
     size = 0 if found is None else int(float(found[1]) * _UNITS[found[2].lower()])
@@ -36,14 +36,14 @@ def size_of(text: str) -> int:
     "--ledger",
     type=PLACE,
     metavar="DIR",
-    help="Compare with all earlier releases of this data set, which DIR remembers, and record those made here.",
+    help="Compare with all earlier releases of this data set, which DIR lists, and record those made here.",
 )
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option(
     "--i-know-this-exposes-raw-data",
     "exposed",
     is_flag=True,
-    help="Confirm a --host that other machines can reach: whoever has the address sees raw trips.",
+    help="Confirm a --host that other machines can reach: anyone with the address sees raw trips.",
 )
 @with_output
 def serve(
@@ -58,7 +58,7 @@ def serve(
     def ready(address: str) -> None:
         output.result({"address": address})
         if not output.as_json:
-            # Without it nobody gets in, so it is printed with --quiet, too.
+            # The workbench cannot be used without the address, so it is printed with --quiet too.
             click.echo(f"The workbench is open at {address}")
 
     run(

@@ -20,7 +20,7 @@ Taken = TypeVar("Taken")
 
 
 def _numbers(kind: Callable[[str], Any]) -> Callable[[Any, Any, str], tuple[Any, ...]]:
-    """A callback that reads numbers separated by commas."""
+    """Returns a callback that reads numbers separated by commas."""
 
     def read(_context: Any, _parameter: Any, value: str) -> tuple[Any, ...]:
         try:
@@ -32,7 +32,7 @@ def _numbers(kind: Callable[[str], Any]) -> Callable[[Any, Any, str], tuple[Any,
 
 
 def _budget(_context: Any, _parameter: Any, value: str) -> float | None:
-    """A callback that reads a number, or none."""
+    """Read a number, or none."""
     try:
         return None if value.lower() == "none" else float(value)
     except ValueError:
@@ -50,13 +50,13 @@ _SET = (
     "Another setting (repeatable): positive, priorn (numbers with commas), repeats, classifier_k, classifier_epsilon, "
     "classifier_priorn, noise, delta, domains (FILE), bins (FILE), diagnostics (true)."
 )
-_MISSING = "A text that stands for a missing value, such as '?' (repeatable)."
+_MISSING = "A text that marks a missing value, such as '?' (repeatable)."
 _VARIABLE = "A column to synthesise (repeatable); by default those of the margins, or all."
 _MARGIN = "A margin to keep (repeatable); by default all pairs."
 _DOMAINS = "JSON: the categories of each column; null among them allows missing values."
 _BINS = "JSON: the edges of the bins of numeric columns."
-_ALLOW = "Publish this column as it is, although it identifies people (repeatable)."
-_NOISE = "The law of the noise: laplace for epsilon, gaussian for epsilon and --delta."
+_ALLOW = "Publish this column unchanged, although it identifies people (repeatable)."
+_NOISE = "The distribution of the noise: laplace for epsilon, gaussian for epsilon and --delta."
 _CHOOSE = "Cut the widest quasi-identifier, or the one with the most distinct values."
 
 
@@ -131,7 +131,7 @@ _SETTING = re.compile(r"(?P<column>.+)\.(?P<name>kind|order|hierarchy|grid|fine_
 
 
 def _settings_of_columns(texts: Sequence[str]) -> dict[str, dict[str, str]]:
-    """The settings of each column."""
+    """Returns the settings of each column."""
     found: dict[str, dict[str, str]] = {}
     for text in texts:
         match = _SETTING.fullmatch(text)
@@ -299,7 +299,7 @@ def _fit(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _settings_of_comparison(texts: Sequence[str]) -> dict[str, Any]:
-    """The settings of a comparison that have no option, with their defaults."""
+    """Returns the settings of a comparison without an option, with their defaults."""
     kinds: dict[str, tuple[Callable[[str], Any], Any]] = {
         "positive": (str, None),
         "priorn": (lambda text: tuple(float(part) for part in text.split(",")), (0.0, 0.1, 0.5, 1.0)),

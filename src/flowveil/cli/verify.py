@@ -160,14 +160,14 @@ def _write_certificates(
 
 
 def _what_holds(directory: str, found: Any) -> Iterator[str]:
-    """Returns what was verified, in words of this program: those of the folder are not repeated."""
+    """Yields what was verified. Texts of the folder are not repeated."""
     from flowveil.published.sentences import sentences
     from flowveil.release.folder import ReleaseFolder
 
     statement = ReleaseFolder(Path(directory)).statement
     verified = "every cell was recounted from the raw trips, and every file follows from what is published."
     if statement.boxes is not None and not statement.boxes["disjoint"]:
-        verified = "no cell claims more than lies in its boxes. Boxes share flows, so cells can only be bounded."
+        verified = "no cell claims more trips than its boxes contain. Boxes share flows, so cells can only be bounded."
     if statement.kind == "noisy":
         verified = "it has the form of its promise, and its counts can be noise of the stated distribution."
     first, *others = sentences(statement)

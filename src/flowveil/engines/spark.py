@@ -41,7 +41,7 @@ from flowveil.engines.spark_tables import ROWS as SOURCE
 from flowveil.engines.spark_tables import FirstLines, SparkTable, is_dataframe, open_spark_table
 from flowveil.engines.staging import FRACTION
 from flowveil.errors import DataError, FlowveilError, option
-from flowveil.flows import ReadSummary
+from flowveil.read_summary import ReadSummary
 from flowveil.reading import Reading
 from flowveil.reading.database import fetch_table, in_own_words, open_database
 from flowveil.reading.limits import FLOW_READ, about, room_for

@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 
 from flowveil.engines.streaming_query import StreamingQuery
 from flowveil.errors import DataError, option
-from flowveil.flows import MILLION, Flows, People, ReadSummary
+from flowveil.flows import MILLION, Flows, People
+from flowveil.read_summary import ReadSummary
 from flowveil.reading import Reading
 from flowveil.reading.database import batches_of, fetch_table
 from flowveil.reading.limits import FLOW_READ, PERSON_READ, about, in_bytes, is_limited, room_for

@@ -59,7 +59,7 @@ def test_what_is_no_method_is_refused(flows, method, match):
         flowveil.anonymize(flows, method)
 
 
-def test_compare_and_study_run_it_in_processes_of_their_own(flows, tmp_path):
+def test_compare_and_study_run_it_in_worker_processes(flows, tmp_path):
     found = flowveil.compare(flows, methods=["suppression", own_method], k=5, protect="trips")
     first, second = found.runs
     assert (second.method, second.status) == ("own-method", "done")
@@ -71,7 +71,7 @@ def test_compare_and_study_run_it_in_processes_of_their_own(flows, tmp_path):
             table, tmp_path / "s", by="sex", methods=[own_method], protections=["trips"], k=5, resolution=6
         )
     assert {row["status"] for row in study.rows} == {"done"}
-    with pytest.raises(flowveil.ParameterError, match="process of its own"):
+    with pytest.raises(flowveil.ParameterError, match="worker process"):
         flowveil.compare(flows, methods=[flowveil.Method("mine", lambda _: None, "")])
 
 

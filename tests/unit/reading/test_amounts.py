@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import flowveil
 from flowveil.errors import DataError
-from flowveil.flows import ReadSummary
+from flowveil.read_summary import ReadSummary
 
 N = 30
 RNG = np.random.default_rng(7)

@@ -19,8 +19,9 @@ from hypothesis import strategies as st
 
 import flowveil
 from flowveil import anonymize
-from flowveil.flows import Flows, ReadSummary
+from flowveil.flows import Flows
 from flowveil.hierarchy import Hierarchy
+from flowveil.read_summary import ReadSummary
 from flowveil.release.statement import round_share, share_step
 from samples.releases import tile_release
 

@@ -287,7 +287,7 @@ def test_slices_on_the_command_line(trips, tmp_path: Path, capsys):
 
 
 def test_processes_change_nothing(by_sex, monkeypatch):
-    monkeypatch.setattr("flowveil.anonymization.SECONDS_ALONE", 0.0)
+    monkeypatch.setattr("flowveil.slice_plans.SECONDS_ALONE", 0.0)
     one, two = (anonymize_slices(by_sex, k=5, hierarchy="h3", workers=workers) for workers in (1, 2))
     assert one.keys == two.keys
     for a, b in zip(one.releases, two.releases, strict=True):

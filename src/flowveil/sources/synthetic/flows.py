@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowveil.errors import ParameterError
-from flowveil.flows import Flows, ReadSummary
+from flowveil.flows import Flows
 from flowveil.hierarchy import Floats
+from flowveil.read_summary import ReadSummary
 from flowveil.sources.synthetic.region import (
     JOBS,
     KM_PER_LAT,

@@ -42,7 +42,7 @@ export function mount(root, data) {
     }
     drawAll();
   }
-  /* What the view does not show is said, with a way to see it. */
+  /* Counts the areas outside the view, with a button that shows them. */
   function tellOutside(map) {
     if (!world.data.frame) return;
     const seen = visible(map, viewOf(world, map)), layer = world.data.layers[map.layer];

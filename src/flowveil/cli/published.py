@@ -1,0 +1,143 @@
+"""Commands that need published files alone: ``derive``, ``picture``, ``reconstruct`` and ``freeze``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from flowveil.cli.from_request import PLACE, request_from, set_option, with_request, with_section
+from flowveil.cli.output import Output, with_output
+from flowveil.errors import ParameterError
+from flowveil.request import Derive, Request
+
+_WRITTEN = ("formats", "title", "source", "period", "licence", "contact", "replace_stronger", "ledger")
+
+
+@click.command()
+@click.argument("directory", type=PLACE, metavar="DIR")
+@with_request("out", "zones_of", "within", "zones", "formats", "title", "ledger", required=("out",))
+@with_section(Derive)
+@with_output
+def derive(output: Output, directory: str, request: Request, wishes: Derive) -> None:
+    """Compute a table from the published release in DIR: coarser zones, sums over slices, some slices, another format.
+
+    Needs no raw data and reveals nothing beyond DIR. Publish the finest table once and derive the others.
+    """
+    from flowveil.api import derive as compute
+    from flowveil.api import read_zones
+    from flowveil.cli.released import release_lines
+    from flowveil.execution import map_columns
+
+    out, zones = str(request.output.out), request.zones.zones
+    if zones is not None and request.arguments("map"):
+        zones = read_zones(zones, **map_columns(request))
+    chosen: dict[str, Any] = {"zones": zones, "zones_of": request.method.zones_of, "within": request.zones.within}
+    chosen |= {name: value for name, value in request.output.given.items() if name in _WRITTEN}
+    with output.working("Deriving"):
+        made = compute(directory, out, **wishes.given, **chosen)
+    output.say(*release_lines(made.report, out))
+    output.result(made.report)
+
+
+@click.command()
+@click.argument("directory", type=PLACE, metavar="DIR")
+@click.option("--out", type=PLACE, required=True, metavar="FILE", help="The picture: .png, .svg or .pdf.")
+@click.option("--show", default="origins", show_default=True, help="origins, destinations, both or flows.")
+@click.option("--place", metavar="LAT,LON", help="Only the cells whose origin zone holds this place.")
+@click.option(
+    "--style",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="basis=trips|weight, lines=200 (largest flows), width (inches), dpi=200, zoom=1 (repeatable).",
+)
+@click.option("--title", help="Text above the map [default: the title of the release].")
+@click.option("--bbox", metavar="W,S,E,N", help="What to show, in degrees [default: what holds nearly all trips].")
+@click.option("--over", type=PLACE, metavar="DIR", help="Another release, whose zones are outlined over the map.")
+@with_output
+def picture(output: Output, directory: str, out: str, **style: Any) -> None:
+    """Draw a map of the release in DIR for a paper, from its published files."""
+    from flowveil.api import picture as draw
+
+    place, bbox = style.pop("place"), style.pop("bbox")
+    style |= _style_of(style.pop("style"))
+    style["bbox"] = None if bbox is None else _bbox_of(bbox)
+    path = draw(directory, out, place=None if place is None else _degrees(place), **style)
+    output.result({"picture": str(path)})
+    output.say(f"Picture: {path}")
+
+
+def _style_of(texts: tuple[str, ...]) -> dict[str, Any]:
+    """Returns the style from NAME=VALUE."""
+    kinds: dict[str, Any] = {"basis": str, "lines": int, "width": float, "dpi": int, "zoom": float}
+    style: dict[str, Any] = {"lines": 200, "dpi": 200}
+    for text in texts:
+        name, _, value = text.partition("=")
+        try:
+            style[name] = kinds[name](value)
+        except (KeyError, ValueError):
+            raise ParameterError(
+                f"--style is one of {', '.join(kinds)} with a value, like dpi=300; found '{text}'."
+            ) from None
+    return style
+
+
+def _degrees(text: str) -> tuple[float, float]:
+    try:
+        lat, lon = (float(part) for part in text.split(","))
+    except ValueError:
+        raise ParameterError(f"--place must be a latitude and a longitude, comma-separated; found '{text}'.") from None
+    return lat, lon
+
+
+def _bbox_of(text: str) -> list[float]:
+    """Returns west, south, east and north from a text with commas."""
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise ParameterError(f"--bbox must be four numbers, comma-separated; found '{text}'.") from None
+
+
+@click.command()
+@click.argument("directory", type=PLACE, metavar="RELEASE")
+@click.option("--zones", required=True, metavar="N|FILE", help="An H3 resolution, the release's map, or any polygons.")
+@click.option(
+    "--population", type=PLACE, metavar="FILE", help="Inhabitants: lat, lon, population; or zone, population."
+)
+@click.option("--land", type=PLACE, metavar="FILE", help="Polygons of land: no trip starts or ends elsewhere.")
+@click.option("--decay/--no-decay", default=True, help="Fit how trips get rarer with distance (default: yes).")
+@click.option("--whole", is_flag=True, help="Whole trips; totals are kept.")
+@click.option("--bounds", is_flag=True, help="Also the trips that cells prove, and the most that they allow.")
+@click.option("--per", type=click.Choice(["day"]), help="The mean of a day of the declared period.")
+@click.option("--totals", type=PLACE, metavar="FILE", help="Known totals: area, origins, destinations.")
+@click.option("--out", type=PLACE, required=True, metavar="FILE", help="The table: .parquet, .csv, .omx or .gpkg.")
+@set_option
+@with_output
+def reconstruct(output: Output, directory: str, out: str, zones: str, changes: tuple[str, ...], **wishes: Any) -> None:
+    """Estimate the flows of RELEASE between your own areas. The result is an estimate."""
+    from flowveil.api import read_zones
+    from flowveil.api import reconstruct as estimate
+    from flowveil.execution import map_columns
+
+    chosen: Any = int(zones) if zones.isdecimal() else zones
+    request = request_from({}, None, changes)
+    if not zones.isdecimal() and request.arguments("map"):
+        chosen = read_zones(zones, **map_columns(request))
+    path, table = Path(out), estimate(directory, chosen, out=out, **wishes)
+    output.result({"table": str(path), "rows": len(table)})
+    output.say(f"Estimated flows between {len(table):,} pairs of areas: {path}")
+
+
+@click.command()
+@click.argument("release", type=PLACE, metavar="RELEASE")
+@click.option("--out", type=PLACE, required=True, metavar="FILE", help="Parquet file of the frozen map.")
+@with_output
+def freeze(output: Output, release: str, out: str) -> None:
+    """Write the zones of RELEASE into a file, without its counts, for `anonymize --zones-of`."""
+    from flowveil.api import freeze as make
+
+    frozen = make(release, out=out)
+    ends = {end: len(frozen.zones(end)) for end in ("origin", "destination")}
+    output.say(f"Frozen: {ends['origin']:,} origin zones and {ends['destination']:,} destination zones in {out}")
+    output.result({"map": out, "sha256": frozen.sha256, **{f"n_{end}_zones": n for end, n in ends.items()}})

@@ -1,0 +1,107 @@
+"""A folder is what its cells, its zones and its statement produce, and nothing is made or checked twice on the way."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import flowveil
+from flowveil.publication import publish
+from flowveil.published import folder as published_folder
+from flowveil.release import folder as release_folder
+from samples.releases import city_flows, release_of
+from samples.verified import findings_of
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory) -> Path:
+    return release_of(city_flows(), budget="volume").write(tmp_path_factory.mktemp("original") / "release")
+
+
+@pytest.fixture
+def release(original, tmp_path) -> Path:
+    return Path(shutil.copytree(original, tmp_path / "release"))
+
+
+def change(folder: Path, name: str, values: dict[str, Any]) -> None:
+    """Changes entries of a JSON file; all hashes are right afterwards."""
+    content = json.loads((folder / name).read_text("utf-8"))
+    (folder / name).write_text(json.dumps(content | values), "utf-8")
+    rehash(folder)
+
+
+def rehash(folder: Path) -> None:
+    manifest = json.loads((folder / "manifest.json").read_text("utf-8"))
+    manifest["sha256"] = {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in manifest["sha256"]}
+    (folder / "manifest.json").write_text(json.dumps(manifest), "utf-8")
+
+
+def claim_version(folder: Path, version: str) -> None:
+    for name in ("report.json", "manifest.json"):
+        change(folder, name, {"version": version})
+
+
+def test_a_folder_of_another_version_is_compared_by_value(release):
+    claim_version(release, "0.3.99")
+    assert findings_of(release, city_flows()) == []
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "report.json"])
+def test_nothing_is_hidden_in_a_folder_that_claims_another_version(release, name):
+    claim_version(release, "0.3.99")
+    about = {"about": {"note": "three trips"}} if name == "manifest.json" else {}
+    if name == "report.json":
+        published = json.loads((release / name).read_text("utf-8"))["published"]
+        about = {"published": {**published, "smallest_cell": published["smallest_cell"] + 1}}
+    change(release, name, about)
+    assert findings_of(release, city_flows())[0].startswith(f"{name}: is not what the cells")
+
+
+def test_other_sentences_of_another_version_are_not_passed_over(release):
+    claim_version(release, "0.3.99")
+    published = json.loads((release / "report.json").read_text("utf-8"))["published"]
+    change(release, "report.json", {"published": {**published, "sentences": ["Three trips are hidden."]}})
+    notes: list[str] = []
+    assert findings_of(release, city_flows(), notes=notes) == []
+    assert any("sentences were not compared" in note for note in notes)
+
+
+def test_a_damaged_table_is_a_finding_and_no_traceback(release):
+    content = bytearray((release / "zones.parquet").read_bytes())
+    content[-40:-20] = b"\xff" * 20
+    (release / "zones.parquet").write_bytes(bytes(content))
+    rehash(release)
+    assert "zones.parquet: cannot be read" in findings_of(release, city_flows())
+
+
+def test_a_folder_of_version_0_2_names_the_version_that_reads_it(release, trips_csv):
+    claim_version(release, "0.2.1")
+    found = flowveil.verify_release(release, against=trips_csv)
+    assert not found.holds
+    assert "flowveil==0.2" in found.findings[0]
+
+
+def test_a_run_summarises_renders_hashes_and_validates_once(monkeypatch, tmp_path):
+    calls: Counter[str] = Counter()
+
+    def count(module: Any, name: str) -> None:
+        whole = getattr(module, name)
+
+        def counted(*given: Any, **named: Any) -> Any:
+            calls[f"{name} {Path(given[0]).name}" if name == "hash_file" else name] += 1
+            return whole(*given, **named)
+
+        monkeypatch.setattr(module, name, counted)
+
+    for name in ("make_report", "render", "zones_table", "hash_file"):
+        count(published_folder, name)
+    count(release_folder, "check_report")
+    publish(release_of(city_flows(), budget="volume"), tmp_path / "release")
+    assert set(calls) >= {"make_report", "render", "zones_table", "check_report", "hash_file flows.parquet"}
+    assert max(calls.values()) == 1, calls
