@@ -1,4 +1,4 @@
-"""Pictures of the same synthetic city by TwinCut, PairCut and CurveCut, for the page on choosing a method.
+"""Pictures of the same synthetic city by TwinCut, LayerCut, CurveCut and topdown, for the page on choosing a method.
 
     python -m benchmarks.choosing_pictures DIR
 
@@ -16,8 +16,17 @@ import pyarrow.parquet as pq
 from flowveil.cli import cli
 from flowveil.sources.synthetic import synthetic_survey
 
-#: Options of each; those that work on a tree take H3 as it is.
-METHODS = {"twincut": ("--hierarchy", "h3"), "paircut": ("--hierarchy", "h3"), "curvecut": ()}
+#: Options of each. Noise needs a region that is known without the trips: an H3 cell around Paris.
+METHODS = {
+    "twincut": ("--protect", "trips"),
+    "layercut": ("--protect", "trips"),
+    "curvecut": ("--protect", "trips"),
+    "topdown": tuple(
+        word
+        for option in ("epsilon=2", "bound=5", "level=7", "region=841fb47ffffffff")
+        for word in ("--option", option)
+    ),
+}
 
 
 def run(*words: str) -> None:
@@ -31,10 +40,10 @@ def main(target: Path) -> None:
         pq.write_table(synthetic_survey(people=4000), survey)
         for method, options in METHODS.items():
             out = str(Path(scratch) / method)
-            words = ("--method", method, "--resolution", "8", "--protect", "trips", "--out", out)
+            words = ("--method", method, "--resolution", "8", "--out", out)
             run("anonymize", survey, *words, *options)
             picture = str(target / f"choosing-{method}.png")
-            run("picture", out, "--out", picture, "--width", "3.4", "--dpi", "110", "--title", method)
+            run("picture", out, "--out", picture, "--style", "width=3.4", "--style", "dpi=110", "--title", method)
 
 
 if __name__ == "__main__":

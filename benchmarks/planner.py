@@ -218,7 +218,11 @@ def trees(flows: Flows) -> tuple[Hierarchy, Hierarchy]:
 def levels(flows: Flows) -> Iterator[tuple[str, list[Ints]]]:
     """Every level, and the node of each tile there; tiles that end above it stay."""
     highest = max(int(tree.level.max()) for tree in trees(flows))
-    for level in range(highest, min(int(tree.level.min()) for tree in trees(flows)) - 1, -1):
+    lowest = min(int(tree.level.min()) for tree in trees(flows))
+    if flows.intake.resolution is not None:
+        # Coarser cells are never the best: each is spread over thousands of areas.
+        lowest = max(lowest, LEVEL - 2)
+    for level in range(highest, lowest - 1, -1):
         nodes = []
         for tree in trees(flows):
             node = tree.leaf_node.copy()

@@ -33,7 +33,8 @@ class Mutant:
 
     Attributes:
         name: what is wrong, in words.
-        place: file below `src/flowveil`, and the function, with its class.
+        place: file below `src/flowveil`, and the function, with its class. If the function is not in that file, the one
+            file of the package that has it is taken, so that files can be renamed and merged.
         body: the new body; ``correct`` stands for the correct function, to be called with the same arguments.
         tests: files below the tests, and options of pytest.
     """
@@ -49,6 +50,8 @@ GUARANTEE = ("unit/test_guarantee.py",)
 FLOWS = ("unit/test_flows.py",)
 BOUNDARY = ("unit/release/test_boundary.py",)
 RECOUNT = ("unit/verify/test_recount.py",)
+REBUILD = ("unit/verify/test_rebuild.py",)
+REPORT = ("unit/published/test_report_json.py",)
 
 MUTANTS = (
     # ---- guarantee
@@ -81,7 +84,9 @@ MUTANTS = (
         ("unit/published/test_folder.py",),
     ),
     # ---- recount
-    Mutant("recount: nothing is short", "verify/recount/recount.py:Counted.safe", "return self.trips >= 0", RECOUNT),
+    Mutant(
+        "recount: nothing is short", "verify/recount/recount.py:_safe", "return counted['trips'] >= 0", RECOUNT
+    ),
     Mutant("recount: cells are free", "verify/recount/recount.py:_Recount._check_cells", "yield from ()", RECOUNT),
     Mutant("recount: shares are free", "verify/recount/recount.py:_Recount._check_shares", "yield from ()", RECOUNT),
     Mutant(
@@ -90,20 +95,58 @@ MUTANTS = (
         "kept = group >= 0\nreturn np.bincount(group[kept], minlength=n).astype(np.int64)",
         RECOUNT,
     ),
+    Mutant(
+        "recount: differences are free",
+        "verify/recount/recount.py:_Recount._check_subtraction",
+        "yield from ()",
+        ("unit/verify/test_recount.py", "unit/release/test_sliced_release.py"),
+    ),
+    Mutant(
+        "recount: any guarantee will do", "verify/recount/inputs.py:check_guarantee", "yield from ()", RECOUNT
+    ),
+    # ---- rebuild
+    Mutant("rebuild: other bytes pass", "verify/rebuild.py:_same_bytes", "return True", REBUILD),
+    Mutant("rebuild: other values pass", "verify/rebuild.py:_compare_values", "yield from ()", REBUILD),
+    Mutant("schema: any report will do", "release/statement.py:_find_problem", "return None", REPORT),
 )  # fmt: skip
+
+
+def find(tree: ast.Module, function: str) -> tuple[ast.Module | ast.ClassDef, int] | None:
+    """Returns the scope of a function and its position there; None if there is no such function."""
+    *outer, name = function.split(".")
+    scope: ast.Module | ast.ClassDef = tree
+    for wanted in outer:
+        inner = [node for node in scope.body if isinstance(node, ast.ClassDef) and node.name == wanted]
+        if not inner:
+            return None
+        scope = inner[0]
+    places = [i for i, node in enumerate(scope.body) if isinstance(node, ast.FunctionDef) and node.name == name]
+    return (scope, places[0]) if places else None
+
+
+def file_of(place: str, source: Path) -> Path:
+    """Returns the file of a function: the one that is named, or the only one of its package that has the function."""
+    name, _, function = place.partition(":")
+    named = source / "flowveil" / name
+    if named.is_file() and find(ast.parse(named.read_text(encoding="utf-8")), function):
+        return named
+    package = source / "flowveil" / name.rpartition("/")[0]
+    files = [file for file in package.rglob("*.py") if find(ast.parse(file.read_text(encoding="utf-8")), function)]
+    if len(files) != 1:
+        raise SystemExit(f"{place}: {len(files)} files have this function")
+    return files[0]
 
 
 def mutate(text: str, function: str, body: str) -> str:
     """Returns a source in which a function has another body, and the correct one is kept under another name."""
     tree = ast.parse(text)
     *outer, name = function.split(".")
-    scope: ast.Module | ast.ClassDef = tree
-    for wanted in outer:
-        scope = next(node for node in scope.body if isinstance(node, ast.ClassDef) and node.name == wanted)
-    at, found = next(
-        (i, node) for i, node in enumerate(scope.body) if isinstance(node, ast.FunctionDef) and node.name == name
-    )
-    kept, wrong = copy.deepcopy(found), copy.deepcopy(found)
+    found = find(tree, function)
+    assert found is not None, f"no function {function}"
+    scope, at = found
+    node = scope.body[at]
+    assert isinstance(node, ast.FunctionDef)
+    kept, wrong = copy.deepcopy(node), copy.deepcopy(node)
     kept.name = f"correct_{name}"
     wrong.body = ast.parse(body.replace("correct(", ".".join([*outer, kept.name]) + "(")).body
     scope.body[at : at + 1] = [kept, wrong]
@@ -123,8 +166,7 @@ def run(source: Path, chosen: tuple[str, ...]) -> tuple[int, str]:
 
 def is_killed(mutant: Mutant, source: Path) -> bool:
     """Whether the tests of a mutant fail on it; prints the answer. The source is restored."""
-    name, _, function = mutant.place.partition(":")
-    file = source / "flowveil" / name
+    function, file = mutant.place.partition(":")[2], file_of(mutant.place, source)
     text = file.read_text(encoding="utf-8")
     try:
         file.write_text(mutate(text, function, mutant.body), encoding="utf-8")

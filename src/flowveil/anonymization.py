@@ -216,43 +216,30 @@ def anonymize(
     population_only: bool = False,
     **options: Any,
 ) -> Release | NoisyRelease:
-    """Make an OD matrix publishable.
+    """Makes an OD matrix publishable.
 
-    Every cell of the returned release is recounted from the flows and satisfies the guarantee. With a noisy
-    method (``laplace``, ``topdown``, ``privtree``) the release is a `NoisyRelease`: noisy counts under differential
-    privacy, to which k, protect, max_suppressed and l do not apply; giving them is refused.
+    Every cell of the returned release is recounted from the flows and satisfies the guarantee. With a noisy method
+    (``laplace``, ``topdown``, ``privtree``) the result is a `NoisyRelease`; thresholds do not apply and are refused.
 
     Args:
-        flows: what `read_trips` returns; or what ``read_slices(...).folded()`` returns, for cells of places and times.
-        method: name of a method, see `flowveil.METHODS`, by default ``layercut`` (``twincut`` for the same zones at
-            both ends, ``paircut`` for folded times); or one of your own: a
-            function ``(flows, guarantee, *, max_suppressed, **options) -> Plan``, or a `flowveil.Method`.
-        k: how many every cell must hide; 10 by default.
-        protect: what is counted: ``trips``, ``people`` or ``population``, or several of them; by default people where
-            persons are known, else trips.
-        max_suppressed: share that may be suppressed, 0.1 by default: of the volume, unless the method's page says
-            otherwise.
-        k_population: absolute threshold where the population is protected; by default k times the mean weight.
+        flows: what `read_trips` returns, or ``read_slices(...).folded()`` for cells of places and times.
+        method: a name of `flowveil.METHODS`, a `Method`, or a function ``(flows, guarantee, *, max_suppressed,
+            **options) -> Plan``. By default ``layercut``; ``twincut`` if zones must not overlap, ``paircut`` for times.
+        k: threshold of every cell; 10 by default.
+        protect: ``trips``, ``people``, ``population`` or several; by default people if persons are known, else trips.
+        max_suppressed: share that may be suppressed; by default that of the method.
+        k_population: threshold of the population; by default k times the mean weight of a trip.
         l: fewest tiles in which the trips of a cell begin, and in which they end.
-        hierarchy: ``h3`` for the tree of the flows, ``halves`` for the same refined in steps of two; by
-            default what the method's page says.
-        zones_of: publish over the zones of an earlier release instead of choosing new ones: its folder, or what
-            `flowveil.freeze` returns or has written. No method is given then.
-        revision: the earlier releases of these trips, which were corrected since: the folder of the first, then those
-            of its revisions. Their zones are kept; a cell gets its new value where the change reaches the guarantee by
-            itself, and keeps the earlier one elsewhere.
-        dominance: do not publish cells in which one person makes more than this share of the trips: they are suppressed
-            after planning, counted towards ``max_suppressed``; with layers their trips go on to a later one.
-        stricter: a list of places (a file or a table with ``tile``, or ``lat`` and ``lon``, and ``k``, ``l`` or both):
-            cells whose zones hold one of them must reach what the list asks for it, or are not published, as for
-            dominance. The list itself is not published.
-        l_places: points of interest (``tile``, or ``lat`` and ``lon``) that ``l`` counts, instead of the tiles.
+        hierarchy: ``h3`` for the tree of the flows, ``halves`` for the same refined in steps of two.
+        zones_of: an earlier release, or its zone map, whose zones are used; no method is given then.
+        revision: the earlier releases of these trips, oldest first; cells change only if the change is safe.
+        dominance: largest share of the trips of a cell that one person may make.
+        stricter: list of places with a ``k`` or ``l`` that cells around them must reach; it is not published.
+        l_places: points of interest that ``l`` counts, instead of tiles.
         t: largest distance (total variation) of the destinations of an origin zone from those of all published trips,
-            and of the origins of a destination zone. Zones that are farther are suppressed after planning, counted
-            towards ``max_suppressed``. For methods whose zones do not overlap; ``twincut`` by default.
-        allow_small_k: confirms a k below 3, which is refused otherwise.
-        population_only: confirms that the population alone is protected although persons are known, which is refused
-            otherwise.
+            and of the origins of a destination zone. Other zones are suppressed. For zones that do not overlap.
+        allow_small_k: confirms a k below 3.
+        population_only: confirms that only the population is protected although persons are known.
         **options: options of the method.
 
     Raises:
@@ -261,9 +248,7 @@ def anonymize(
         InfeasibleError: no release can meet the guarantee.
         GuaranteeError: the recount contradicts the method; nothing may be published.
     """
-    if not isinstance(flows, Flows):
-        hint = "slices are for anonymize_slices" if isinstance(flows, SlicedFlows) else "pass what read_trips returns"
-        raise ParameterError(f"anonymize needs flows; found {type(flows).__name__}. Hint: {hint}.")
+    _check_type(flows, Flows, "flows", "read_trips")
     afterwards = PostRules.from_request(dominance=dominance, stricter=stricter, revision=revision, t=t)
     chosen = _chosen(
         method, _default_method(flows, afterwards), afterwards.zones_of(zones_of), revise=revision is not None
@@ -271,7 +256,20 @@ def anonymize(
     thresholds = (k, protect, max_suppressed, k_population, l, allow_small_k, population_only)
     asked = Thresholds(*thresholds, usual_share=chosen.max_suppressed)
     _check_request(flows, chosen, options, asked, afterwards)
-    afterwards = afterwards.on(flows)
+    return _anonymize(flows, chosen, asked, afterwards.on(flows), options, hierarchy=hierarchy, l_places=l_places)
+
+
+def _anonymize(
+    flows: Flows,
+    chosen: Method,
+    asked: Thresholds,
+    afterwards: PostRules,
+    options: dict[str, Any],
+    *,
+    hierarchy: str | None,
+    l_places: Any,
+) -> Release | NoisyRelease:
+    """Runs a method on flows, after the request was checked."""
     flows, on_tree = chosen.on_hierarchy(flows, hierarchy)
     if l_places is not None:
         flows = _with_places(flows, l_places, chosen, asked, afterwards)
@@ -283,6 +281,13 @@ def anonymize(
     run.parameters.update(on_tree)
     prepared = run.guarantee.prepare(flows)
     return afterwards.revised(run.release(prepared, run.planned(prepared, afterwards)))
+
+
+def _check_type(flows: Any, expected: type, what: str, reader: str) -> None:
+    """Raises ParameterError for flows of another type."""
+    if not isinstance(flows, expected):
+        hint = "slices are for anonymize_slices" if isinstance(flows, SlicedFlows) else f"pass what {reader} returns"
+        raise ParameterError(f"Needs {what}; found {type(flows).__name__}. Hint: {hint}.")
 
 
 def _with_places(flows: Flows, l_places: Any, method: Method, asked: Thresholds, afterwards: PostRules) -> Flows:
@@ -378,64 +383,69 @@ def anonymize_slices(
     values: Mapping[str, Sequence[str] | str] | None = None,
     **options: Any,
 ) -> SlicedRelease | NoisySlices:
-    """Make the matrix of every slice publishable.
+    """Makes the matrix of every slice publishable; returns `NoisySlices` for a noisy method.
 
-    A slice is left out, and only counted, where no cell of it can be published, and where persons are known and fewer
-    than k are in it. One guarantee holds for all slices; where the population is protected, its threshold is k times
-    the mean weight of a trip of all slices. The result does not depend on the number of processes.
+    A slice is not published if no cell of it can be, or if persons are known and it has fewer than k. One guarantee
+    holds for all slices. The result does not depend on the number of processes.
 
     Args:
         flows: what `read_slices` returns.
-        method: as for `anonymize`; by default ``twincut``, and ``odkanon`` where zones are common.
+        method: as for `anonymize`; by default ``twincut``, and ``odkanon`` for common zones.
         k, protect, max_suppressed, k_population, l, hierarchy: as for `anonymize`; the share is that of each slice.
         total: also publish the matrix of all slices together.
         also_every: also publish the matrices of these longer steps of time (``day`` in addition to ``1h``).
-        common_zones: give all slices the same zones, safe in each, by ODkAnon's schedule: subtraction reveals nothing.
-            With ``layercut``, the same cells in layers, without coarser matrices.
-        zones_of: as for `anonymize`; the same zones for every slice.
-        accept_differencing: publish although differences between matrices are short of the guarantee.
-        allow_small_k, population_only: as for `anonymize`.
-        workers: processes; more than one are started only where there is enough to do.
-        resume: a folder where each slice that is decided is kept, and found again by a later run with the same flows
-            and settings. It reveals what is suppressed; the caller removes it.
+        common_zones: give all slices the same zones, safe in each: subtraction reveals nothing.
+        zones_of, allow_small_k, population_only: as for `anonymize`.
+        accept_differencing: publish although differences between matrices are below the guarantee.
+        workers: processes; more than one are started only if there is enough to do.
+        resume: private folder for checkpoints of planned slices; the caller removes it.
         progress: called with the share of the slices that is done.
-        values: with a method that adds noise, the values of each slice column, known without the data; for times a
-            period such as ``2024-01-01/2024-03-31``. Hours of the day and days of the week need not be given.
+        values: for noisy methods, the values of each slice column, known without the data; for times a period such as
+            ``2024-01-01/2024-03-31``. Hours of the day and days of the week need not be given.
         **options: options of the method.
 
-    Returns:
-        The slices; with a method that adds noise, `NoisySlices`: one noisy matrix for each combination of the values.
-
     Raises:
-        ParameterError: a parameter is out of range or unknown.
-        DataError: the data does not have what the guarantee needs, or there are too many combinations of attributes.
-        InfeasibleError: no slice can be published, or subtraction would reveal what the guarantee hides.
-        GuaranteeError: a recount contradicts the method; nothing may be published.
+        ParameterError, DataError, GuaranteeError: as for `anonymize`.
+        InfeasibleError: no slice can be published, or subtraction would reveal protected values.
     """
-    if not isinstance(flows, SlicedFlows):
-        hint = "Hint: pass what read_slices returns."
-        raise ParameterError(f"anonymize_slices needs sliced flows; found {type(flows).__name__}. {hint}")
+    _check_type(flows, SlicedFlows, "sliced flows", "read_slices")
     chosen = _method_of_slices(method, options, common_zones=common_zones, zones_of=zones_of)
     if workers < 1:
         raise ParameterError(f"workers must be at least 1; found {workers}.")
     thresholds = (k, protect, max_suppressed, k_population, l, allow_small_k, population_only)
     asked = Thresholds(*thresholds, usual_share=chosen.max_suppressed)
+    steps = [Every.parse(text) for text in also_every]
     if chosen.promises == "epsilon":
-        for_exact = {"resume": resume is not None, "accept_differencing": accept_differencing}
-        chosen.refuse_thresholds([*asked.given, *(name for name, given in for_exact.items() if given)])
+        exact_only = {"resume": resume is not None, "accept_differencing": accept_differencing}
+        chosen.refuse_thresholds([*asked.given, *(name for name, given in exact_only.items() if given)])
         chosen.on_hierarchy(flows, hierarchy)
-        return _noisy_slices(chosen, flows, values or {}, options, [Every.parse(text) for text in also_every], total)
+        return _noisy_slices(chosen, flows, values or {}, options, steps, total)
     if values is not None:
         raise ParameterError("Values of slices (--values) are declared for methods that add noise; others find them.")
+    sliced = {**_how_sliced(flows, steps, total), "common_zones": common_zones}
+    task = _slice_task(flows, chosen, asked, options, hierarchy, sliced, resume)
+    coarser = task.flows.coarser_keys(steps, total=total)
+    progress = progress or lines_every("Anonymising slices")
+    return _released_slices(task, coarser, common_zones, accept_differencing, workers, progress)
+
+
+def _slice_task(
+    flows: SlicedFlows,
+    chosen: Method,
+    asked: Thresholds,
+    options: Mapping[str, Any],
+    hierarchy: str | None,
+    sliced: dict[str, Any],
+    resume: Checkpoint | str | os.PathLike[str] | None,
+) -> SliceTask:
+    """Returns the run over slices, with everything that the guarantee counts."""
     refuse_many_combinations(flows)
     flows, on_tree = chosen.on_hierarchy(flows, hierarchy)
     run = Run.from_request(chosen, flows.whole, asked, options)
-    run.parameters.update(on_tree)
-    steps = [Every.parse(text) for text in also_every]
-    run.parameters["slices"] = {**_how_sliced(flows, steps, total), "common_zones": common_zones}
-    task = SliceTask(_ready(flows, run.guarantee), run, _kept_in(resume))
-    coarser, progress = flows.coarser_keys(steps, total=total), progress or lines_every("Anonymising slices")
-    return _released_slices(task, coarser, common_zones, accept_differencing, workers, progress)
+    run.parameters.update({**on_tree, "slices": sliced})
+    if resume is not None and not isinstance(resume, Checkpoint):
+        resume = Checkpoint(named_path(resume, what="the folder to resume from"))
+    return SliceTask(_ready(flows, run.guarantee), run, resume)
 
 
 def _how_sliced(flows: SlicedFlows, steps: Sequence[Every], total: bool) -> dict[str, Any]:
@@ -484,12 +494,6 @@ def _noisy_slices(
     return NoisySlices(
         flows, tuple(releases), tuple(releases.values()), together, method.name, MappingProxyType(chosen)
     )
-
-
-def _kept_in(folder: Checkpoint | str | os.PathLike[str] | None) -> Checkpoint | None:
-    if folder is None or isinstance(folder, Checkpoint):
-        return folder
-    return Checkpoint(named_path(folder, what="the folder to resume from"))
 
 
 def _released_slices(

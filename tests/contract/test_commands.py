@@ -105,7 +105,7 @@ FAILURES: dict[str, list[tuple[tuple[str, ...], int, str]]] = {
         (("--max-upload", "many"), 2, "--max-upload"),
         (("--port", "70000"), 2, "--port"),
     ],
-    "ledger": [(("{new}",), 2, "no ledger"), (("{release}",), 2, "no ledger")],
+    "ledger": [(("{new}",), 2, "holds no ledger"), (("{release}",), 2, "holds no ledger")],
     "reconstruct": [
         (("{new}", "--zones", "7", "--out", "{new}.csv"), 2, "new"),
         (("{release}", "--zones", "7", "--out", "{new}.txt"), 2, ".parquet"),

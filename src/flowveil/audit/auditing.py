@@ -105,7 +105,7 @@ class Audit:
 
     Attributes:
         groups: what they confine together.
-        releases: what each gives by itself.
+        releases: what each discloses alone.
         fail_on: the largest share that is accepted of a figure.
         checked, true: with the trips: how many groups were recounted, and how many lie within their bounds.
     """
@@ -123,7 +123,7 @@ class Audit:
 
     @property
     def failures(self) -> list[str]:
-        """Why the audit fails, in words; empty where it does not."""
+        """Returns the reasons why the audit fails; empty if it passes."""
         found = []
         if len(self.groups):
             found.append(
@@ -140,7 +140,7 @@ class Audit:
 
     @property
     def not_compared(self) -> list[str]:
-        """What was not compared, and why, in words; empty where everything was."""
+        """Returns what was not compared, and why; empty if everything was."""
         names = [one.name for one in self.releases]
         found = []
         for places, reason in self.groups.unchecked:
@@ -207,13 +207,13 @@ def audit(
         fail_on: the largest accepted share by figure: homogeneity (zones that send 90 % to one zone), dominance (cells
             that are mostly one person's), linkage (persons alone with up to four known trips), membership (advantage),
             minimality (zones whose short parts are given away by their not being divided).
-        shadows: runs of the method with the trips: so many pairs a person for membership, and so many zones for
-            minimality; 0 leaves both out.
+        shadows: runs of the method with the trips: pairs of runs for each person (membership), and zones to try
+            (minimality); 0 skips both.
         seed: of samples.
         **reading: how to read the trips, where it should differ from what a report says.
 
     Raises:
-        ParameterError: no release, or a figure that is none.
+        ParameterError: no release, or an unknown figure.
     """
     limits = dict(fail_on or {})
     unknown = sorted(set(limits) - set(FIGURES))
@@ -224,7 +224,7 @@ def audit(
     if shadows < 0 or shadows == 1:
         raise ParameterError(f"shadows must be 0 or at least 2: half of them set a threshold; found {shadows}.")
     if not releases:
-        raise ParameterError("There is no release to audit.")
+        raise ParameterError("No release to audit.")
     read = [r if isinstance(r, PublishedRelease) else read_release(r) for r in releases]
     with taken_at_its_word("', '".join(release.name for release in read)):
         return _audit_all(read, against, limits, shadows, seed, reading)

@@ -1,6 +1,6 @@
 """What two homogeneous matrices of the same trips say together, exactly.
 
-At each place take the larger of the two zones. Pairs of these are *blocks*: every cell of either matrix lies in one
+At each place take the larger of the two zones. Pairs of these are *blocks*: every cell of either matrix is in one
 block, blocks share no trip, and each end of a block is divided by one of the two matrices only. So inside a block every
 pair of the first matrix meets every pair of the second: a two-way table, whose rows are pairs of the first and whose
 columns are pairs of the second. The sum of a published pair's row is known; that of one that is not listed lies between
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from flowveil.audit.zone_forest import Nodes
 
 Counts = NDArray[np.int64]
-#: More than any count: stands for a bound that is not known. A million of them still fit into 64 bits.
+#: More than any count: an unknown bound. A million of them still fit into 64 bits.
 UNKNOWN = np.int64(1) << 40
 
 
@@ -34,7 +34,7 @@ class Side:
         origins, destinations: the nodes of the zones of each end, distinct.
         origin, destination, trips: of each published cell: its two nodes, and its value.
         most_unlisted: the most trips in a pair that is not listed.
-        exact: cells count all of their trips; else only that they hold so many at least.
+        exact: cells count all of their trips; else only a lower bound.
     """
 
     origins: Nodes

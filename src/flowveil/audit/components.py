@@ -36,7 +36,7 @@ Cells = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Shared:
-    """A class of trips that is confined: the nodes that it lies in, the cell of each matrix (or -1), and its bounds."""
+    """A class of trips that is confined: its nodes, the cell of each matrix (or -1), and its bounds."""
 
     origin: int
     destination: int
@@ -138,7 +138,7 @@ def _fixed(classes: Sequence[Cells], left: Sequence[NDArray[np.int64]]) -> dict[
 def _classes(
     ground: Ground, sides: Sequence[Side], values: Sequence[NDArray[np.int64]]
 ) -> dict[Cells, tuple[int, int]]:
-    """Every set of cells that some trip may be counted by, with the nodes that it lies in.
+    """Every set of cells that some trip may be counted by, with its nodes.
 
     The extent of a set is its area times the values that its slice columns leave open, of which one is never listed.
     What exactly these cells share is what they share, less what further cells share with them; a class without extent

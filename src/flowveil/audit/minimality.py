@@ -1,6 +1,6 @@
 """What the choice of zones gives away to a reader who knows the method: minimality, or downcoding.
 
-A zone is as large as it is because a smaller one would have fallen short. So a reader who knows the method concludes
+A zone is large because a smaller one would have been below the threshold. So a reader who knows the method concludes
 from a zone that was not divided that a part of one of its cells is short. Two figures:
 
 *Certain*: TwinCut and PairCut divide whatever can be divided where nothing may be suppressed. A zone of several tiles
@@ -8,7 +8,7 @@ that is in one published cell has a part below the guarantee then, and for PairC
 folder says all of that.
 
 *Tried*: for any method and limit, with the trips. Take a published zone (of nested cells: a cell) that has a short
-part. Move the trips of its short parts to the largest part of the same cell: the published table stays as it is, and
+part. Move the trips of its short parts to the largest part of the same cell: the published table stays the same, and
 no part is short. Run the method on that. If the zone is divided now, the reader who finds it whole knows that this
 world is not the true one: its short parts are why it was not divided. Worlds in which only one part is left are not
 tried: they differ in which tiles are used, not in what is short.
@@ -260,14 +260,16 @@ def _is_published(release: PublishedRelease, world: Flows, end: _End, unit: int)
 
 def in_words(found: Mapping[str, Any]) -> str:
     """What was found, in one sentence."""
-    said = []
+    sentences = []
     if found["certain"]:
-        said.append(f"of {found['certain']:,} of {found['units']:,} zones it is certain that a part is short")
+        sentences.append(f"of {found['certain']:,} of {found['units']:,} zones it is certain that a part is short")
     if found["blocked"]:
-        said.append(f"{found['blocked']:,} of {found['units']:,} zones have {found['short']:,} parts that are short")
+        sentences.append(
+            f"{found['blocked']:,} of {found['units']:,} zones have {found['short']:,} parts that are short"
+        )
     if found["tried"]:
-        said.append(
+        sentences.append(
             f"{found['divided']:,} of {found['tried']:,} tried would have been divided if no part were short, "
             f"so at least one of each one's short parts ({found['confined']:,} in all) is given away"
         )
-    return "; ".join(said)
+    return "; ".join(sentences)

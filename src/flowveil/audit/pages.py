@@ -1,4 +1,4 @@
-"""An audit in words: for the data protection officer as Markdown and as a page, both marked internal."""
+"""The report of an audit for the data protection officer: Markdown and a page, both marked internal."""
 
 from __future__ import annotations
 
@@ -30,16 +30,18 @@ def audit_lines(audit: Audit) -> Iterator[str]:
     """What was found, in counts."""
     found = audit.groups
     if len(audit.releases) > 1 or found.compared:
-        said = "no group is confined below the guarantee"
+        result = "no group is confined below the guarantee"
         if len(found):
-            said = (
+            result = (
                 f"{len(found):,} groups are confined below the guarantee, {found.single_cells:,} of them single cells, "
                 f"{found.single_trips:,} single trips"
             )
         compared = (
-            f"{found.compared:,} cells can be compared; {said}"
+            f"{found.compared:,} cells can be compared; {result}"
             if found.compared or len(found)
             else "no cells can be compared"
+            if found.unchecked
+            else "no release counts trips that another counts too, unless it was derived from it"
         )
         yield f"Subtraction: {compared}."
     if found.solved or found.bounded:
@@ -62,9 +64,9 @@ def _lines_of_one(one: AuditOfOne, *, several: bool) -> Iterator[str]:
         lines.append(
             f"membership: advantage {m.advantage:.2f} (95%: {m.low:.2f} to {m.high:.2f}) over {m.shadows} releases."
         )
-    said = one.minimality and in_words(one.minimality.to_dict())
-    if said:
-        lines.append(f"minimality: {said}.")
+    sentence = one.minimality and in_words(one.minimality.to_dict())
+    if sentence:
+        lines.append(f"minimality: {sentence}.")
     yield from (f"{one.name}: {line}" if several else line[:1].upper() + line[1:] for line in lines)
 
 
@@ -117,8 +119,8 @@ def _lead(audit: Audit) -> str:
     """Which releases, and how many of them were attacked."""
     noisy = sum(one.noisy for one in audit.releases)
     attacked = len(audit.releases) - noisy
-    said = [f"{n:,} release{'s' if n > 1 else ''}, {how}" for n, how in ((attacked, _ATTACKED), (noisy, _NOISY)) if n]
-    return "; ".join(said) + "."
+    parts = [f"{n:,} release{'s' if n > 1 else ''}, {how}" for n, how in ((attacked, _ATTACKED), (noisy, _NOISY)) if n]
+    return "; ".join(parts) + "."
 
 
 def _page(audit: Audit, content: Mapping[str, Any]) -> str:

@@ -1,7 +1,7 @@
 """Shadow releases: the method of a release run on other trips, as an attacker does who knows it.
 
 Membership inference with them: each other person is drawn with even odds, repeatedly, and the method is run with the
-target and without. The score of a release is how much of the target's trips lies in published cells, each weighted by
+target and without. The score of a release is the share of the target's trips in published cells, each weighted by
 one over the cell's volume. The threshold is set on half of the shadows and tested on the others. The advantage is the
 true positive rate minus the false positive rate: 0 is guessing, 1 is certainty.
 """
@@ -43,7 +43,7 @@ def again(release: PublishedRelease, flows: Flows) -> Release:
     from flowveil.anonymization import anonymize
 
     parameters = release.report["parameters"]
-    asked = {name: parameters.get(name) for name in ("k_population", "l", "dominance")}
+    asked = {name: parameters.get(name) for name in ("k_population", "l", "dominance", "t")}
     confirmed = release.report["statement"].get("confirmed") or ()
     if parameters.get("stricter") is not None or parameters.get("l_places") is not None:
         raise ParameterError("A release that was made with a list of places cannot be run again without the list.")
@@ -168,7 +168,7 @@ def membership(
 
 
 def _threshold(scores: NDArray[np.float64]) -> float:
-    """The threshold that tells the two kinds apart best."""
+    """Returns the threshold that separates the two kinds best."""
     candidates = np.unique(scores)
     gains = [float((scores[:, 0] > c).mean() - (scores[:, 1] > c).mean()) for c in candidates]
     return float(candidates[int(np.argmax(gains))])

@@ -88,7 +88,7 @@ def _distances(
 ) -> NDArray[np.float64]:
     """Half the sum of absolute differences between each zone's shares and those of all zones together.
 
-    Over the cells of a zone, |a - b| - b; all b of the others sum to what is left of 1.
+    Over the cells of a zone, |a - b| - b; all b of the others sum to the rest of 1.
     """
     overall = np.bincount(other, weights=trips) / max(float(trips.sum()), 1.0)
     there = np.bincount(zone, weights=np.abs(share - overall[other]) - overall[other])
@@ -188,7 +188,7 @@ class Linkage:
 
     Attributes:
         known: how many trips are known.
-        persons: how many persons with so many trips, and one more, were sampled.
+        persons: number of sampled persons who made more than the known trips.
         raw_alone, alone: the share of them who are the only ones with these trips: by tiles, by published cells.
         raw_median, median: the median number of people who have these trips.
         below_k: the share of them whom fewer than k people, themselves included, match by published cells.

@@ -1,9 +1,9 @@
 """Finds groups of trips that several releases confine together, though each of them is safe alone.
 
-Every published cell is an equation: the trips between its two zones are so many. Cells of two releases overlap, so the
-equations have terms in common, and their differences are counts that were not published. A *group* is what a release
-does not publish of an area that another counts, a pair of zones that is not listed, or what one cell of each release
-share. It is confined if its smallest and its largest possible value lie above 0 and below the guarantee.
+Every published cell is an equation: it states the number of trips between its two zones. Cells of two releases overlap,
+so the equations have terms in common, and their differences are counts that were not published. A *group* is what a
+release does not publish of an area that another counts, a pair of zones that is not listed, or what one cell of each
+release share. It is confined if its smallest and its largest possible value lie above 0 and below the guarantee.
 
 - Two homogeneous matrices of the same trips are solved exactly (`flowveil.audit.blocks`).
 - From each cell, and from each sum over slices that all publish, the cells of other matrices inside it are subtracted:
@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 from flowveil.audit.blocks import UNKNOWN, Blocks, Finding, Side, blocks_of, confined, contradictions
 from flowveil.audit.components import confined_components
 from flowveil.audit.periods import (
+    derived_places,
     differing_statements,
     disjoint,
     disjoint_parts,
@@ -58,7 +59,7 @@ class Group:
         releases: the places of the releases that confine it.
         kind: ``remainder``, ``cell`` or ``crossing``, as in `flowveil.audit.blocks.Finding`; ``shared``: what certain
             cells of several releases share and no published cell of the others counts.
-        origin, destination: codes of the zones that it lies in: a cell of one release, or a common area of both.
+        origin, destination: codes of the zones around it: a cell of one release, or a common area of both.
         absent: the place of the release that does not publish it; -1 where it is what several cells share.
         pairs: where it is one pair of zones, that pair; where cells of several releases share it, the pair of each,
             which is ("", "") for what is in none of a release's zones, or, of kind ``shared``, in none of its cells.
@@ -131,11 +132,16 @@ class Groups:
 def confined_groups(releases: Sequence[PublishedRelease]) -> Groups:
     """Returns every group that these releases confine together to values above 0 and below the guarantee.
 
-    Deterministic; empty for a single release without slices.
+    Deterministic; empty for a single release without slices. Releases derived from others of these are not compared:
+    everything that follows from them follows from their sources.
 
     Raises:
         DataError: zones of the only release overlap in part. Of several, the pairs are reported as not compared.
     """
+    derived = derived_places(releases)
+    if derived:
+        kept = [i for i in range(len(releases)) if i not in derived]
+        return _renumbered(confined_groups([releases[i] for i in kept]), kept)
     placed = [r for r in releases if r.nodes and not r.noisy]
     try:
         work = _Work(releases, ground_of(placed))
@@ -150,6 +156,20 @@ def confined_groups(releases: Sequence[PublishedRelease]) -> Groups:
         work.compare_sum(i)
     work.compare_many()
     return work.result()
+
+
+def _renumbered(found: Groups, places: Sequence[int]) -> Groups:
+    """Returns the same groups with the places of releases in a longer list."""
+    groups = tuple(
+        replace(
+            group,
+            releases=tuple(places[i] for i in group.releases),
+            absent=places[group.absent] if group.absent >= 0 else -1,
+        )
+        for group in found.groups
+    )
+    unchecked = tuple((tuple(places[i] for i in listed), reason) for listed, reason in found.unchecked)
+    return replace(found, groups=groups, unchecked=unchecked)
 
 
 @dataclass
@@ -193,8 +213,8 @@ class _Work:
         if equal:
             names = differing_statements(a, b)
             if names:
-                said = ", ".join(names[:5])
-                reason = f"their tables are equal and their statements differ ({said}): what that reveals is not known"
+                entries = ", ".join(names[:5])
+                reason = f"their tables are equal and their statements differ ({entries}), which may reveal more"
                 self.unchecked.append(((i, j), reason))
             return
         obstacle = incomparable(a, b) or self.misplaced
@@ -336,7 +356,7 @@ class _Work:
                 )
 
     def _subtract(self, whole: int, matrix: PublishedMatrix, fine: Sequence[tuple[int, PublishedMatrix]]) -> None:
-        """What is left of each cell after the cells of others that lie inside it.
+        """Subtracts from each cell the cells of others inside it.
 
         The others must share no trip with each other, and hold no trip that the matrix does not count.
         """
@@ -411,7 +431,7 @@ class _Work:
             self.unchecked.append((places, reason))
         for n, shared in enumerate(found.shared):
             origin, destination = self._codes[shared.origin], self._codes[shared.destination]
-            # What is left of a cell, or crosses, may have been found by comparing two of the matrices.
+            # Remainders and crossings may have been found by comparing two of the matrices.
             if (origin, destination, shared.low, shared.high) not in known:
                 self.found[places, "shared", n] = Group(
                     tuple(dict.fromkeys(i for i, _ in layers)),

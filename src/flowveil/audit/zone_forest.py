@@ -1,8 +1,8 @@
 """Where the zones of several releases lie, as nodes of one forest: two zones nest or are disjoint.
 
 H3 cells are ranges of whole numbers (base cell, then one digit of seven a level), so a zone is a few ranges. The zones
-of a map without H3 cells are placed by their outlines. From the largest to the smallest, each zone lies in the smallest
-one that holds it. What a zone holds besides the zones in it is its own rest.
+of a map without H3 cells are placed by their outlines. From the largest to the smallest, the parent of each zone is the
+smallest one that contains it. A zone may contain a rest that no child covers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Nodes = NDArray[np.int64]
 Ranges = list[tuple[int, int]]
 
 _FINEST = 15
-#: Outlines that share a border overlap by rounding; a zone is inside another where so much of it is.
+#: Outlines that share a border overlap by rounding; a zone is inside another if this share of it is.
 _INSIDE = 1 - 1e-6
 #: What lies outside the area that a release is about; it has no place on a map.
 OUTSIDE = "outside"
@@ -102,7 +102,7 @@ def _refuse_unplaced(releases: Sequence[PublishedRelease], unplaced: set[str]) -
     if len(ends) > 1:
         raise DataError(
             "These releases have zones of which neither H3 cells nor outlines are published, and not the same ones: "
-            "which zone lies in which is not known. Hint: publish them with a map (--zones)."
+            "how they nest is not known. Hint: publish them with a map (--zones)."
         )
 
 

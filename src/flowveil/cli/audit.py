@@ -73,7 +73,7 @@ def audit(output: Output, folders: tuple[str, ...], request: Request, **given: A
 
 
 def _check_out(out: str, folders: tuple[str, ...]) -> None:
-    """Refuse a release, what lies in one, and a folder that holds something else, before anything is computed."""
+    """Refuses a release, a folder inside one, and a folder with other files, before anything is computed."""
     from flowveil.audit.pages import NAMES
     from flowveil.output import check_folder
     from flowveil.private_files import check_place

@@ -35,7 +35,7 @@ Ints = NDArray[np.int32]
 Positions = NDArray[np.int64]
 
 #: The largest number of (cell, area, area) rows; ten million took 3 GB at the peak.
-MOST_ROWS = 30_000_000
+MOST_ROWS = 15_000_000
 #: How strongly a cell follows the trips of its areas; the rest follows their sizes. Of 0.6, 0.8, 1 and 1.2,
 #: 0.8 had the least error on Santiago and San Francisco, 1 on São Paulo.
 ACTIVITY = 0.8
@@ -86,18 +86,21 @@ class Estimate:
         return pa.table(columns).sort_by([("origin", "ascending"), ("destination", "ascending")]).combine_chunks()
 
 
-def disaggregate(flows: pa.Table, origins: Overlap, destinations: Overlap, *, decay: bool = True) -> Estimate:
+def disaggregate(
+    flows: pa.Table, origins: Overlap, destinations: Overlap, *, decay: bool = True, most_rows: int = MOST_ROWS
+) -> Estimate:
     """Estimate the flows of one matrix between areas.
 
     Args:
         flows: published cells: ``origin_zone``, ``destination_zone``, ``trips`` [, ``weight``] [, ``layer``].
         origins, destinations: how zones and areas overlap at each end.
         decay: whether a decay with distance is fitted, where the areas have centres.
+        most_rows: the largest number of rows.
 
     Raises:
         ParameterError: the areas are too fine for cells this coarse.
     """
-    rows = _Rows.of(flows, origins, destinations)
+    rows = _Rows.of(flows, origins, destinations, most_rows)
     bins = _distance_bins(rows, origins, destinations) if decay else None
     volumes = {name: flows[name].to_numpy().astype(np.float64) for name in VOLUMES if name in flows.column_names}
     trips = volumes["trips"]
@@ -155,16 +158,16 @@ class _Rows:
     destinations: Overlap
 
     @classmethod
-    def of(cls, flows: pa.Table, origins: Overlap, destinations: Overlap) -> _Rows:
+    def of(cls, flows: pa.Table, origins: Overlap, destinations: Overlap, most_rows: int) -> _Rows:
         zone_o, zone_d = (
             over.numbers(flows[f"{end}_zone"]) for end, over in (("origin", origins), ("destination", destinations))
         )
         length_o, length_d = (np.diff(over.first)[zone] for over, zone in ((origins, zone_o), (destinations, zone_d)))
         length = length_o * length_d
         total = int(length.sum())
-        if total > MOST_ROWS:
+        if total > most_rows:
             raise ParameterError(
-                f"The areas are too fine for these cells: {total:,} rows would be needed, allowed are {MOST_ROWS:,}. "
+                f"The areas are too fine for these cells: {total:,} rows would be needed, allowed are {most_rows:,}. "
                 "Hint: use larger areas."
             )
         cell = np.repeat(np.arange(len(length), dtype=np.int32), length)

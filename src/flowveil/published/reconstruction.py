@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 ENDS = ("origin", "destination")
 #: Areas of `estimate_tables`: more make an OMX file that few programs can hold.
 MOST_AREAS_OF_TABLES = 5_000
+#: Rows of `estimate_tables`: between H3 cells, more choose a coarser resolution. Takes 1 GB.
+MOST_ROWS_OF_TABLES = 3_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -282,7 +284,7 @@ def _each_slice(flows: pa.Table, origins: Overlap, destinations: Overlap, column
     """The estimate of each slice by itself, all between the same areas."""
     tables = []
     for key, cells in split_slices(flows, columns):
-        table = disaggregate(cells, origins, destinations).table()
+        table = disaggregate(cells, origins, destinations, most_rows=MOST_ROWS_OF_TABLES).table()
         table = table.rename_columns([ESTIMATED[name] for name in table.column_names])
         for name, value in key.items():
             table = table.append_column(name, pa.array([value] * len(table), pa.string()))

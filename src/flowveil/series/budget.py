@@ -53,7 +53,7 @@ class Budget:
 
 
 def check_total(total: Any) -> Decimal | None:
-    """The total that was asked for, as a number.
+    """Returns the requested total as an exact number.
 
     Raises:
         ParameterError: it is not a number above 0.
@@ -72,7 +72,7 @@ def budget_with(entries: Sequence[Mapping[str, Any]], promise: PrivacyLoss, tota
     Args:
         entries: the lines of the ledger.
         promise: that of the new release.
-        total: what was asked for; None for that of the ledger.
+        total: the requested total; None for that of the ledger.
 
     Raises:
         ParameterError: the total would be raised.
@@ -129,5 +129,5 @@ def _cost(entry: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _decimal(value: float) -> Decimal:
-    """A number as it is written, not as it is stored: 0.1 and 0.2 sum to 0.3."""
+    """Returns the decimal number that the user wrote: 0.1 and 0.2 sum to 0.3."""
     return Decimal(repr(float(value))).normalize() + 0

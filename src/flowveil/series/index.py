@@ -51,7 +51,7 @@ def write_index(place: Path, steps: Sequence[str], *, every: str, map_sha256: st
 def index_files(
     place: Path, steps: Sequence[str], *, every: str, map_sha256: str
 ) -> tuple[dict[str, Content], dict[str, Any]]:
-    """Returns the files of a series besides its steps and its map, and the content of index.json."""
+    """Returns the files that are computed from the steps, and the content of index.json."""
     newest = {step: releases_of(place, step) for step in steps}
     tables = {
         step: (folder.flows, folder.zones) for step, all_of in newest.items() for folder in [ReleaseFolder(all_of[-1])]
@@ -73,7 +73,7 @@ def index_files(
 
 
 def check_index(place: Path, zones: ZoneMap | None = None) -> list[str]:
-    """Returns one line for each file of a series that its steps do not produce; the steps are taken as they are.
+    """Returns one line for each file of a series that its steps do not produce; the steps are not checked.
 
     Args:
         place: the folder of the series.

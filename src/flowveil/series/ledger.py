@@ -431,7 +431,7 @@ def withdraw(book: LedgerFile, name: str) -> int:
         name: name of the release, or its number.
 
     Raises:
-        ParameterError: there is no such release, or several, or it is withdrawn.
+        ParameterError: no release or several have this name, or it is withdrawn.
     """
     rows = [row for row in list_entries(book) if name in (row["name"], str(row["number"]))]
     if len(rows) != 1:

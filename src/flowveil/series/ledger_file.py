@@ -114,7 +114,7 @@ def open_ledger(
     if fcntl is None:
         raise OutputError("A ledger cannot be locked on this system. Hint: leave --ledger out and audit by hand.")
     if not create and not (place / LEDGER).is_file():
-        raise OutputError(f"There is no ledger in '{directory}'. Hint: name the folder that --ledger was given.")
+        raise OutputError(f"'{directory}' holds no ledger. Hint: name the folder that --ledger was given.")
     try:
         place.mkdir(mode=0o700, exist_ok=True)
         descriptor = os.open(place / LEDGER, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -134,7 +134,7 @@ def _checked(place: Path, file: IO[bytes], *, accept_restored: bool) -> LedgerFi
     if head is not None and head.get("backup") and not accept_restored:
         raise OutputError(
             f"This ledger was restored from a backup with {head['entries']:,} lines. Releases published after the "
-            "backup are not in it, and new ones would not be checked against them. Hint: if there are none, run "
+            "backup are not in it, and new ones would not be checked against them. Hint: if none was published, run "
             "`flowveil ledger DIR --accept-restored`; else publish none of these trips with it."
         )
     secret = _read_secret(place, is_new=not lines and head is None)

@@ -57,7 +57,7 @@ def loss_against_best(release: Release) -> Loss | None:
     The best map is TwinCut's, or PairCut's where zones overlap, with no more suppressed than this release suppresses.
 
     Returns:
-        Both errors; None where there is no such map.
+        Both errors; None without such a map.
     """
     guarantee, basis = release.guarantee, release.guarantee.basis
     volume = release.input.volume(basis)

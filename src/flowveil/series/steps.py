@@ -3,8 +3,8 @@
 The first step chooses the zones, unless those of an earlier release are given. A run continues where an earlier one
 ended: steps that are there are verified against the trips, and left alone. A step whose trips are no longer those that
 it was made from is a late correction. To publish it again would publish the difference, which may be a single trip:
-it is refused, before anything else is written; unless revisions are asked for, which publish the changes that reach the
-guarantee by themselves (`flowveil.release.revision`). A revision is published next to what it revises: ``2024-01-r1``.
+it is refused, before anything else is written; unless revisions are requested, which publish the changes that reach the
+guarantee alone (`flowveil.release.revision`). A revision is published next to what it revises: ``2024-01-r1``.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def publish_series(
         formats: exports of each step.
         ledger, accept_differencing: as for `Release.write`; every step is audited and recorded.
         on_step: called with the label of each step that is begun.
-        asked: what `anonymize` is asked for: ``k``, ``protect``, ``max_suppressed``, ``method``, ...; the method
+        asked: arguments of `anonymize`: ``k``, ``protect``, ``max_suppressed``, ``method``, ...; the method
             chooses the zones of the first step.
         **reading: how to read the trips; see `read_slices`.
 
@@ -306,7 +306,7 @@ def _refused(changed: list[str]) -> InfeasibleError:
         f"{len(changed)} published steps contradict these trips ({', '.join(changed[:5])}): the trips "
         "were corrected, are read otherwise, or the files were changed. To publish a step again would publish "
         "the change, which may be a single trip. Nothing was written. Hint: leave late trips out, or publish the "
-        "changes that reach the guarantee by themselves with --revision (revision=True)."
+        "changes that reach the guarantee alone with --revision (revision=True)."
     )
 
 
