@@ -640,8 +640,8 @@ def refuse_total_without_ledger(total: float | None) -> None:
 
 
 def frame(release: Publishable, table: str, library: str) -> Any:
-    """A published table as one of another library; see `flowveil.published.frames.frame`."""
-    from flowveil.published.frames import frame as make
+    """A published table as one of another library; see `flowveil.published.read_release.to_frame`."""
+    from flowveil.published.read_release import to_frame as make
 
     return make(release, table, library)
 

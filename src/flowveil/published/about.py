@@ -1,7 +1,6 @@
-"""What a release is about, in the words of whoever publishes it: title, source, period, licence and contact.
+"""Title, source, period, licence and contact of a release, as the operator declares them.
 
-Free text is the one thing in a release that no recount can check. So it is short, of one line and of signs that can be
-seen, and it is escaped wherever it stands.
+No recount can check free text. So it is short, one line of visible characters, and escaped in every file.
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ PERIOD = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}(/[0-9]{4}-[0-9]{2}-[0-9]{2})?")
 
 
 def checked(about: Mapping[str, Any]) -> dict[str, str]:
-    """The entries that were given, without blanks around them.
+    """Returns the entries that were given, stripped.
 
     Raises:
-        ParameterError: an entry is not known, too long, of several lines, or has signs that nobody sees; the period is
-            not a day or two in order.
+        ParameterError: an entry is unknown, too long, has several lines or invisible characters; the period is not one
+            day, or two in order.
     """
     said: dict[str, str] = {}
     for name, text in about.items():
@@ -75,18 +74,18 @@ def title(report: Mapping[str, Any], area: str | None = None) -> str:
 
 
 def described(about: Mapping[str, str]) -> list[tuple[str, str]]:
-    """What stands below the title: names and texts, the period in words."""
+    """Returns names and texts of all entries but the title; the period is spelled out."""
     said = {name: about[name] for name in ENTRIES if name in about and name != "title"}
     return [(ENTRIES[name], period_in_words(text) if name == "period" else text) for name, text in said.items()]
 
 
 def one_line(about: Mapping[str, str]) -> str:
-    """All entries in one line, for a file that has room for one."""
+    """Returns all entries in one line."""
     return ". ".join(f"{called}: {about[name]}" for name, called in ENTRIES.items() if name in about)
 
 
 def period_in_words(text: str) -> str:
-    """1 January 2024 to 31 March 2024."""
+    """Returns a period like "1 January 2024 to 31 March 2024"."""
     days = [date.fromisoformat(day) for day in text.split("/")]
     said = [f"{day.day} {_MONTHS[day.month - 1]} {day.year}" for day in days]
     return " to ".join(dict.fromkeys(said))

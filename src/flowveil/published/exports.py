@@ -1,8 +1,7 @@
-"""The matrix and its zones in the formats that other tools read.
+"""Exports: cells and zones in the formats of other tools.
 
-Every export holds the rows of ``flows.parquet`` and ``zones.parquet`` and nothing else: each writer gets the two
-published tables, so no export can disclose more than they do. Bytes are the same for the same release: no time, no
-host, no random name is written. Text in a CSV file is written so that no spreadsheet runs it
+Every writer gets published tables alone, so no export can disclose more than they do. The same release gives the same
+bytes: no time, no host, no random name is written. Text in a CSV file is written so that no spreadsheet runs it
 (`flowveil.published.spreadsheets`); the other formats keep every code as it is.
 
 | name | files | read by |
@@ -208,7 +207,7 @@ def _write_arrow(folder: Path, tables: Tables) -> None:
 
 
 def _without_hidden(table: pa.Table) -> pa.Table:
-    """The same table with nothing but zeros where it is empty: Arrow writes what lies under a null as it is."""
+    """Returns the table with zeros under its nulls: Arrow writes the bytes below a null, which could hold anything."""
     columns = []
     for column in (pa.concat_arrays(column.chunks) for column in table.columns):
         if column.null_count:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
@@ -25,7 +25,6 @@ from flowveil.published.html import render
 from flowveil.published.reconstruction import estimate_tables
 from flowveil.published.report import FORMAT, json_text, make_report, manifest
 from flowveil.published.spreadsheets import write_csv
-from flowveil.published.strength import weaker_in
 from flowveil.published.tables import has_nested_zones, lookup_table, zones_table
 from flowveil.published.user_outlines import CONTEXT, own_lines
 from flowveil.release.published import Published
@@ -196,7 +195,7 @@ def refuse_weaker(directory: Place, report: Mapping[str, Any]) -> None:
 
 
 def files_of_release(folder: Path) -> set[str] | None:
-    """The files that a manifest of ours lists, itself included; None where there is no such manifest."""
+    """Returns the files that the manifest of a release lists, and the manifest; None without such a manifest."""
     try:
         content = read_json(folder / MANIFEST)
         if content["format"] != FORMAT:
@@ -230,3 +229,65 @@ def _write_parquet(table: pa.Table, file: IO[bytes]) -> None:
 
 def _write_text(text: str, file: IO[bytes]) -> None:
     file.write(text.encode("utf-8"))
+
+
+# ---- guarantees compared -------------------------------------------------------------------------------------------
+
+
+def weaker_in(earlier: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """Returns what a release guarantees less than the one it would replace, as phrases; empty if nothing.
+
+    Args:
+        earlier, now: the contents of their report.json.
+
+    Returns:
+        A unit that the earlier release protects is missing, or its threshold is lower; ε or δ is higher, or protects
+        trips instead of persons; a k replaces an ε. Trips are not missing where as many people are protected: each of
+        them made a trip.
+    """
+    old, new = earlier["guarantee"], now["guarantee"]
+    if earlier["kind"] == "noisy":
+        if now["kind"] != "noisy":
+            return ["a k in place of an ε"]
+        higher = [f"a higher {sign}" for sign, name in (("ε", "epsilon"), ("δ", "delta")) if new[name] > old[name]]
+        return higher + (["trips in place of persons"] if (old["unit"], new["unit"]) == ("person", "trip") else [])
+    return [] if now["kind"] == "noisy" else [*_weaker_thresholds(earlier, now), *_weaker_rules(earlier, now)]
+
+
+def _weaker_rules(earlier: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
+    """The rules that are applied after a method: dominance, t-closeness, and higher thresholds around listed places."""
+    old, new = earlier["parameters"], now["parameters"]
+    if old.get("dominance") is not None and not (new.get("dominance") or 1) <= old["dominance"]:
+        yield "cells that one person may dominate more"
+    if old.get("t") is not None and not (new.get("t") or 1) <= old["t"]:
+        yield "zones that may be farther from all trips (t)"
+    places, there = old.get("stricter"), new.get("stricter") or {}
+    if places is not None and any((there.get(name) or 0) < (value or 0) for name, value in places.items()):
+        yield "lower thresholds around listed places, or fewer places"
+
+
+def _weaker_thresholds(earlier: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
+    for unit in ("trips", "people", "population", "locations"):
+        if unit not in earlier["guarantee"]:
+            continue
+        if unit == "trips" and now["guarantee"].get("people", 0) >= earlier["guarantee"]["trips"]:
+            continue
+        if unit not in now["guarantee"]:
+            yield f"{unit} not protected any more"
+            continue
+        old, new = (_threshold(report, unit) for report in (earlier, now))
+        if old[0] != new[0] or new[1] is None or old[1] is None:
+            # One is a number, the other a multiple of a mean weight that is withheld.
+            yield f"a threshold of {unit} that cannot be compared"
+        elif new[1] < old[1]:
+            yield f"a lower threshold of {unit}"
+
+
+def _threshold(report: Mapping[str, Any], unit: str) -> tuple[bool, float | None]:
+    """Whether a threshold was given as a number, and its value.
+
+    A population's that follows from k is compared by k: the mean weight differs a little from one input to the next.
+    """
+    if unit == "population" and report["guarantee"][unit] is None:
+        return False, report["guarantee"]["k"]
+    return True, report["guarantee"][unit]

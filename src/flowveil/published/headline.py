@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from flowveil.published.noise import is_noisy, rounded
-from flowveil.published.sentences import percent
-from flowveil.published.units import guarantee_words
+from flowveil.published.sentences import guarantee_words, is_noisy, percent, rounded
 
 #: Heads of sentences by where they stand; what is in neither list is about how to read the release.
 _PROTECTED = ("Protected",)

@@ -17,9 +17,8 @@ from flowveil.published.document import fill, host, number
 from flowveil.published.exports import parse_formats
 from flowveil.published.flow_map import flow_map
 from flowveil.published.headline import missing, sentence, sides
-from flowveil.published.noise import is_noisy, promise_of_noise, rounded
-from flowveil.published.places import distance_in_words
-from flowveil.published.units import guarantee_words
+from flowveil.published.report import distance_in_words
+from flowveil.published.sentences import guarantee_words, is_noisy, promise_of_noise, rounded
 
 if TYPE_CHECKING:
     from flowveil.published.user_outlines import Outline
@@ -207,7 +206,7 @@ def _meaning(report: Mapping[str, Any]) -> list[str]:
         )
     lines.append(
         "On the map a circle is a place, larger where more trips start and end. Zones that lie close together share a "
-        "circle until you zoom in. A half arrow is a flow, wider where there are more trips."
+        "circle until you zoom in. An arrow is a flow, wider where there are more trips."
     )
     if report["kind"] == "folded":
         lines.append("For one hour the map shows the mean per hour of the intervals that hold it.")

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
+import shapely
+
+from flowveil.errors import MissingExtraError, ParameterError
+from flowveil.published.exports import lines
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 from dataclasses import dataclass
 from importlib import import_module
 from os import PathLike
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
-from flowveil.errors import ParameterError
 from flowveil.paths import open_regular
-from flowveil.published.document import frame
-from flowveil.published.frames import frame as table_frame
+from flowveil.published import document
 from flowveil.published.user_outlines import CONTEXT
 from flowveil.release.folder import ReleaseFolder
 from flowveil.release.published import Published
@@ -51,12 +58,12 @@ class PublishedFolder:
     report: dict[str, Any]
 
     def zones_frame(self) -> Any:
-        """Returns the zones as a GeoDataFrame in degrees; see `flowveil.published.frames.frame`."""
-        return table_frame(self, "zones", "geopandas")
+        """Returns the zones as a GeoDataFrame in degrees; see `to_frame`."""
+        return to_frame(self, "zones", "geopandas")
 
     def flows_frame(self) -> Any:
         """Returns the cells as a GeoDataFrame of lines between the centres of their zones."""
-        return table_frame(self, "flows", "geopandas")
+        return to_frame(self, "flows", "geopandas")
 
     def derive(self, out: str | PathLike[str] | None = None, **how: Any) -> Any:
         """Computes another table from this release; see `flowveil.derive`."""
@@ -71,7 +78,7 @@ class PublishedFolder:
     @property
     def map(self) -> str:
         """The page of the release with its maps, as HTML for a notebook."""
-        return frame((self.path / "report.html").read_text(encoding="utf-8"))
+        return document.frame((self.path / "report.html").read_text(encoding="utf-8"))
 
     def _repr_html_(self) -> str:
         return self.map
@@ -136,3 +143,47 @@ def _plain_cells(found: pa.Table, statement: Statement) -> pa.Table:
     if extra:
         raise ParameterError(f"flows.parquet has {len(extra)} columns that no release of this kind has.")
     return found.cast(pa.schema(list(types.items()))).replace_schema_metadata(None)
+
+
+# ---- tables of other libraries -------------------------------------------------------------------------------------
+
+
+TABLES = ("flows", "zones")
+
+
+def to_frame(content: Any, table: str, library: str) -> Any:
+    """A published table as one of pandas, polars or geopandas.
+
+    Args:
+        content: an object with the tables ``flows`` and ``zones``.
+        table: ``flows`` or ``zones``.
+        library: ``pandas``; ``polars``; or ``geopandas``, with outlines of zones, or lines from centre to centre, in
+            longitude and latitude (EPSG:4326).
+
+    Raises:
+        ParameterError: there is no such table, or the zones have no place.
+        MissingExtraError: the library is not installed.
+    """
+    if table not in TABLES:
+        raise ParameterError(f"A release has the tables {' and '.join(TABLES)}; found {table!r}.")
+    published: pa.Table = getattr(content, table)
+    loaded = _load(library)
+    if library == "polars":
+        return loaded.from_arrow(published)
+    if library == "pandas":
+        return published.to_pandas()
+    if content.zones["lat"].null_count == len(content.zones):
+        raise ParameterError("The zones of this release have no place on a map. Hint: to_pandas() does without.")
+    if table == "zones":
+        shapes = shapely.from_wkb(published["geometry"].to_numpy(zero_copy_only=False))
+        published = published.drop_columns(["geometry"])
+    else:
+        shapes = lines(published, content.zones)
+    return loaded.GeoDataFrame(published.to_pandas(), geometry=shapes, crs="EPSG:4326")
+
+
+def _load(library: str) -> Any:
+    try:
+        return import_module(library)
+    except ImportError:
+        raise MissingExtraError(f"{library} is not installed. Hint: pip install {library}.") from None

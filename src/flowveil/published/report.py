@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import shapely
 
 from flowveil import __version__
-from flowveil.published.overlaps import count_overlaps
-from flowveil.published.places import share_known_within, typical_radius_m
+from flowveil.published.maps import ENDS, Geometries, geometries, volume_of, zone_of_flow, zones_of
 from flowveil.published.sentences import sentences
 from flowveil.published.slices import overview
 from flowveil.release.published import Published
@@ -172,3 +172,97 @@ def _unsigned(content: Any) -> Any:
     if isinstance(content, Mapping):
         return {name: _unsigned(value) for name, value in content.items()}
     return [_unsigned(value) for value in content] if isinstance(content, list | tuple) else content
+
+
+# ---- zones ---------------------------------------------------------------------------------------------------------
+
+
+#: Outlines that have no more than this share of the smaller one in common only touch.
+SHARE = 1e-6
+
+
+def count_overlaps(flows: pa.Table, zones: pa.Table, slice_columns: Sequence[str] = ()) -> int:
+    """Pairs of zones of one role, in one matrix, whose outlines overlap by more than a millionth of the smaller one.
+
+    Args:
+        flows, zones: the published tables.
+        slice_columns: those of the flows that name a matrix; the zones of one matrix are compared with each other.
+    """
+    return sum(len(set(_pairs_of_end(flows, zones_of(zones, end), end, slice_columns))) for end in ENDS)
+
+
+def _pairs_of_end(
+    flows: pa.Table, zones: pa.Table, end: str, slice_columns: Sequence[str]
+) -> Iterator[tuple[int, int]]:
+    outlines = geometries(zones)
+    column = f"{end}_zone"
+    used = flows.select([*slice_columns, column]).group_by([*slice_columns, column]).aggregate([])
+    number = pc.index_in(used[column], value_set=zones["zone"].combine_chunks()).to_numpy()
+    matrix = np.zeros(len(used), dtype=np.int64)
+    for name in slice_columns:
+        values = used[name].combine_chunks().dictionary_encode(null_encoding="encode").indices.to_numpy()
+        matrix = np.unique(matrix * (values.max(initial=0) + 1) + values, return_inverse=True)[1]
+    for one in np.unique(matrix):
+        of_matrix = np.sort(number[matrix == one])
+        placed = of_matrix[~(shapely.is_missing(outlines[of_matrix]) | shapely.is_empty(outlines[of_matrix]))]
+        yield from ((int(placed[a]), int(placed[b])) for a, b in _overlapping(outlines[placed]))
+
+
+def _overlapping(outlines: Geometries) -> list[tuple[int, int]]:
+    # Where all edges match there is nothing to intersect; older versions of the library cannot know.
+    if hasattr(shapely, "coverage_is_valid") and shapely.coverage_is_valid(outlines):
+        return []
+    first, second = shapely.STRtree(outlines).query(outlines, predicate="intersects")
+    first, second = first[first < second], second[first < second]
+    common = shapely.area(shapely.intersection(outlines[first], outlines[second]))
+    area = shapely.area(outlines)
+    over = common > SHARE * np.minimum(area[first], area[second])
+    return list(zip(first[over].tolist(), second[over].tolist(), strict=True))
+
+
+def typical_radius_m(flows: pa.Table, zones: pa.Table, basis: str = "trips") -> float | None:
+    """The radius of a circle as large as the zone of a typical trip end, in metres; None where areas are not known.
+
+    Half of the published trip ends are in zones that are not larger.
+    """
+    radius, volume = [], []
+    for end in ENDS:
+        listed = zones_of(zones, end)
+        area = listed["area_km2"].to_numpy(zero_copy_only=False).astype(np.float64)
+        if np.isnan(area).all():
+            return None
+        # What lies outside the area is known to no distance.
+        radius.append(1000 * np.sqrt(np.where(np.isnan(area), np.inf, area) / np.pi))
+        volume.append(volume_of(flows, listed, end, basis))
+    metres, weight = np.concatenate(radius), np.concatenate(volume)
+    if weight.sum() <= 0:
+        return None
+    order = np.argsort(metres, kind="stable")
+    reached = np.cumsum(weight[order])
+    typical = float(metres[order][np.searchsorted(reached, reached[-1] / 2)])
+    return typical if np.isfinite(typical) else None
+
+
+def share_known_within(flows: pa.Table, zones: pa.Table, metres: float, basis: str = "trips") -> float | None:
+    """The share of the published trips whose zones, at both ends, are no larger than a circle of this radius."""
+    within = np.ones(len(flows), dtype=np.bool_)
+    for end in ENDS:
+        listed = zones_of(zones, end)
+        area = listed["area_km2"].to_numpy(zero_copy_only=False).astype(np.float64)
+        if np.isnan(area).all():
+            return None
+        within &= (1000 * np.sqrt(area / np.pi) <= metres)[zone_of_flow(flows, listed, end)]
+    volume = flows[basis].to_numpy().astype(np.float64)
+    return float(volume[within].sum() / volume.sum()) if volume.sum() > 0 else None
+
+
+def distance_in_words(metres: float) -> str:
+    """Two digits: more would pretend to be known."""
+    rounded = float(f"{metres:.2g}")
+    return (
+        f"{rounded:,.0f} m"
+        if rounded < 1000
+        else f"{rounded / 1000:,.1f} km"
+        if rounded < 10_000
+        else (f"{rounded / 1000:,.0f} km")
+    )

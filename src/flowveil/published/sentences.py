@@ -6,8 +6,6 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from flowveil.published.noise import rounded
-from flowveil.published.units import CAVEATS, guarantee_words
 from flowveil.release.statement import Statement
 
 #: A smaller k, a larger ε: readers are warned.
@@ -92,7 +90,7 @@ def _of_counts(statement: Statement, overlapping: int | None) -> list[str]:
 
 
 def percent(share: float) -> str:
-    """Returns a rounded-up share in words: "at most 3 %"."""
+    """Returns a rounded-up share as text: "at most 3 %"."""
     return f"at most {math.ceil(share * 1000 - 1e-9) / 10:g} %"
 
 
@@ -221,7 +219,7 @@ def _of_slices(statement: Statement) -> list[str]:
     return [*lines, "Not protected: persons across slices. The same person may be in several slices."]
 
 
-# ---- noise --------------------------------------------------------------------------------------------------------
+# ---- noise ---------------------------------------------------------------------------------------------------------
 
 
 def _of_noise(statement: Statement) -> list[str]:
@@ -338,3 +336,55 @@ def _of_noisy_zones(promise: Mapping[str, Any]) -> list[str]:
             "depend on noisy counts alone."
         ]
     return ["Protected: which pairs have trips. All pairs of a list that does not come from the data got noise."]
+
+
+# ---- units ---------------------------------------------------------------------------------------------------------
+
+
+#: What protecting a unit leaves open; not stated where people are protected.
+CAVEATS = {
+    "trips": "Not protected: people. Trips were counted, not people: one person may have made several or all trips of "
+    "a cell.",
+    "population": "Not protected: participants. The population of a cell is a sum of weights: a single participant "
+    "with a large weight may account for all of it, and the published number of trips of a cell may be one.",
+}
+
+
+def threshold_words(unit: str, guarantee: Mapping[str, Any]) -> str:
+    """Returns a threshold in words: "10 trips"; k mean weights as the rule."""
+    least = guarantee[unit]
+    if unit == "population":
+        if least is None:
+            return f"a population of {guarantee['k']:,} times the mean weight of a trip"
+        # Rounded down, so that the claim is never stronger than the guarantee.
+        return f"a population of {math.floor(least):,}" if least >= 10 else f"a population of {least}"
+    return f"{least:,} {unit}"
+
+
+def guarantee_words(guarantee: Mapping[str, Any]) -> str:
+    """Returns all thresholds of units in words; a population given as a number is marked as such."""
+    parts = []
+    for unit in ("trips", "people", "population"):
+        if unit in guarantee:
+            given = unit == "population" and guarantee[unit] is not None
+            parts.append(
+                threshold_words(unit, guarantee) + (" (given as a number, not derived from k)" if given else "")
+            )
+    return " and ".join(parts)
+
+
+def is_noisy(report: Mapping[str, Any]) -> bool:
+    """Whether differential privacy is promised, and no smallest cell."""
+    return bool(report["kind"] == "noisy")
+
+
+def promise_of_noise(guarantee: Mapping[str, Any]) -> str:
+    """The promise in a few words, for a heading."""
+    whom = "person" if guarantee["unit"] == "person" else "trip, not each person"
+    given = " (not for the list of zones, which comes from the data)" if guarantee["domain"]["zones_from_data"] else ""
+    return f"differential privacy, ε = {guarantee['epsilon']:g}, δ = {guarantee['delta']:g}, for each {whom}{given}"
+
+
+def rounded(value: float, digits: int = 3) -> str:
+    """A number in few digits, written out: 2,150 and not 2.15e+03."""
+    return f"{float(f'{value:.{digits}g}'):,.12g}"

@@ -1,6 +1,6 @@
 """The page of a series: one map, a slider over the steps, and what each step publishes.
 
-Everything on it comes from the published tables of the steps, so whoever has the folder can make the page again.
+A pure function of the published tables of the steps.
 """
 
 from __future__ import annotations

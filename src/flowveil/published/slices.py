@@ -89,7 +89,7 @@ def add_up(cells: pa.Table, keys: Sequence[str]) -> tuple[pa.Table, int]:
 
 
 def _to_whole(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Returns integers: counts as they are, weights in the millionths that releases count them in."""
+    """Returns integers: counts, or weights in millionths, in which releases count them."""
     is_count = pa.types.is_integer(column.type)
     return column if is_count else pc.cast(pc.round(pc.multiply(column, float(_UNITS))), pa.int64())
 

@@ -23,23 +23,23 @@ _ENCODED = re.compile("(^|[;\t\r\n])'")
 
 
 def encoded(text: str) -> str:
-    """The text as it stands in a CSV file."""
+    """Returns the text as a CSV file holds it."""
     return _RISKY.sub(r"\1'", text)
 
 
 def decoded(text: str) -> str:
-    """The text that `encoded` was given."""
+    """Returns the text that `encoded` was given."""
     return _ENCODED.sub(r"\1", text)
 
 
 def encoded_table(table: pa.Table) -> pa.Table:
-    """A table whose texts and column names may be written into a CSV file."""
+    """Returns a table whose texts and column names may be written into a CSV file."""
     columns = [_encoded_column(column) for column in table.columns]
     return pa.table(columns, names=[encoded(name) for name in table.column_names])
 
 
 def write_csv(table: pa.Table, path: Any) -> None:
-    """Write a CSV file that a spreadsheet may open."""
+    """Writes a CSV file that a spreadsheet may open."""
     from pyarrow import csv
 
     csv.write_csv(encoded_table(table), path)
@@ -51,7 +51,7 @@ def _encoded_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
         return _encoded_column(column.cast(kind.value_type))
     if not (pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)):
         return column
-    # A code stands in many rows: each is looked at once.
+    # A code is repeated in many rows: each distinct one is encoded once.
     values = pc.unique(column)
     texts = values.to_pylist()
     written = [None if text is None else encoded(text) for text in texts]

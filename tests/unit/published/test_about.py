@@ -12,7 +12,7 @@ from flowveil.api import anonymize
 from flowveil.errors import ParameterError
 from flowveil.published.about import checked, period_in_words, title
 from flowveil.published.headline import sentence, sides
-from flowveil.published.places import typical_radius_m
+from flowveil.published.report import typical_radius_m
 from samples.releases import city_flows, edit_report
 from samples.verified import findings_of
 

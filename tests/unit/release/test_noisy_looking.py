@@ -15,7 +15,7 @@ import flowveil
 from conftest import trip_table
 from flowveil import NoisyRelease, ParameterError, anonymize, read_trips
 from flowveil.published.exports import FORMATS
-from flowveil.published.noise import rounded
+from flowveil.published.sentences import rounded
 from flowveil.workers import LATE, Ended
 from samples.drafts import unchecked
 from samples.processes import in_this_process

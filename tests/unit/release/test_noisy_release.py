@@ -18,7 +18,7 @@ from flowveil import NoisyRelease, ParameterError, anonymize, read_trips, verify
 from flowveil.cli import main
 from flowveil.publication import publish
 from flowveil.published.html import render
-from flowveil.published.noise import promise_of_noise
+from flowveil.published.sentences import promise_of_noise
 from flowveil.verify.from_flows import recount_flows
 from samples.drafts import unchecked
 from samples.releases import edit_report, edit_table, rehash, write_table

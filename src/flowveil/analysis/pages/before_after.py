@@ -17,8 +17,8 @@ from flowveil.published.headline import sentence
 from flowveil.published.html import promise, short_promise
 from flowveil.published.layers import further_layer, look
 from flowveil.published.maps import MAX_ZONES, map_of_release
-from flowveil.published.noise import is_noisy
 from flowveil.published.report import summed
+from flowveil.published.sentences import is_noisy
 from flowveil.published.slices import zones_in
 from flowveil.release.statement import Statement
 
