@@ -1,13 +1,16 @@
-"""The pictures of the landing page and the recipes: `python tools/docs_pictures.py [FOLDER OF PUBLIC DATA]`.
+"""The pictures of README, landing page and recipes: `python tools/docs_pictures.py [FOLDER OF PUBLIC DATA]`.
 
-Those of synthetic people are made anywhere. Those of public data need the folder and are left as they are without
+Those of synthetic people are made anywhere. Those of public data need the folder and are not changed without
 it; they show published zones only.
 """
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -20,31 +23,74 @@ DOCS = Path(__file__).resolve().parents[1] / "docs"
 CENTRE = (2.1, 48.72, 2.6, 49.0)
 
 
-def before_and_after(place: Path) -> None:
-    """Tiles of a synthetic survey, and the zones that are published of it, side by side."""
+def page_picture(folder: Path, place: Path, *, size: tuple[int, int], keys: Sequence[str] = ()) -> None:
+    """Saves the map of a release's page as a reader does: moves it with keys, and presses the button PNG."""
+    from playwright.sync_api import sync_playwright
+
+    chromium = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
+        page = browser.new_page(viewport={"width": size[0], "height": size[1]})
+        page.goto((folder / "report.html").as_uri())
+        page.wait_for_selector("html[data-ready=true]")
+        page.locator(".stage > canvas").focus()
+        for key in keys:
+            page.keyboard.press(key)
+        page.wait_for_timeout(200)
+        with page.expect_download() as download:
+            page.get_by_role("button", name="PNG", exact=True).click()
+        download.value.save_as(place)
+        browser.close()
+
+
+def shrink(picture: Path) -> None:
+    """Stores a picture with 96 colours, which no reader sees and which makes it less than half as large."""
+    from PIL import Image
+
+    Image.open(picture).convert("RGB").quantize(96, dither=Image.Dither.NONE).save(picture, optimize=True)
+
+
+def map_and_before_after(folder: Path) -> None:
+    """The map of a finished release (map.png), and the same trips before and after (before-after.png).
+
+    The trips are those of a synthetic survey of the region of Paris. No person took part in it, so the picture of its
+    tiles discloses no one.
+    """
     import matplotlib.image as images
     import matplotlib.pyplot as plt
 
-    flows = flowveil.read_trips(synthetic_survey(people=4000), resolution=8, weight="weight")
-    # Nobody took part in this survey, so its tiles may be shown as they are.
+    flows = flowveil.read_trips(synthetic_survey(people=20_000), resolution=8)
+    source = "synthetic survey, invented people"
     raw = flowveil.anonymize(flows, "suppression", k=1, protect="trips", allow_small_k=True)
     release = flowveil.anonymize(flows, k=10)
-    with tempfile.TemporaryDirectory() as folder:
-        for name, what, title in (
-            ("a", raw, "Before: tiles"),
-            ("b", release, "After: at least 10 people in every cell"),
-        ):
-            flowveil.picture(what, Path(folder) / f"{name}.png", show="origins", bbox=CENTRE, title=title, caption="")
-        figure, axes = plt.subplots(1, 2, figsize=(12, 6))
-        for axis, name in zip(axes, "ab", strict=True):
-            axis.imshow(images.imread(Path(folder) / f"{name}.png"))
+    with tempfile.TemporaryDirectory() as drafts:
+        pictures = []
+        titles = {"Before: every trip by tile": raw, "After: at least 10 people behind every number": release}
+        for number, (title, what) in enumerate(titles.items()):
+            out = what.write(Path(drafts) / f"release-{number}", title=title, source=source)
+            pictures.append(Path(drafts) / f"{number}.png")
+            page_picture(out, pictures[-1], size=(720, 860), keys=["ArrowUp"] * 2 + ["+"] * 2)
+        out = release.write(Path(drafts) / "map", source=source)
+        page_picture(out, folder / "map.png", size=(1100, 768))
+        drawn = [images.imread(picture) for picture in pictures]
+        height, width = drawn[0].shape[:2]
+        figure, axes = plt.subplots(1, 2, figsize=(14, 7 * height / width))
+        for axis, picture in zip(axes, drawn, strict=True):
+            axis.imshow(picture)
             axis.axis("off")
         figure.subplots_adjust(0, 0, 1, 1, wspace=0.02)
-        figure.savefig(place, dpi=100, metadata={"Software": None})
-    flowveil.picture(release, DOCS / "recipes" / "survey.png", show="origins", bbox=CENTRE)
+        figure.savefig(folder / "before-after.png", dpi=100, metadata={"Software": None})
+    for name in ("map.png", "before-after.png"):
+        shrink(folder / name)
 
 
-#: How each method is asked for its picture, where the defaults do not do.
+def survey(place: Path) -> None:
+    """The zones that are published of a synthetic survey."""
+    flows = flowveil.read_trips(synthetic_survey(people=4000), resolution=8, weight="weight")
+    flowveil.picture(flowveil.anonymize(flows, k=10), place, show="origins", bbox=CENTRE)
+
+
+#: Options of methods whose defaults are not suited for the picture.
 OPTIONS: dict[str, dict[str, object]] = {
     "oigh": {"max_suppressed": 0.3},
     "suppression": {"max_suppressed": 0.9},
@@ -92,7 +138,8 @@ def bikes(place: Path, data: Path) -> None:
 
 
 if __name__ == "__main__":
-    before_and_after(DOCS / "pictures" / "before-after.png")
+    map_and_before_after(DOCS / "pictures")
+    survey(DOCS / "recipes" / "survey.png")
     methods(DOCS / "methods" / "pictures")
     antennas(DOCS / "recipes" / "base-stations.png")
     if len(sys.argv) > 1:

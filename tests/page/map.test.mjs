@@ -116,8 +116,8 @@ test("an hour of a longer interval is its mean", () => {
 });
 
 test("the legend has round widths, none below the smallest flow", () => {
-  assert.deepEqual(legendSteps({ most: 7300, order: [0, 1], sum: [7300, 10] }), [5000, 1000, 200]);
-  assert.deepEqual(legendSteps({ most: 33, order: [0, 1], sum: [33, 10] }), [20]);
+  assert.deepEqual(legendSteps({ most: 7300, lines: [{ volume: 7300 }, { volume: 10 }] }), [5000, 1000, 200]);
+  assert.deepEqual(legendSteps({ most: 33, lines: [{ volume: 33 }, { volume: 10 }] }), [20]);
 });
 
 test("file names are made of letters", () => assert.equal(fileName("Trips in Ñuñoa, <Chile>", "png"), "Trips-in-Ñuñoa-Chile.png"));

@@ -94,7 +94,7 @@ class _Shapes:
 
 @dataclass(frozen=True, eq=False)
 class World:
-    """The world as it is shipped.
+    """The world of the package.
 
     Attributes:
         names, lat, lon, population, country: places, the largest first; the last is a row of ``countries``.

@@ -1,6 +1,6 @@
 """Charts as inline SVG: no library, coloured by the page's own style in light, in dark and on paper.
 
-Every chart comes with a title and a description for those who do not see it, and its numbers stand in a table below.
+Every chart comes with a title and a description for those who do not see it, and a table below with its numbers.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Shape:
 
 
 def shape(tag: str, words: str = "", /, **attributes: str | float) -> Shape:
-    """An element; ``class_`` stands for class and ``_`` for a hyphen. Lengths that are not whole get one decimal."""
+    """An element; ``class_`` is written as class and ``_`` as a hyphen. Lengths that are not whole get one decimal."""
     named = {
         name.rstrip("_").replace("_", "-"): f"{value:.1f}" if isinstance(value, float) else value
         for name, value in attributes.items()
@@ -58,7 +58,7 @@ class Bars:
         labels: text below each bar.
         values: height of each bar.
         short: which bars are below the threshold.
-        mark: bar that the threshold stands in front of, or None.
+        mark: bar whose left edge is the threshold, or None.
         mark_text: what the threshold is.
     """
 
@@ -118,7 +118,7 @@ def bar_chart(bars: Bars, *, title: str, label: str) -> Markup:
     n, top = len(bars.values), max((*bars.values, 1))
     width = (WIDTH - LEFT - RIGHT) / max(n, 1)
     shapes = [_axis(FLOOR, stop=WIDTH - RIGHT)]
-    # Labels must not lie on each other: a character is some seven units wide.
+    # Labels must not overlap: a character is some seven units wide.
     longest = max((len(name) for name in bars.labels), default=1)
     every = max(1, math.ceil((7 * longest + 6) / width))
     for i, (name, value) in enumerate(zip(bars.labels, bars.values, strict=True)):
@@ -167,7 +167,7 @@ class Line:
 
     Attributes:
         name: at its end.
-        points: None where there is no value.
+        points: None for a missing value.
         place: its number on the page, for its colour; its place in the chart by default.
         faded: whether it is drawn faintly.
     """
@@ -257,7 +257,7 @@ def line_chart(lines: Sequence[Line], *, title: str, x_label: str, ticks: Sequen
 
 
 def apart(heights: Sequence[float], *, gap: float = 14.0, lowest: float = FLOOR - 4.0) -> list[float]:
-    """Where names go that would lie on each other: apart, and above the axis as far as there is room.
+    """Returns heights at which names do not overlap, in order, and above the axis as far as there is room.
 
     Args:
         heights: where they belong, from above.
@@ -327,7 +327,7 @@ def _axis_ticks(low: float, high: float, *, log: bool) -> list[float]:
 
 @dataclass(frozen=True)
 class Mark:
-    """A named point beside a curve; ``place`` is its number on the page, for its colour."""
+    """A named point near a curve; ``place`` is its number on the page, for its colour."""
 
     name: str
     x: float
@@ -344,11 +344,11 @@ def curve_chart(
     title: str,
     x_label: str,
 ) -> Markup:
-    """A curve over shares on a logarithmic scale, a limit on the shares, and points beside the curve.
+    """A curve over shares on a logarithmic scale, a limit on the shares, and points near the curve.
 
     Args:
         curve: share and value, the values above 0.
-        marks: points to name beside it.
+        marks: points to name.
         limit: a share to mark.
         limit_text: what it is.
         title: what it shows, for those who do not see it.

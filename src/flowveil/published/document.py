@@ -3,8 +3,8 @@
 Every page and every drawing is a Jinja2 template of the folder ``page``. Templates escape whatever they are given, so a
 name from outside can neither add an element nor an attribute; what is markup already has passed a template before.
 
-The content security policy of every page forbids requests, whatever stands in it. The one exception is a tile server
-that the page was made for, and the reader is asked before it is asked.
+The content security policy of every page forbids requests. The one exception is a tile server that the operator chose;
+the reader switches it on.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def _templates() -> Environment:
 
 @cache
 def asset(name: str) -> str:
-    """A file of the folder ``page`` beside this module."""
+    """Returns the text of a file of the folder ``page``."""
     return (files("flowveil.published") / "page" / name).read_text(encoding="utf-8")
 
 
@@ -129,7 +129,7 @@ def module(folder: str) -> str:
 
 
 def host(url: str) -> str:
-    """Whom a page asks for its background map."""
+    """Returns host and port of the server of a background map."""
     return urlsplit(url).netloc
 
 

@@ -206,7 +206,7 @@ def _meaning(report: Mapping[str, Any]) -> list[str]:
         )
     lines.append(
         "On the map a circle is a place, larger where more trips start and end. Zones that lie close together share a "
-        "circle until you zoom in. A half arrow is a flow, wider where there are more trips."
+        "circle until you zoom in. An arrow is a flow, wider where there are more trips."
     )
     if report["kind"] == "folded":
         lines.append("For one hour the map shows the mean per hour of the intervals that hold it.")

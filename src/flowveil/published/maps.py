@@ -35,7 +35,7 @@ Geometries = NDArray[np.object_]
 
 @dataclass(frozen=True)
 class Frame:
-    """Where units lie in the world: x grows eastwards, y southwards, both from the north-west corner.
+    """The place of units in the world: x grows eastwards, y southwards, both from the north-west corner.
 
     Attributes:
         west, north: the corner, in Web Mercator where the world is 0..1 in both directions.
@@ -116,7 +116,7 @@ def map_of_release(
         flows: the published matrix.
         zones: the published zones.
         basis: ``trips`` or ``weight``.
-        frame: that of other maps, if this one shall lie in it; zones may reach beyond it.
+        frame: the frame of other maps, to share it; zones may reach beyond it.
 
     Returns:
         ``frame`` (None if no zone has a place), ``context``, ``shapes`` and ``layers`` by end.

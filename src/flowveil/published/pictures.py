@@ -33,7 +33,7 @@ _COLOURS = {
 }
 _LINE = {"origin": "#1f5fbf", "destination": "#c2510c"}
 _OUTLINE = "#8795a8"
-#: Points of a curve that stands for a flow.
+#: Points of the curve of a flow.
 _CURVE = 48
 
 
@@ -206,7 +206,7 @@ class Extent:
 
     @classmethod
     def given(cls, bbox: Sequence[float]) -> Extent:
-        """The extent that was asked for.
+        """Returns the extent of a bounding box.
 
         Raises:
             ParameterError: it is not west, south, east and north, in this order.
@@ -218,7 +218,7 @@ class Extent:
         return cls(*map(float, bbox))
 
     def nearer(self, zoom: float) -> Extent:
-        """The middle of it, so many times nearer.
+        """Returns the middle of the extent, enlarged by a factor.
 
         Raises:
             ParameterError: that is not at least 1.
@@ -255,7 +255,7 @@ def _reached(edge: NDArray[np.float64], volume: NDArray[np.float64]) -> float:
 
 
 def size_of(extent: Extent, n: int, width: float | None) -> tuple[float, float]:
-    """Width and height, in inches, of so many maps side by side."""
+    """Returns width and height, in inches, of ``n`` maps in a row."""
     across = width if width is not None else 5.0 * n
     ratio = (extent.north - extent.south) / max((extent.east - extent.west) * extent.narrowing, 1e-9)
     return across, float(np.clip(across / n * ratio, across / n * 0.4, across / n * 1.6)) + 0.5
@@ -272,7 +272,7 @@ def class_limits(values: NDArray[np.float64], *, most: int = 6) -> list[float]:
 
 
 def draw_zones(figure: Any, places: Any, flows: pa.Table, zones: pa.Table, basis: str, ends: Any) -> list[str]:
-    """Zones coloured by volume per km², a map for each end, on one scale; what they show in words.
+    """Zones coloured by volume per km², a map for each end, on one scale; returns a description.
 
     By volume alone a zone would be dark because it is large.
     """
@@ -287,7 +287,7 @@ def draw_zones(figure: Any, places: Any, flows: pa.Table, zones: pa.Table, basis
         steps = np.rint(np.linspace(0, 5, len(limits) - 1)).astype(int) if len(limits) > 2 else np.array([4])
         colours = ListedColormap([_COLOURS[end][i] for i in steps])
         norm = BoundaryNorm(limits, colours.N)
-        # Large zones first, so that smaller ones lie on top of them.
+        # Large zones first, below smaller ones.
         order = np.lexsort((np.arange(len(areas[end])), -areas[end]))
         shapes = geometries(tables[end])[order]
         edge = 0.35 if len(shapes) < 3000 else 0.1
@@ -410,7 +410,7 @@ def _curves(start: NDArray[np.float64], stop: NDArray[np.float64]) -> NDArray[np
 
 
 def framed(place: Any, extent: Extent, outside: int, notes: Sequence[str] = ()) -> list[str]:
-    """Limits, north and a scale for a map, and notes below it; those and what lies outside, in words."""
+    """Draws limits, north and a scale of a map and notes below it; returns a description."""
     margin = extent.margin
     place.set_xlim(extent.west - margin, extent.east + margin)
     place.set_ylim(extent.south - margin, extent.north + margin)

@@ -90,7 +90,7 @@ def _of_counts(statement: Statement, overlapping: int | None) -> list[str]:
 
 
 def percent(share: float) -> str:
-    """Returns a rounded-up share in words: "at most 3 %"."""
+    """Returns a rounded-up share as text: "at most 3 %"."""
     return f"at most {math.ceil(share * 1000 - 1e-9) / 10:g} %"
 
 

@@ -49,7 +49,7 @@ class Outline:
 
 
 def read_own_lines(path: str | PathLike[str]) -> str:
-    """The outlines of a GeoJSON file, as they are published.
+    """Returns the outlines of a GeoJSON file in their published form.
 
     Raises:
         DataError: the file cannot be read, is not GeoJSON in degrees, holds other shapes than lines and polygons, or
@@ -66,7 +66,7 @@ def read_own_lines(path: str | PathLike[str]) -> str:
     except (ValueError, RecursionError) as problem:
         raise DataError(f"'{path}' is not GeoJSON: it cannot be read as JSON in UTF-8.") from problem
     try:
-        # What a release has published is taken as it is.
+        # The published form is read without changes.
         return written(own_lines(text))
     except ValueError:
         pass
@@ -180,7 +180,7 @@ def _name(properties: Any, path: object) -> str | None:
     name = str(given).strip()
     if _unfit(name):
         raise DataError(
-            f"A name in '{path}' has more than {LONGEST_NAME} signs, or signs that nobody sees. Hint: shorten it, or "
+            f"A name in '{path}' has more than {LONGEST_NAME} signs, or invisible signs. Hint: shorten it, or "
             "leave out the property 'name'."
         )
     return name

@@ -51,7 +51,7 @@ function coarser(fine, gap) {
   return level;
 }
 
-/* The level whose clusters are at least so many units apart, or the finest. */
+/* The level whose clusters are no farther apart than the gap, or the finest. */
 export function levelFor(levels, gap) {
   let found = 0;
   while (found + 1 < levels.length && levels[found + 1].gap <= gap) found++;

@@ -47,7 +47,7 @@ export function shapesOf(packed) {
   return { count: sizes.length, shape };
 }
 
-/* Whether a point lies in a shape, by the even-odd rule. */
+/* Whether a shape contains a point, by the even-odd rule. */
 export function contains(shape, x, y) {
   if (x < shape.west || x > shape.east || y < shape.north || y > shape.south) return false;
   let hit = false;

@@ -6,7 +6,7 @@ import { button, make } from "./panel.mjs";
 /* Milliseconds that each step stays while time plays. */
 const PACE = 900;
 
-/* The steps of time: labels, how much is published in each, and how a step is shown. Null where there is no time. */
+/* The steps of time: labels, how much is published in each, and how a step is shown. Null if cells have no time. */
 export function stepsOf(model, basis) {
   const { slices, times } = model.data, volume = model.volume[basis];
   if (slices && slices.time >= 0) {

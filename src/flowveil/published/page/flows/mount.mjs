@@ -86,10 +86,10 @@ export function mountMap(root, data) {
     const fewer = scene.lines.length < sums.order.length ? ` The ${exact(scene.lines.length)} largest flows in sight are drawn.` : "";
     const words = `${exact(sums.total)} ${unit}${state.chosen ? ` of ${state.chosen.label}` : ""}.${fewer}${away}${held}`;
     if (said.textContent !== words) said.textContent = words;
-    const now = [legendSteps(sums), sums.most, unit, density, JSON.stringify(world.palette)].join();
+    const now = [legendSteps(scene), scene.most, unit, density, JSON.stringify(world.palette)].join();
     if (now === legendKey) return;
     legendKey = now;
-    const height = legendSteps(sums).reduce((sum, step) => sum + Math.max(19, scene.widthOf(step) + 12), 8);
+    const height = legendSteps(scene).reduce((sum, step) => sum + Math.max(19, scene.widthOf(step) + 12), 8);
     key.style.width = "190px"; key.style.height = `${height}px`;
     key.width = 190 * density; key.height = height * density;
     paintLegend(canvasPen(key.getContext("2d"), density), world, scene, 2, 8, unit);

@@ -56,11 +56,14 @@ export function sceneOf(world, view, width, height) {
     const a = xy(sums.from[i]), b = xy(sums.to[i]);
     if ((inSight(a) || inSight(b)) && Math.abs(a[0] - b[0]) < half) lines.push({ flow: i, from: sums.from[i], to: sums.to[i], volume: sums.sum[i], a, b, ra: radius(sums.from[i]), rb: radius(sums.to[i]) });
   }
-  return { number, level, sums, circles, lines, widthOf: (v) => Math.max(0.7, (WIDEST * v) / sums.most) };
+  /* Widths are relative to the widest line in sight, as the legend says. */
+  const most = lines.length ? lines[0].volume : sums.most;
+  return { number, level, sums, circles, lines, most, widthOf: (v) => Math.max(0.7, (WIDEST * v) / most) };
 }
 
 /* An arrow of some width along an arc that bends to the right of the way: there and back are two arcs. */
-const BEND = 0.16, PIECES = 12;
+const BEND = 0.16;
+const piecesOf = (length) => Math.max(8, Math.min(64, Math.round(length / 14)));
 export function arrowOf(line, width) {
   const [x0, y0] = line.a, [x1, y1] = line.b, length = Math.hypot(x1 - x0, y1 - y0) || 1;
   const bx = (x0 + x1) / 2 - BEND * (y1 - y0), by = (y0 + y1) / 2 + BEND * (x1 - x0);
@@ -70,10 +73,11 @@ export function arrowOf(line, width) {
     return { x: u * u * x0 + 2 * u * t * bx + t * t * x1, y: u * u * y0 + 2 * u * t * by + t * t * y1, nx: -dy / d, ny: dx / d };
   };
   const start = Math.min(line.ra / length, 0.4), stop = Math.max(1 - (line.rb + 1) / length, 0.6);
-  const neck = Math.max(start, stop - (4 + 1.6 * width) / length), half = width / 2, wing = 2 + 1.15 * width;
+  const neck = Math.max((start + stop) / 2, stop - (4 + 1.6 * width) / length), half = width / 2, wing = Math.max(half, Math.min(2 + 1.05 * width, 0.22 * length));
   const side = (p, aside) => [p.x + p.nx * aside, p.y + p.ny * aside];
   const right = [], left = [];
-  for (let i = 0; i <= PIECES; i++) { const p = at(start + ((neck - start) * i) / PIECES); right.push(side(p, half)); left.push(side(p, -half)); }
+  const pieces = piecesOf(length);
+  for (let i = 0; i <= pieces; i++) { const p = at(start + ((neck - start) * i) / pieces); right.push(side(p, half)); left.push(side(p, -half)); }
   const tip = at(stop), end = at(neck);
   return [...right, side(end, wing), [tip.x, tip.y], side(end, -wing), ...left.reverse()];
 }
@@ -81,8 +85,9 @@ export function arrowOf(line, width) {
 function distanceTo(line, px, py) {
   const [x0, y0] = line.a, [x1, y1] = line.b, bx = (x0 + x1) / 2 - BEND * (y1 - y0), by = (y0 + y1) / 2 + BEND * (x1 - x0);
   let least = Infinity, x = x0, y = y0;
-  for (let i = 1; i <= PIECES; i++) {
-    const t = i / PIECES, u = 1 - t, nx = u * u * x0 + 2 * u * t * bx + t * t * x1, ny = u * u * y0 + 2 * u * t * by + t * t * y1, dx = nx - x, dy = ny - y;
+  const pieces = piecesOf(Math.hypot(x1 - x0, y1 - y0));
+  for (let i = 1; i <= pieces; i++) {
+    const t = i / pieces, u = 1 - t, nx = u * u * x0 + 2 * u * t * bx + t * t * x1, ny = u * u * y0 + 2 * u * t * by + t * t * y1, dx = nx - x, dy = ny - y;
     const along = Math.min(1, Math.max(0, ((px - x) * dx + (py - y) * dy) / (dx * dx + dy * dy || 1)));
     least = Math.min(least, Math.hypot(px - x - along * dx, py - y - along * dy));
     x = nx; y = ny;
@@ -137,10 +142,10 @@ function paintZones(pen, world, view, scene) {
 
 function paintFlows(pen, world, scene) {
   const { palette, state } = world, hovered = state.hover?.flow;
-  const colour = (v) => palette.flow[Math.min(HUES - 1, Math.floor(HUES * (Math.max(v, 0) / scene.sums.most) ** 0.45))];
+  const colour = (v) => palette.flow[Math.min(HUES - 1, Math.floor(HUES * Math.min(1, Math.max(v, 0) / scene.most) ** 0.45))];
   for (let n = scene.lines.length - 1; n >= 0; n--) {
     const line = scene.lines[n], width = scene.widthOf(line.volume), is = line.flow === hovered;
-    const strong = Math.sqrt(line.volume / scene.sums.most);
+    const strong = Math.sqrt(line.volume / scene.most);
     pen.polygon(arrowOf(line, width), { fill: is ? palette.chosen : colour(line.volume), stroke: palette.land, width: is ? 1.5 : 0.6, alpha: is ? 1 : 0.4 + 0.55 * strong });
   }
   for (const { cluster, x, y, r } of scene.circles) {
@@ -154,16 +159,19 @@ function paintNames(pen, world, view, width, height, scene) {
   const { ground, palette, state } = world;
   if (!ground || state.background) return;
   const taken = scene.circles.slice(0, 40).filter(({ r }) => r > 5).map(({ x, y, r }) => ({ west: x - r, east: x + r, north: y - r, south: y + r }));
-  const most = width < 500 ? 9 : 26, free = (box) => box.west > 2 && box.east < width - 2 && box.north > 2 && box.south < height - 2 && !taken.some((t) => t.west < box.east && t.east > box.west && t.north < box.south && t.south > box.north);
+  const most = width < 500 ? 9 : 26, names = [];
+  const clear = (boxes, box) => !boxes.some((t) => t.west < box.east && t.east > box.west && t.north < box.south && t.south > box.north);
+  const apart = (box) => box.west > 2 && box.east < width - 2 && box.north > 2 && box.south < height - 2 && clear(names, box), free = (box) => apart(box) && clear(taken, box);
   let placed = 0;
   for (const [words, ux, uy, own] of [...ground.ownNames.map((name) => [...name, true]), ...ground.towns]) {
     const x = view.x + view.k * ux, y = view.y + view.k * uy;
     if (x < 0 || x > width || y < 0 || y > height) continue;
     const bold = placed < 3 && !own, size = bold ? 14 : 11.5, wide = pen.widthOf(words, size, bold), tall = size * 0.62;
     const boxes = [[x + 5, y], [x - wide - 5, y], [x - wide / 2, y - 13], [x - wide / 2, y + 13], [x - wide / 2, y - 24], [x - wide / 2, y + 24]].map(([west, middle]) => ({ west, east: west + wide, north: middle - tall, south: middle + tall, middle }));
-    const box = boxes.find(free);
+    /* The largest towns are named, even on a circle. */
+    const box = boxes.find(free) ?? (bold && apart(boxes[3]) ? boxes[3] : null);
     if (!box) continue;
-    taken.push({ ...box, west: box.west - 6, east: box.east + 6 });
+    names.push({ ...box, west: box.west - 6, east: box.east + 6 });
     pen.text(box.west, box.middle, words, { size, bold, fill: palette.ink, halo: palette.land });
     if (++placed >= most) break;
   }
@@ -207,18 +215,18 @@ export function lineAt(scene, px, py) {
 /* ---- the legend ---- */
 
 /* Up to three round volumes whose widths tell the scale, none below the smallest flow. */
-export function legendSteps({ most, order, sum }) {
+export function legendSteps({ most, lines }) {
   const round = (v) => { const power = 10 ** Math.floor(Math.log10(v)); return [5, 2, 1].map((m) => m * power).find((s) => s <= v * 1.0001); };
-  const least = order.length ? sum[order[order.length - 1]] : 0, steps = [most, most / 4, most / 16].filter((v) => v > 0).map(round);
+  const least = lines.length ? lines[lines.length - 1].volume : 0, steps = [most, most / 4, most / 16].filter((v) => v > 0).map(round);
   return [...new Set([steps[0], ...steps.filter((step) => step >= least)])];
 }
 
 export function paintLegend(pen, world, scene, x, y, unit) {
   const { palette } = world;
   let at = y;
-  for (const step of legendSteps(scene.sums)) {
+  for (const step of legendSteps(scene)) {
     const width = scene.widthOf(step), line = { a: [x, at + 2], b: [x + 54, at + 2], ra: 0, rb: 0 };
-    pen.polygon(arrowOf(line, width), { fill: palette.flow[Math.min(HUES - 1, Math.floor(HUES * (step / scene.sums.most) ** 0.45))], stroke: palette.land, width: 0.5 });
+    pen.polygon(arrowOf(line, width), { fill: palette.flow[Math.min(HUES - 1, Math.floor(HUES * (step / scene.most) ** 0.45))], stroke: palette.land, width: 0.5 });
     pen.text(x + 64, at + 5, `${exact(step)} ${unit}`, { size: 12, fill: palette.ink });
     at += Math.max(19, width + 12);
   }

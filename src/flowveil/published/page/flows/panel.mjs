@@ -1,4 +1,4 @@
-/* What is said of a place: how much starts and ends there, where it goes and where it comes from. */
+/* The panel of a chosen place, the tooltip, and the table of numbers. */
 
 import { clusterLabel, exact, labelOf } from "./model.mjs";
 

@@ -2,10 +2,11 @@
 
 import { groupOf } from "./panel.mjs";
 import { labelOf } from "./model.mjs";
-import { paintLegend, paintMap, paletteOf, sceneOf } from "./paint.mjs";
+import { legendSteps, paintLegend, paintMap, paletteOf } from "./paint.mjs";
 import { canvasPen, svgPen } from "./pens.mjs";
 
-const LONG = 1600, BORDER = 28;
+/* Pictures are this wide; borders are in pixels of the map as shown. */
+const LONG = 1600, BORDER = 18, TOP = 66;
 
 export function save(name, content, type) {
   const link = document.createElement("a");
@@ -18,19 +19,24 @@ export function save(name, content, type) {
 /* A file name from the title: letters and digits of any language, joined by hyphens. */
 export const fileName = (title, suffix) => `${title.normalize("NFC").replace(/[^\p{L}\p{N}]+/gu, "-").replace(/^-|-$/g, "").slice(0, 60) || "map"}.${suffix}`;
 
-/* The map in its present view with title, legend, scale, north, guarantee and source. */
-function paintPicture(pen, world, view, size, note, unit) {
-  const { words } = world.model.data, { palette } = world, { width, height, top, bottom } = size;
+/* The map in its present view with title, legend, scale, north, guarantee and source. Narrow maps have these below the
+   legend, wide ones next to it. */
+function layoutOf(world) {
+  const { width, height } = world, lines = world.model.data.words.picture.length, narrow = width < 620;
+  const legend = legendSteps(world.scene).length * 23 + 12;
+  return { width, height: height + TOP + (narrow ? legend + 20 * lines + 14 : Math.max(legend, 20 * lines) + 30), top: TOP, stop: TOP + height, narrow, legend };
+}
+
+function paintPicture(pen, world, { width, height, top, stop, narrow, legend }, note, unit) {
+  const { words } = world.model.data, { palette, view, scene } = world;
   pen.rect(0, 0, width, height, { fill: palette.paper });
-  pen.text(BORDER, 38, words.title, { size: 30, bold: true, fill: palette.ink });
-  pen.text(BORDER, 74, note, { size: 17, fill: palette.soft });
-  const inner = { ...view, x: view.x, y: view.y + top };
-  const scene = sceneOf(world, view, width, height - top - bottom);
-  const moved = { ...scene, circles: scene.circles.map((c) => ({ ...c, y: c.y + top })), lines: scene.lines.map((l) => ({ ...l, a: [l.a[0], l.a[1] + top], b: [l.b[0], l.b[1] + top] })) };
-  pen.clip(0, top, width, height - top - bottom, () => paintMap(pen, world, inner, width, height - bottom, moved));
-  const y = height - bottom + 30;
-  paintLegend(pen, world, scene, BORDER, y, unit);
-  words.picture.forEach((line, i) => pen.text(BORDER + 260, y + 4 + 22 * i, line, { size: 14, fill: i ? palette.soft : palette.ink }));
+  pen.text(BORDER, 25, words.title, { size: 22, bold: true, fill: palette.ink });
+  pen.text(BORDER, 50, note, { size: 13, fill: palette.soft });
+  const lower = { ...scene, circles: scene.circles.map((c) => ({ ...c, y: c.y + top })), lines: scene.lines.map((l) => ({ ...l, a: [l.a[0], l.a[1] + top], b: [l.b[0], l.b[1] + top] })) };
+  pen.clip(0, top, width, stop - top, () => paintMap(pen, world, { ...view, y: view.y + top }, width, stop, lower));
+  paintLegend(pen, world, scene, BORDER, stop + 20, unit);
+  const [x, y] = narrow ? [BORDER, stop + legend + 12] : [BORDER + 190, stop + 24];
+  words.picture.forEach((line, i) => pen.text(x, y + 20 * i, line, { size: 12, fill: i ? palette.soft : palette.ink }));
 }
 
 /* Pictures have light colours, as paper has, and no background map, whose licence is not that of the release. */
@@ -42,25 +48,19 @@ function inLight(world, act) {
   return act({ ...world, palette, state: { ...world.state, background: false, hover: null } });
 }
 
-function pictureSize(world) {
-  const top = 100, bottom = 118, width = LONG, height = Math.round((LONG * Math.min(Math.max(world.height / world.width, 0.5), 1.1))) + top + bottom;
-  const grown = width / world.width, { k, x, y } = world.view, inner = height - top - bottom;
-  return { width, height, top, bottom, view: { k: k * grown, x: x * grown, y: y * grown + (inner - world.height * grown) / 2 } };
-}
-
 export function savePng(world, note, unit) {
   return inLight(world, (light) => {
-    const size = pictureSize(world), canvas = document.createElement("canvas");
-    canvas.width = size.width; canvas.height = size.height;
-    paintPicture(canvasPen(canvas.getContext("2d"), 1), light, size.view, size, note, unit);
+    const layout = layoutOf(world), density = LONG / layout.width, canvas = document.createElement("canvas");
+    canvas.width = LONG; canvas.height = Math.round(layout.height * density);
+    paintPicture(canvasPen(canvas.getContext("2d"), density), light, layout, note, unit);
     return new Promise((done) => canvas.toBlob((blob) => { save(fileName(world.model.data.words.title, "png"), blob); done(); }, "image/png"));
   });
 }
 
 export function saveSvg(world, note, unit) {
   inLight(world, (light) => {
-    const size = pictureSize(world), pen = svgPen(size.width, size.height, `${world.model.data.words.title}. ${note}`);
-    paintPicture(pen, light, size.view, size, note, unit);
+    const layout = layoutOf(world), pen = svgPen(layout.width, layout.height, `${world.model.data.words.title}. ${note}`);
+    paintPicture(pen, light, layout, note, unit);
     save(fileName(world.model.data.words.title, "svg"), pen.markup(), "image/svg+xml");
   });
 }

@@ -67,7 +67,7 @@ function moveAsPicture(world, map, view, density) {
   c.drawImage(drawn.picture, density * (view.x - factor * drawn.view.x), density * (view.y - factor * drawn.view.y), canvas.width * factor, canvas.height * factor);
 }
 
-/* Areas of one layer in the colours of its scale; overlapping ones are in order, so that small ones lie on large ones. */
+/* Areas of one layer in the colours of its scale; overlapping ones are in order, large ones first. */
 function drawAreas(world, map, view, pen) {
   const c = map.context, layer = world.data.layers[map.layer], s = world.scale.of[map.layer], seen = visible(map, view);
   pen.toUnits();

@@ -1,4 +1,4 @@
-/* Shapes in units of the frame: rings of differences, what lies in them, and what a view should hold. */
+/* Shapes in units of the frame: rings of differences, tests of containment, and extents. */
 
 export const decode = (rings) => {
   const points = [];

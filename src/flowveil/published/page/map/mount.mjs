@@ -22,7 +22,8 @@ export function mount(root, data) {
     world.shapes = next.shapes.map(decode);
     const areas = maps.flatMap(({ layer }) => areasOf(next.layers[layer]));
     world.extent = extentOf(areas);
-    if (!same) { world.fitted = centralOf(areas); world.view = { zoom: 1, dx: 0, dy: 0 }; }
+    /* The first view shows the layers in `fit`, where data name them. */
+    if (!same) { world.fitted = centralOf(next.fit ? next.fit.flatMap((name) => areasOf(next.layers[name])) : areas); world.view = { zoom: 1, dx: 0, dy: 0 }; }
     refresh();
   }
   function areasOf(layer) {
@@ -42,7 +43,7 @@ export function mount(root, data) {
     }
     drawAll();
   }
-  /* What the view does not show is said, with a way to see it. */
+  /* Counts the areas outside the view, with a button that shows them. */
   function tellOutside(map) {
     if (!world.data.frame) return;
     const seen = visible(map, viewOf(world, map)), layer = world.data.layers[map.layer];

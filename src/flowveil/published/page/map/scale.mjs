@@ -38,7 +38,7 @@ export function limitsOf(values) {
     const v = +(m * 10 ** e).toPrecision(6);
     if (v > low && v < high) candidates.push(v);
   }
-  /* What was cut off above is a class of its own. */
+  /* Values above the range get a separate class. */
   if (candidates.length && positive[positive.length - 1] > 2 * high) candidates.push(nextRound(high));
   const out = [];
   const n = Math.min(CLASSES - 1, candidates.length);
