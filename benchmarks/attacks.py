@@ -22,8 +22,7 @@ from flowveil.audit.published import PublishedRelease, published_release
 from flowveil.audit.shadow_releases import membership
 from flowveil.audit.single_release import dominance, homogeneity, linkage
 from flowveil.audit.trips import place_trips
-from flowveil.published.report import summarize
-from flowveil.published.tables import flows_table, zones_table
+from flowveil.publication import folder_content
 
 RESULTS = Path(__file__).parent / "results" / "attacks.csv"
 FIELDS = ("part", "data", "method", "k", "figure", "value")
@@ -51,7 +50,8 @@ def released(flows: flowveil.Flows, method: str, k: int) -> PublishedRelease:
     """What a reader would have, without writing it."""
     tree = {} if method in BOXES else {"hierarchy": "h3"}
     release = flowveil.anonymize(flows, method, k, "trips", LIMIT, **tree)
-    return published_release(flows_table(release), zones_table(release), summarize(release))
+    content = folder_content(release)
+    return published_release(content.flows, content.zones, content.report)
 
 
 def published(flows: flowveil.Flows, method: str, k: int) -> Figures:

@@ -20,10 +20,8 @@ import pyarrow as pa
 
 import flowveil
 from benchmarks.twincut_table import DATA
-from flowveil.audit.published import published_release, read_release
+from flowveil.audit.published import read_release
 from flowveil.audit.subtraction import Groups, confined_groups
-from flowveil.published.report import summarize
-from flowveil.published.tables import flows_table, zones_table
 
 K = 10
 #: Quarters by their first day: the last days of their months.
@@ -135,34 +133,39 @@ def quarter() -> None:
 
 
 def times() -> None:
-    """How long it takes to hold two releases against each other, and the twelve months of a year against the year."""
+    """How long it takes to compare two releases, and the twelve months of a year with the year."""
     flows = santiago()
-    print("| Santiago, resolution 9, TwinCut on H3 | cells of each | groups | seconds |\n|---|---|---|---|")
-    made = []
-    for limit in (0.05, 0.1):
-        release = flowveil.anonymize(flows, "twincut", K, "trips", limit, hierarchy="h3", effort=0)
-        made.append(published_release(flows_table(release), zones_table(release), summarize(release)))
-    # As if every month had the same trips: so many cells, and more that can be compared than in any real year.
+    print("| Santiago, resolution 9, H3 | cells of each | groups | solved exactly | seconds |\n|---|---|---|---|---|")
+    with tempfile.TemporaryDirectory() as place:
+        made = {}
+        for method in ("twincut", "paircut"):
+            for limit in (0.05, 0.1):
+                folder = Path(place) / f"{method}-{limit}"
+                flowveil.anonymize(flows, method, K, "trips", limit, hierarchy="h3").write(folder)
+                made[method, limit] = read_release(folder)
+    few, many = made["twincut", 0.05], made["twincut", 0.1]
+    # As if every month had the same trips: more can be compared than in any real year.
     months = [
-        replace(made[1], period=(date(2023, m, 1), date(2023, m, calendar.monthrange(2023, m)[1])))
-        for m in range(1, 13)
+        replace(many, period=(date(2023, m, 1), date(2023, m, calendar.monthrange(2023, m)[1]))) for m in range(1, 13)
     ]
-    matrix = made[0].matrices[0]
+    matrix = few.matrices[0]
     year = replace(
-        made[0],
+        few,
         period=(date(2023, 1, 1), date(2023, 12, 31)),
-        matrices=(replace(matrix, trips=matrix.trips * 12, total=None),),
+        matrices=(replace(matrix, trips=matrix.trips * 12),),
     )
     for title, releases in (
-        ("limits 5 % and 10 %", made),
-        ("twelve of the same trips", [made[0], *[made[1]] * 11]),
+        ("TwinCut, limits 5 % and 10 %", [few, many]),
+        ("PairCut, limits 5 % and 10 %", [made["paircut", 0.05], made["paircut", 0.1]]),
+        ("twelve TwinCut of the same trips", [few, *[many] * 11]),
         ("twelve months", months),
         ("twelve months and their year", [*months, year]),
     ):
         begun = time.process_time()
         found = confined_groups(releases)
         cells = " and ".join(f"{n:,}" for n in sorted({len(r.matrices[0].trips) for r in releases}))
-        print(f"| {title} | {cells} | {len(found):,} | {time.process_time() - begun:.1f} |", flush=True)
+        seconds = time.process_time() - begun
+        print(f"| {title} | {cells} | {len(found):,} | {found.solved:,} | {seconds:.1f} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ _THRESHOLDS = (
 _SINGLE = ("dominance", "stricter", "l_places", "t")
 
 
-# ---- what is asked -----------------------------------------------------------------------------------------------
+# ---- the request -----------------------------------------------------------------------------------------------
 
 
 def with_matrices(request: Request) -> Request:
@@ -81,7 +81,7 @@ def find_request_method(request: Request) -> Method | None:
     """The method of a request; None over the zones of an earlier release.
 
     Raises:
-        ParameterError: there is no such method.
+        ParameterError: the method is unknown.
     """
     from flowveil.methods import find_method
 
@@ -129,7 +129,7 @@ def check_request(request: Request) -> None:
     """Refuse what cannot be done, before anything is read.
 
     Raises:
-        ParameterError: settings contradict each other, or the method cannot do what is asked.
+        ParameterError: settings contradict each other, or the method does not support them.
     """
     from flowveil.published.about import checked
     from flowveil.published.exports import check_formats, parse_formats
@@ -258,9 +258,9 @@ def _read_like(earlier: str) -> dict[str, Any]:
 
 
 def slicing_arguments(request: Request) -> dict[str, Any]:
-    """What `flowveil.read_slices` takes besides `reading_arguments`."""
+    """Returns the arguments of `flowveil.read_slices` in addition to `reading_arguments`."""
     slices = request.slices
-    # With noise the values are declared, so many of them reveal nothing.
+    # With noise the values are declared: a large number of them reveals nothing.
     by_many = slices.by_many or adds_noise(request)
     steps = steps_of(request)
     return {"by": slices.by, "by_many": by_many, "every": steps[0] if steps else None}
@@ -305,7 +305,7 @@ def anonymize_arguments(request: Request) -> dict[str, Any]:
 
 
 def slice_arguments(request: Request) -> dict[str, Any]:
-    """What `flowveil.anonymize_slices` takes besides."""
+    """Returns the arguments of `flowveil.anonymize_slices` alone."""
     named = ("total", "common_zones", "accept_differencing")
     given: dict[str, Any] = {name: True for name in named if name in request.given}
     given |= {"also_every": steps_of(request)[1:], "workers": request.resources.workers or os.cpu_count() or 1}
@@ -313,7 +313,7 @@ def slice_arguments(request: Request) -> dict[str, Any]:
 
 
 def declared_values(request: Request) -> dict[str, list[str] | str]:
-    """The values of slice columns that were declared for noise; a period stands for the times in it."""
+    """The values of slice columns that were declared for noise; a period represents the times in it."""
     from flowveil.times import TIME, Every
 
     given: dict[str, list[str] | str] = {}

@@ -96,9 +96,7 @@ class SliceTask:
             return None
 
 
-def _share_zones(
-    task: SliceTask, keys: Sequence[Key], progress: Callable[[float], None] | None
-) -> list[Release | None]:
+def _share_zones(task: SliceTask, keys: Sequence[Key], progress: Callable[[float], None]) -> list[Release | None]:
     """Returns releases over one pair of cuts. Coarser matrices are sums of published cells of the finest slices.
 
     So they disclose nothing that the slices do not. Their true values would reveal suppressed parts by subtraction.
@@ -158,14 +156,13 @@ def _over_cuts(flows: Flows, cuts: Cuts, task: SliceTask) -> Release | None:
 
 
 def _plan_each(
-    task: SliceTask, keys: Sequence[Key], workers: int, progress: Callable[[float], None] | None
+    task: SliceTask, keys: Sequence[Key], workers: int, progress: Callable[[float], None]
 ) -> list[Release | None]:
     releases = []
     for done, (key, plan) in enumerate(zip(keys, _plans(task, keys, workers), strict=True)):
         # Applied and recounted in this process.
         releases.append(task.release(task.flows.together(task.flows.members(key)), plan))
-        if progress is not None:
-            progress((done + 1) / len(keys))
+        progress((done + 1) / len(keys))
     return releases
 
 

@@ -151,6 +151,8 @@ def test_the_whole_way_with_the_mouse(chromium, served, folder, tmp_path, monkey
         page.mouse.click(slider["x"] + 4, slider["y"] + slider["height"] / 2)
         assert int(page.locator("#k-value").inner_text()) < 10
         full_run(page, f"recommended {page.locator('#k-value').inner_text()}")
+        # One scale for both ends: one legend.
+        assert page.locator("#swipes .legend table").count() == 1
         divider = page.locator(".divider").first.bounding_box()
         page.mouse.move(divider["x"] + divider["width"] / 2, divider["y"] + 40)
         page.mouse.down()

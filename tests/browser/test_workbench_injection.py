@@ -65,7 +65,8 @@ def test_names_are_never_markup(chromium, tmp_path):
         for kind in ("inspect", "read", "describe", "preview", "run", "check"):
             job = running.ended(running.do("POST", "/api/jobs", {"kind": kind, "choices": choices})["id"])
             assert job["state"] == "done", (kind, job)
-        running.ended(running.do("POST", "/api/publish", {"read": True, "accepted": True})["id"])
+        signed = {"read": True, "accepted": True, "signer": "<b>office</b>"}
+        running.ended(running.do("POST", "/api/publish", signed)["id"])
         (release,) = running.do("GET", "/api/state")["releases"]
         # Without the policy: markup would run.
         context = chromium.new_context(bypass_csp=True)

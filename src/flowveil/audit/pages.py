@@ -40,6 +40,8 @@ def audit_lines(audit: Audit) -> Iterator[str]:
             f"{found.compared:,} cells can be compared; {result}"
             if found.compared or len(found)
             else "no cells can be compared"
+            if found.unchecked
+            else "no release counts trips that another counts too, unless it was derived from it"
         )
         yield f"Subtraction: {compared}."
     if found.solved or found.bounded:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Any
@@ -55,6 +56,24 @@ def disjoint_parts(releases: Sequence[PublishedRelease], i: int) -> list[int]:
         if all(disjoint(releases[j], releases[other]) for other in chosen):
             chosen.append(j)
     return sorted(chosen)
+
+
+def derived_places(releases: Sequence[PublishedRelease]) -> set[int]:
+    """Returns the places of releases that state to be derived from others of these: they reveal nothing more.
+
+    A period of a series states the hash of the manifest hashes of its steps.
+    """
+    manifests = {release.manifest for release in releases if release.manifest is not None}
+    steps = {release.report["parameters"].get("during"): release.manifest for release in releases}
+    found = set()
+    for i, release in enumerate(releases):
+        source = release.report["statement"].get("derived_from")
+        picked = (release.report["parameters"].get("derive") or {}).get("pick", ())
+        of_steps = [steps.get(text.removeprefix("time=")) for text in picked]
+        joined = "\n".join(manifest for manifest in of_steps if manifest is not None)
+        if source is not None and source in {*manifests, hashlib.sha256(joined.encode()).hexdigest()}:
+            found.add(i)
+    return found
 
 
 # ---- slices ----------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from calendar import monthrange
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -73,6 +73,7 @@ class PublishedRelease:
         ground: what must be equal for two releases to be of the same trips: the area, and which rows were left out.
         period: first and last day of its trips: of the step that was read, else as the operator declared; else None.
         report: the content of report.json.
+        manifest: SHA-256 of its manifest.json; None for tables in memory.
     """
 
     name: str
@@ -94,6 +95,7 @@ class PublishedRelease:
     ground: str
     period: tuple[date, date] | None
     report: Mapping[str, Any]
+    manifest: str | None = None
 
 
 def read_release(folder: str | Path) -> PublishedRelease:
@@ -103,7 +105,11 @@ def read_release(folder: str | Path) -> PublishedRelease:
         ParameterError: it holds no release that can be read.
     """
     release = ReleaseFolder(Path(folder))
-    return published_release(release.flows, release.zones, release.report, name=str(folder))
+    read = published_release(release.flows, release.zones, release.report, name=str(folder))
+    try:
+        return replace(read, manifest=release.sha256("manifest.json"))
+    except OSError:
+        return read
 
 
 def published_release(

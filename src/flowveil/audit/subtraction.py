@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 from flowveil.audit.blocks import UNKNOWN, Blocks, Finding, Side, blocks_of, confined, contradictions
 from flowveil.audit.components import confined_components
 from flowveil.audit.periods import (
+    derived_places,
     differing_statements,
     disjoint,
     disjoint_parts,
@@ -131,11 +132,16 @@ class Groups:
 def confined_groups(releases: Sequence[PublishedRelease]) -> Groups:
     """Returns every group that these releases confine together to values above 0 and below the guarantee.
 
-    Deterministic; empty for a single release without slices.
+    Deterministic; empty for a single release without slices. Releases derived from others of these are not compared:
+    everything that follows from them follows from their sources.
 
     Raises:
         DataError: zones of the only release overlap in part. Of several, the pairs are reported as not compared.
     """
+    derived = derived_places(releases)
+    if derived:
+        kept = [i for i in range(len(releases)) if i not in derived]
+        return _renumbered(confined_groups([releases[i] for i in kept]), kept)
     placed = [r for r in releases if r.nodes and not r.noisy]
     try:
         work = _Work(releases, ground_of(placed))
@@ -150,6 +156,20 @@ def confined_groups(releases: Sequence[PublishedRelease]) -> Groups:
         work.compare_sum(i)
     work.compare_many()
     return work.result()
+
+
+def _renumbered(found: Groups, places: Sequence[int]) -> Groups:
+    """Returns the same groups with the places of releases in a longer list."""
+    groups = tuple(
+        replace(
+            group,
+            releases=tuple(places[i] for i in group.releases),
+            absent=places[group.absent] if group.absent >= 0 else -1,
+        )
+        for group in found.groups
+    )
+    unchecked = tuple((tuple(places[i] for i in listed), reason) for listed, reason in found.unchecked)
+    return replace(found, groups=groups, unchecked=unchecked)
 
 
 @dataclass

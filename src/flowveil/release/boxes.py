@@ -1,12 +1,12 @@
 """Boxes as zones: rectangles between grid lines of longitude and latitude.
 
 The methods that use coordinates instead of a hierarchy publish rectangles around the trips of a cell. The edge of
-the tightest such rectangle is the coordinate of somebody's trip. So edges lie on the lines of a declared grid
-(by default about as wide as a tile): every tile is known by the grid square its centre lies in, and nothing finer than
+the tightest such rectangle is the coordinate of one trip. So edges are on the lines of a declared grid
+(by default about as wide as a tile): every tile is known by the grid square of its centre, and nothing finer than
 a square enters a method or a release.
 
-Grid lines are whole numbers of 10⁻⁷ degrees. Squares are numbered by integers, so whether a tile lies in a box is a
-comparison of integers here, and exactly the same comparison of published degrees for whoever checks it: a tile is in
+Grid lines are whole numbers of 10⁻⁷ degrees. Squares are numbered by integers, so whether a box contains a tile is a
+comparison of integers here, and exactly the same comparison of published degrees for a reader: a tile is in
 a box when west <= longitude < east and south <= latitude < north.
 """
 
@@ -34,7 +34,7 @@ DIMENSIONS = 4
 
 @dataclass(frozen=True)
 class Grid:
-    """The lines that box edges lie on.
+    """The lines of box edges.
 
     Attributes:
         lon_units, lat_units: width and height of a square in 10⁻⁷ degrees.
@@ -71,11 +71,11 @@ class Grid:
 
 @dataclass(frozen=True)
 class Boxes:
-    """What is said of zones that are boxes.
+    """Properties of zones that are boxes.
 
     Attributes:
-        grid_lon, grid_lat: width and height in degrees of the grid that their edges lie on.
-        disjoint: no flow lies in two cells.
+        grid_lon, grid_lat: width and height in degrees of the grid of their edges.
+        disjoint: no flow is in two cells.
         finer_than_tiles: the grid is finer than the tiles, so that an edge may reveal in which tile a flow is.
     """
 
@@ -91,7 +91,7 @@ class Boxes:
 
 @dataclass(frozen=True, eq=False)
 class Frame:
-    """Where the flows lie in the grid.
+    """Positions of the flows in the grid.
 
     Attributes:
         grid: the lines.
@@ -125,7 +125,7 @@ class Frame:
             raise ParameterError(f"grid_m must be at least 1 metre and at most 10,000 km; found {grid_m!r}.")
         (lat_o, lon_o), (lat_d, lon_d) = _centers(flows.origins), _centers(flows.destinations)
         lat, lon = np.concatenate((lat_o, lat_d)), np.concatenate((lon_o, lon_d))
-        # The width of a square is published. The median owes hardly anything to one tile; the middle between the first
+        # The width of a square is published. The median hardly depends on one tile; the middle between the first
         # and the last would say how far away the farthest trip is, suppressed or not.
         narrowing = max(float(np.cos(np.radians(np.median(lat)))), 0.01)
         tile_m = _tile_width_m(flows)
@@ -181,7 +181,7 @@ def _tile_width_m(flows: Flows) -> float:
 
 
 def _round_units(degrees: float) -> int:
-    """Degrees in units, to two significant digits: a grid that can be said in words."""
+    """Degrees in units, to two significant digits."""
     return max(10, round(float(f"{degrees * UNITS_PER_DEGREE:.2g}")))
 
 
@@ -264,10 +264,10 @@ class BoxZones:
     """Zones that are rectangles of grid squares; distinct, in the order of their bounds.
 
     Attributes:
-        grid: the lines their edges lie on.
+        grid: the lines of their edges.
         squares: column and row of every tile of this end.
         x0, y0, x1, y1: first and last column and row; both belong to the box.
-        size: tiles of this end whose centre lies in the box.
+        size: tiles of this end with their centre in the box.
     """
 
     grid: Grid
@@ -312,7 +312,7 @@ class BoxZones:
         return Rectangles(*self._units(zones))
 
     def _units(self, zones: Ints) -> tuple[NDArray[np.int64], ...]:
-        """West, south, east and north in units, as they are published."""
+        """West, south, east and north in units, as published."""
         west = self.x0[zones].astype(np.int64) * self.grid.lon_units
         east = (self.x1[zones].astype(np.int64) + 1) * self.grid.lon_units
         south = self.y0[zones].astype(np.int64) * self.grid.lat_units

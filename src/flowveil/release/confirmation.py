@@ -48,7 +48,7 @@ def confirmed(guarantee: Guarantee, flows: Cells, *, allow_small_k: bool, popula
         needed.append(POPULATION_ONLY)
     usual = UNITS["population"].threshold(flows, guarantee.k) if guarantee.population_is_given else 0.0
     if (guarantee.population or 0.0) < usual:
-        # Said to whoever makes the release and never recorded: it reveals on which side of the number the mean lies.
+        # Shown to the operator and never recorded: it reveals on which side of the number the mean lies.
         warnings.warn(
             f"Weak: the population's threshold (--k-population) is below {guarantee.k} times the mean weight of a "
             f"trip: cells may hold fewer than {guarantee.k} trips.",
@@ -62,7 +62,7 @@ def confirmed(guarantee: Guarantee, flows: Cells, *, allow_small_k: bool, popula
 
 
 def weakness(k: int | None) -> str | None:
-    """What is to be said of a small k; None for others."""
+    """Returns the warning for a small k; None for others."""
     if k is None or k >= WEAK_K:
         return None
     return f"Weak: k = {k} is below {WEAK_K}: in the smallest cells, few stand between a reader and the last one."

@@ -1,4 +1,4 @@
-"""A published folder read back, for those who draw, quote or continue it. `verify` has a reader of its own.
+"""A published folder, read back. The recount of `verify` has a separate reader.
 
 The folder may come from anybody: only regular files are opened, and tables are read only if they unpack to about as
 much as a release of their size does.
@@ -29,7 +29,7 @@ _OWN = ("flows.parquet", "zones.parquet", "report.json")
 
 @dataclass(frozen=True)
 class ReleaseFolder:
-    """The folder of a release; a file is read when it is asked for, and nothing in it is checked.
+    """The folder of a release; files are read lazily; only the form of report.json is checked.
 
     Attributes:
         path: the folder.
@@ -83,7 +83,7 @@ class ReleaseFolder:
         """Refuse a folder in which a table or the report is not the file that its manifest lists.
 
         Raises:
-            ParameterError: one was changed since it was published, or there is no manifest.
+            ParameterError: one was changed since it was published, or the manifest is missing.
         """
         try:
             listed = dict(read_json(self.path / "manifest.json")["sha256"])
@@ -120,7 +120,7 @@ class ReleaseFolder:
 
 @contextmanager
 def taken_at_its_word(name: object) -> Iterator[None]:
-    """Within the block a folder is read that nobody has verified: what is not there, or of another kind, is no fault.
+    """Turns errors of reading an unverified folder into a ParameterError.
 
     Args:
         name: of the folder, for the message.
@@ -142,11 +142,11 @@ def taken_at_its_word(name: object) -> Iterator[None]:
 
 
 def read_bounded(path: Path) -> pa.Table:
-    """A Parquet file that somebody else may have made.
+    """Reads a Parquet file that may be hostile.
 
     Raises:
         OSError: it cannot be read, or is not a regular file.
-        ValueError: it is no Parquet file, or would unpack to far more than it holds.
+        ValueError: it is not a Parquet file, or would unpack to far more than it holds.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq

@@ -59,7 +59,7 @@ class PrivacyLoss:
         epsilon: ε.
         delta: δ; 0 where the promise holds without exception.
         bound: most trips that one unit contributes; 1 for a trip.
-        mechanism: how the noise was drawn, in words.
+        mechanism: how the noise was drawn, as text.
         scale: of the noise on the published counts: its law is P(X = x) proportional to exp(-abs(x) / scale),
             or, where ``rho`` is given, to exp(-x² / (2 scale²)).
         deviation: standard deviation of the noise.
@@ -192,7 +192,7 @@ class NoisyRelease(Matrix):
 
     @cached_property
     def cell_of_flow(self) -> Ints:
-        """The published pair that each flow's pair of tiles lies in; -1 where there is none."""
+        """Returns the published pair around each flow's pair of tiles; -1 for none."""
         plan, cells = self.plan, self.cells
         width = np.int64(len(plan.destination_zones))
         published = cells.origin.astype(np.int64) * width + cells.destination

@@ -1,7 +1,7 @@
 """Plan: what a method decided.
 
 A method is a pure function from `Flows` and a `Guarantee` to a `Plan`; it never publishes.
-`flowveil.release.release.Release` applies the plan, counts every cell anew, and refuses if one falls short.
+`flowveil.release.release.Release` applies the plan, recounts every cell, and refuses if one is below the guarantee.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ CellRule = Callable[[NDArray[np.int64], NDArray[np.int64], Sequence[Ints]], NDAr
 
 @dataclass(frozen=True)
 class Suppression:
-    """How flows came to be suppressed, in words that `verify` can check.
+    """The rule by which flows were suppressed, which `verify` applies again.
 
     Attributes:
         rule: ``short cells``: a cell is published whole or not at all. ``hopeless flows``: flows are taken out before
@@ -57,11 +57,11 @@ class Plan:
         kept: which flows are published; the others are suppressed.
         origin_zones, destination_zones: the zones that those numbers mean.
         homogeneous: the origin zones are disjoint, and so are the destination zones.
-        boxes: what is said of the boxes, where zones are boxes; None where they are nodes.
-        suppression: how flows came to be suppressed.
+        boxes: properties of the boxes; None if zones are nodes.
+        suppression: the rule by which flows were suppressed.
         notes: what else the method has to say of its run; only what may be published.
         frozen: the map of the earlier release whose zones these are, for the check before publishing; else None.
-        stricter: the listed places around which cells had to reach more, by their tiles; None where there are none.
+        stricter: the listed places around which cells had to reach more, by their tiles; None without a list.
     """
 
     origin_zone: Ints
@@ -97,7 +97,7 @@ class Plan:
 
     @property
     def cells_may_overlap(self) -> bool:
-        """Whether a flow may lie in several cells, although it is counted in one."""
+        """Whether a flow may be inside several cells, although it is counted in one."""
         return self.layer is not None or (self.boxes is not None and not self.boxes.disjoint)
 
     @classmethod
@@ -141,7 +141,7 @@ class Plan:
             frame: where the flows lie.
             group: number of the group of each flow, from 0 without gaps. A group is kept or suppressed as a whole.
             kept: which flows are published.
-            disjoint: no flow lies in the hull of two groups. Ends may still overlap, one at a time.
+            disjoint: no flow is in the hull of two groups. Single ends may overlap.
             notes: what the method has to say of its run.
         """
         grid, hulls = frame.grid, Hulls.around(frame.point, group)

@@ -1,8 +1,8 @@
 """The surface of every release, and the release of one matrix with exact counts.
 
 A `Release` is a plan that was applied and recounted: its cells satisfy the guarantee. `flowveil.release.noisy` has the
-release of noisy counts, `flowveil.release.sliced` that of many matrices. Whoever publishes, measures or draws a
-release asks for its `kind` and its `parts`, and not for its class.
+release of noisy counts, `flowveil.release.sliced` that of many matrices. Code that publishes, measures or draws a
+release uses its `kind` and its `parts`, not its class.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class Publishable(ABC):
         Args:
             directory: the folder: new, empty, or an earlier release.
             overwrite: whether an earlier release may be replaced.
-            formats: exports beside the two tables: ``csv``, ``geojson``, ``gpkg``, ``omx``, ``flowmap``, ``kepler``,
+            formats: exports: ``csv``, ``geojson``, ``gpkg``, ``omx``, ``flowmap``, ``kepler``,
                 ``arrow``; a comma-separated text or several names. Slices allow ``csv`` and ``arrow``.
             basemap: address of a tile server for the report's background map, which readers may switch on.
             context: a GeoJSON file of your own outlines (districts, roads) to draw on the report's maps; its lines and
@@ -119,7 +119,7 @@ class Publishable(ABC):
             ledger: folder of the ledger of this data set: the release is audited against all releases in it, and
                 recorded; see docs/series.md.
             accept_differencing: confirms that it may be published although that audit finds something.
-            epsilon_total: with a ledger and noise: what ε of all noisy releases may come to. Stored at its first use;
+            epsilon_total: upper bound for the sum of ε of the noisy releases of a ledger. Stored at its first use;
                 it can be lowered later and not raised.
             **about: what the release is about, for its page and its files: ``title``, ``source``, ``period`` (first and
                 last day, ``2024-01-01/2024-03-31``), ``licence``, ``contact``.

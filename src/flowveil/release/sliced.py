@@ -1,8 +1,8 @@
 """A release of several matrices: one for each slice, made, checked and published together.
 
-Every slice is anonymised by itself, so every cell of every slice satisfies the guarantee. What slices reveal together
-is checked besides: where a matrix is published with finer ones that hold the same trips (a total and its segments, a
-day and its hours), what is left after subtraction must satisfy the guarantee too, or the release is refused.
+Every slice is anonymised separately, so every cell of every slice satisfies the guarantee. What slices reveal together
+is checked too: where a matrix is published with finer ones that hold the same trips (a total and its segments, a
+day and its hours), the remainder after subtraction must satisfy the guarantee too, or the release is refused.
 """
 
 from __future__ import annotations

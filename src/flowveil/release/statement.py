@@ -1,4 +1,4 @@
-"""The statement: everything a release publishes besides its cells and zones. A closed list.
+"""The statement: everything a release publishes in addition to its cells and zones. A closed list.
 
 Only what the operator chose or declared is in it, and three shares of the input. The shares are the only numbers that
 are computed from raw trips. A share is published as the smallest multiple of a step that is not below it, and at least
@@ -36,7 +36,7 @@ class Shares:
         basis: what is counted: trips, or weight where the population is protected.
         step: the step that shares are rounded up to.
         dropped: rows that could not be read.
-        outside: trips outside the study area; None where there is no area.
+        outside: trips outside the study area; None without a study area.
         suppressed: trips that were read and are in no published cell.
     """
 
@@ -70,7 +70,7 @@ class Statement:
     Attributes:
         kind: the form of the cells.
         method: name of the method.
-        parameters: the request, without paths: how the input was read and what was asked for.
+        parameters: the request, without paths: how the input was read, and the settings.
         guarantee: the rule that every cell satisfies; a population of k mean weights has no number.
         about: title, source, period, licence and contact, as declared.
         homogeneous: the zones of each end are disjoint.

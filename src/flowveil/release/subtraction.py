@@ -1,11 +1,11 @@
 """What can be learnt by subtracting published matrices from each other.
 
-A total beside its segments, or a day beside its hours, gives a reader two counts of nested sets of trips; their
-difference is a count too, published by nobody and known to everybody. It must hide as many as any cell.
+A total and its segments, or a day and its hours, give a reader two counts of nested sets of trips; their
+difference is a count too, which a reader can compute. It must satisfy the guarantee like a cell.
 
 One comparison takes a coarser matrix and a layer of finer ones that together hold the same trips: the days of a week.
 On any region whose published volume is known from the coarser matrix, the finer cells that lie wholly inside it can be
-subtracted, all of them or all but those of one slice. What is left after subtracting all is the smallest such
+subtracted, all of them or all but those of one slice. The remainder after subtracting all is the smallest such
 difference: if it is nothing, or safe, then so is every other one, because adding published (safe) cells back never
 makes it worse. So one count for each region is enough.
 
@@ -54,7 +54,7 @@ class Differencing:
     Attributes:
         comparisons: pairs of a coarser matrix and a set of finer ones that were compared.
         differences: regions where a difference above zero is known.
-        short: how many of these hold fewer than the guarantee asks for.
+        short: how many of these are below the guarantee.
         unchecked: comparisons that settle nothing: zones are not nodes of one tree, or something is suppressed, or
             there are more than two kinds of matrices.
     """
@@ -421,7 +421,7 @@ def _sum(region: Ints, values: NDArray[Any], n: int) -> NDArray[Any]:
 
 
 def _positions(flows: Flows, part: Flows) -> Rows:
-    """Where each flow of a part stands in the whole; both are sorted by the same tiles."""
+    """Returns the position of each flow of a part in the whole; both are sorted by the same tiles."""
     width = np.int64(flows.destinations.n_tiles)
     key = flows.origin.astype(np.int64) * width + flows.destination
     return np.searchsorted(key, part.origin.astype(np.int64) * width + part.destination)

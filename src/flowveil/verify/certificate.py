@@ -76,7 +76,7 @@ def certificate(
 
 
 def _hash_inputs(source: str | PathLike[str]) -> dict[str, str]:
-    """Returns the SHA-256 of every input file, by its path below the common folder; empty if the input is no file."""
+    """Returns the SHA-256 of every input file, by its path below the common folder; empty without files."""
     path = Path(source)
     names = [str(path)] if path.is_file() else glob(f"{path}/**" if path.is_dir() else str(path), recursive=True)
     files = sorted(Path(name) for name in names if Path(name).is_file())

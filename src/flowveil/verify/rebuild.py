@@ -168,7 +168,7 @@ def _compare_values(name: str, found: Path, made: Path, notes: list[str]) -> Ite
         one, other = read_json(found), read_json(made)
         texts = ("sentences", "command")
         for content in (one, other):
-            # Hashes are those of the files, which are compared by themselves.
+            # check_files compares the hashes.
             content.update({"version": None, **({"sha256": None} if name == MANIFEST else {})})
         words = [[content.get("published", {}).pop(text, None) for text in texts] for content in (one, other)]
         if one != other:

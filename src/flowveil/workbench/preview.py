@@ -62,7 +62,7 @@ class InputMap:
             # Drawn once: all releases share the frame.
             alone: dict[str, Any] = {"frame": data["frame"], "shapes": []}
             layers = {
-                f"{end}_before": {**further_layer(alone, **areas), **look(end, "trips per km²", scale=end)}
+                f"{end}_before": {**further_layer(alone, **areas), **look(end, "trips per km²", scale="density")}
                 for end, areas in self._ends.items()
             }
             self._drawn = {**alone, "layers": layers}
@@ -140,9 +140,13 @@ def release_map(flows: pa.Table, zones: pa.Table, report: Mapping[str, Any], bef
     if data["frame"] is not None:
         drawn = {"overlap": not report["statement"]["homogeneous"]}
         after = {
-            f"{end}_after": {**data["layers"][end], **look(end, "trips per km²", scale=end), **drawn} for end in ENDS
+            f"{end}_after": {**data["layers"][end], **look(end, "trips per km²", scale="density"), **drawn}
+            for end in ENDS
         }
-        data["layers"] = {**after, **before.layers(data)}
+        inputs = before.layers(data)
+        data["layers"] = {**after, **inputs}
+        # Coarse zones of a release may reach far beyond the trips.
+        data["fit"] = sorted(inputs)
     return data
 
 
@@ -188,5 +192,5 @@ def candidate_maps(tables: list[tuple[pa.Table, pa.Table]], before: InputMap) ->
         for end in ENDS:
             layer = own["layers"][end]
             layer["shape"] = [at + start if at >= 0 else at for at in layer["shape"]]
-            layers[f"{end}_{number}"] = {**layer, **look(end, "trips per km²", scale=end)}
+            layers[f"{end}_{number}"] = {**layer, **look(end, "trips per km²", scale="density")}
     return {**data, "layers": layers}

@@ -51,6 +51,23 @@ def test_exit_codes_are_the_three_verdicts(tmp_path):
     assert done.output.startswith("Something is disclosed.")
 
 
+def test_derived_releases_reveal_nothing_more_than_their_sources(tmp_path, capsys):
+    source = released(tmp_path / "source", 48.85, 2.35)
+    assert run("derive", source, "--out", tmp_path / "coarse", "--level", 7) == 0
+    for releases, code in (((source, tmp_path / "coarse"), 0), ((tmp_path / "coarse", source), 0)):
+        assert run("audit", *releases) == code
+    # Without its source, it is compared like any other release.
+    other = released(tmp_path / "other", 48.851, 2.351)
+    capsys.readouterr()
+    run("audit", other, tmp_path / "coarse", "--json")
+    alone = json.loads(capsys.readouterr().out.splitlines()[0])
+    assert alone["subtraction"]["compared_cells"] or alone["not_compared"]
+    # Places in the list stay those of the user.
+    run("audit", tmp_path / "coarse", source, other, "--json")
+    places = json.loads(capsys.readouterr().out.splitlines()[0])["subtraction"]["unchecked"]
+    assert all(0 not in one["releases"] for one in places)
+
+
 FINE = sorted(h3.cell_to_children("871fb4662ffffff", 9))
 QUARTER = "2024-01-01/2024-03-31"
 TILE, OTHER, FEW = FINE[0], FINE[1], FINE[2]

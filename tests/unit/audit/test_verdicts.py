@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
@@ -169,19 +168,3 @@ def tables(total: int, rows: list[int], columns: list[int]) -> Iterator[list[lis
         last = total - sum(rows) - g - h
         if min(e, f, g, h, last) >= 0:
             yield [[a, b, e], [c, d, f], [g, h, last]]
-
-
-def test_two_matrices_of_ten_thousand_cells_take_seconds():
-    """Coarse and fine zones, 10,000 cells each."""
-    rng = np.random.default_rng(0)
-    root = h3.cell_to_parent("89b2c55b5b3ffff", 4)
-    parents = sorted(h3.cell_to_children(root, 7))[:100]
-    children = [child for parent in parents[:20] for child in sorted(h3.cell_to_children(parent, 8))[:5]]
-
-    def matrix(codes: list[str]) -> PublishedRelease:
-        return release({(o, d): int(n) for o in codes for d, n in zip(codes, rng.integers(10, 90, 100), strict=True)})
-
-    began = time.process_time()
-    found = audit([matrix(parents), matrix(children)])
-    assert time.process_time() - began < 10
-    assert found.groups.compared or found.groups.contradictions

@@ -1,7 +1,7 @@
 """Boxes: zones that are rectangles in degrees, named `box_west_south_east_north`.
 
-A box holds its west and south edges, not its east and north ones. A tile lies in a box if its centre does. The west of
-a box is larger than its east where it crosses the 180th meridian.
+A box holds its west and south edges, not its east and north ones. It contains a tile if it contains its centre. The
+west of a box is larger than its east where it crosses the 180th meridian.
 """
 
 from __future__ import annotations

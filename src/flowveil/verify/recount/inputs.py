@@ -156,7 +156,7 @@ UNITS = ("trips", "people", "population")
 SPAN = ("time_from", "time_to")
 _KINDS = ("plain", "layered", "boxed", "folded", "sliced", "noisy")
 _TEXT = (pa.string(), pa.large_string())
-#: Columns of flows.parquet besides slice columns, with the Arrow types they may have.
+#: Columns of flows.parquet that are not slice columns, with the Arrow types they may have.
 _COLUMNS = {
     "origin_zone": _TEXT, "destination_zone": _TEXT, "trips": (pa.int64(), pa.float64()), "weight": (pa.float64(),),
     "revised": (pa.bool_(),), "layer": (pa.int8(),),
@@ -228,7 +228,7 @@ class Release:
         return self._whole("trips", self._unit)
 
     def weight(self) -> Counts | None:
-        """Returns the published weights in millionths, -1 where one is no sum of millionths; None without weights."""
+        """Returns the published weights in millionths, -1 for other fractions; None without weights."""
         return self._whole("weight", MILLION) if self.has("weight") else None
 
     def _whole(self, name: str, unit: int) -> Counts:
@@ -283,7 +283,7 @@ def _thresholds(guarantee: Mapping[str, Any], trips: Trips) -> dict[str, float]:
     return least
 
 
-# ---- the guarantee as it is stated -----------------------------------------------------------------------------------
+# ---- the stated guarantee --------------------------------------------------------------------------------------------
 
 
 def check_guarantee(release: Release, trips: Trips) -> Iterator[str]:

@@ -35,7 +35,7 @@ class DrawnMap:
 
     Attributes:
         zones: codes, parents and centres.
-        tiles: codes of the zones that are nobody's parent, sorted.
+        tiles: codes of the zones without children, sorted.
         outlines: their polygons in degrees; None without outlines.
     """
 
@@ -50,7 +50,7 @@ class DrawnMap:
         return bool(np.isin(self.tiles, known).all())
 
     def tiles_at(self, lat: Any, lon: Any) -> NDArray[np.int64]:
-        """Number of the tile that each point lies in, -1 for none; on a border, that with the smallest code."""
+        """Returns the number of the tile around each point, -1 for none; on a border, that with the smallest code."""
         if self.outlines is None:
             raise UnreadableInputError("the ends are coordinates, and the map has no outlines")
         shapely.prepare(self.outlines)
@@ -62,7 +62,7 @@ class DrawnMap:
 
 
 def read_table(path: str | Path) -> tuple[pa.Table, Any]:
-    """The columns of a file as text or numbers, and its geometry in degrees (None without).
+    """Returns the columns of a file as text or numbers, and its geometry in degrees (None without).
 
     Raises:
         UnreadableInputError: the file has another format or reference system.
@@ -123,7 +123,7 @@ def _text(value: Any) -> str | None:
 
 
 def texts_of(column: Any) -> Codes:
-    """A column of codes as text, empty where there is none; whole numbers without a decimal point."""
+    """Returns a column of codes as text, empty where missing; whole numbers without a decimal point."""
     kind = column.type
     if pa.types.is_dictionary(kind):
         column, kind = column.cast(kind.value_type), kind.value_type
@@ -140,7 +140,7 @@ def texts_of(column: Any) -> Codes:
 
 
 def read_map(path: str | Path, columns: Mapping[str, str], *, keep_outside: bool) -> DrawnMap:
-    """A map of zones, by the columns that the report names.
+    """Reads a map of zones, by the columns that the report names.
 
     Raises:
         UnreadableInputError: the hierarchy is a dendrogram, or the file has a form that is not read here.
@@ -232,7 +232,7 @@ def _from_levels(columns: list[Codes], names: list[str], root: str | None) -> tu
 
 
 def _with_outside(zones: ZoneMap) -> ZoneMap:
-    """The map with `outside` next to its root, below `all`."""
+    """Returns the map with `outside` next to its root, below `all`."""
     code, parent, n = zones.code, zones.parent, len(zones.code)
     root = int(np.flatnonzero(parent < 0)[0])
     if code[root] == ALL:
@@ -250,7 +250,7 @@ def _with_outside(zones: ZoneMap) -> ZoneMap:
 
 
 def cells_in_area(cells: Codes, area: str | Path) -> Mask:
-    """Which H3 cells have their centres in a study area; cells of an area hold those below them."""
+    """Returns which H3 cells have their centres in a study area; cells of an area contain their descendants."""
     named = _as_cells(str(area))
     if named is not None:
         inside = np.zeros(len(cells), dtype=np.bool_)
@@ -262,7 +262,7 @@ def cells_in_area(cells: Codes, area: str | Path) -> Mask:
 
 
 def points_in_area(lat: Any, lon: Any, area: str | Path) -> Mask:
-    """Which points lie in a study area: degrees (west, south, east, north), or polygons of a file. Borders count."""
+    """Returns which points are in a study area: degrees (west, south, east, north) or polygons, borders included."""
     try:
         west, south, east, north = (float(part) for part in str(area).split(","))
     except ValueError:
@@ -290,7 +290,7 @@ def _as_cells(text: str) -> Codes | None:
 
 
 def read_places(path: str | Path, *, resolution: int | None, of_map: DrawnMap | None, once: bool) -> Places:
-    """A list of places by tile: columns `tile`, or `lat` and `lon`; `k` and `l` are thresholds.
+    """Reads a list of places by tile: columns `tile`, or `lat` and `lon`; `k` and `l` are thresholds.
 
     Args:
         path: the list.

@@ -35,7 +35,7 @@ _LARGEST_EPSILON = 20
 
 
 def check_form(release: Release, trips: Trips, expect: Mapping[str, Any]) -> Iterator[str]:
-    """Contradictions between the stated noise and the ε and δ that it is said to keep."""
+    """Yields contradictions between the stated noise and the stated ε and δ."""
     guarantee, statement, layers = release.guarantee, release.statement, int(release.guarantee.get("layers", 1))
     required = [name for name, value in expect.items() if value]
     if required:
@@ -76,7 +76,7 @@ def check_form(release: Release, trips: Trips, expect: Mapping[str, Any]) -> Ite
 
 
 def _check_steps(guarantee: Mapping[str, Any], epsilon: float, bound: float) -> Iterator[str]:
-    """Whether the noise, or that of every step, keeps its part of the budget."""
+    """Checks that the noise, or that of every step, keeps its part of the budget."""
     kind = "rho" if "rho" in guarantee else "epsilon"
     total = guarantee["rho"] if kind == "rho" else epsilon
     steps = guarantee.get("steps") or [{kind: total, "scale": guarantee["scale"]}]
@@ -120,7 +120,7 @@ def _chance_of_showing(threshold: int, bound: int, scale: float) -> float:
 
 
 def _check_region(release: Release, domain: Mapping[str, Any]) -> Iterator[str]:
-    """Whether H3 zones have the level, and lie in the region, that the report names."""
+    """Checks that H3 zones have the stated level and are in the stated region."""
     level = domain.get("level")
     codes = {code for name in ("origin_zone", "destination_zone") for code in release.flows[name].to_pylist()}
     try:
@@ -148,7 +148,7 @@ def _in_region(cells: Codes, region: Codes) -> Any:
 
 
 def _check_slices(release: Release) -> Iterator[str]:
-    """Whether published slices are among those that were declared beforehand: others would reveal that they occur."""
+    """Checks that published slices were declared beforehand: others would reveal that they occur."""
     declared = (release.parameters.get("slices") or {}).get("values") or {}
     for name in release.slice_columns:
         used = {value for value in release.flows[name].to_pylist() if value is not None}

@@ -36,7 +36,7 @@ and what was counted. A finding has numbers of cells, never a value of a cell, a
 9. *Subtraction.* A coarser matrix minus published cells of finer ones inside it leaves nothing, or a remainder that
    reaches the guarantee, unless the release says that differences are accepted.
 10. *Boxes.* Where boxes may overlap, a trip may be in several, and which cell counts it is not known. Then no cell has
-    more than lies in its boxes, and cells lack no more than is suppressed. A note says so.
+    more than its boxes contain, and cells lack no more than is suppressed. A note says so.
 11. *Shares.* Three shares of the input are stated: dropped while reading, outside the study area, suppressed. The basis
     is weight if the population is protected, else trips. The whole is the volume of all input rows. The dropped share
     is the larger of those of rows and of volume. Of several matrices of the same trips, the finest count. A share is
@@ -143,7 +143,7 @@ def _sum(values: Counts, group: Ints, n: int) -> Counts:
 
 
 def _distinct(group: Ints, member: Ints, n: int, worth: Counts) -> Counts:
-    """Returns the distinct members of each group; each counts as much as it is worth."""
+    """Returns the distinct members of each group; ``worth`` is what each counts."""
     kept = group >= 0
     key = np.unique(group[kept].astype(np.int64) * len(worth) + member[kept])
     return np.bincount(key // len(worth), weights=worth[key % len(worth)], minlength=n).astype(np.int64)
@@ -501,7 +501,7 @@ class _Recount:
             if release.kind != "plain" or not release.statement["homogeneous"]:
                 yield "report.json: states t-closeness, but not of one matrix of zones that do not overlap"
             else:
-                far = _far_from_all(*self.zone, counted["trips"], float(release.parameters["t"]))
+                far = _far_from_all(self.zone[0], self.zone[1], counted["trips"], float(release.parameters["t"]))
                 problems["cells are of zones farther from all published trips than t"] = far
         looked_at = np.zeros(len(release), dtype=np.bool_)
         looked_at[family.cells] = True
@@ -626,7 +626,7 @@ class _Recount:
             yield from _say({"differences between its matrices are below the guarantee": worst})
 
     def _inside(self, finer: Ints, coarser: Ints) -> Mask:
-        """Returns whether the zones of one cell lie in those of another, row by row."""
+        """Returns whether the zones of one cell are inside those of another, row by row."""
         inside = np.ones(len(finer), dtype=np.bool_)
         for zone, tree in zip(self.zone, self.trees, strict=True):
             f, c = zone[finer], zone[coarser]
@@ -689,7 +689,7 @@ class _Recount:
 
 
 def _far_from_all(origin: Any, destination: Any, trips: Counts, t: float) -> NDArray[np.bool_]:
-    """Which cells are of an origin or destination zone whose trips are farther than t from all trips.
+    """Returns which cells have an origin or destination zone whose trips are farther than t from all trips.
 
     The distance of a zone is half the sum, over all zones of the other end, of the absolute difference between the
     share of its trips and the share of all trips there.
@@ -726,7 +726,7 @@ def _detail(key: tuple[str | None, ...], columns: Sequence[str]) -> tuple[int, .
 
 
 def _cut(values: tuple[str, ...], detail: tuple[int, ...], columns: Sequence[str]) -> tuple[str | None, ...]:
-    """Returns the slice of this detail that a slice of the input lies in: labels of longer steps are prefixes."""
+    """Returns the slice of this detail around a slice of the input: labels of longer steps are prefixes."""
     return tuple(
         None if not n else value[:n] if name == "time" else value
         for value, n, name in zip(values, detail, columns, strict=True)
@@ -738,7 +738,7 @@ def _texts(codes: Codes) -> Codes:
 
 
 def _worth(tiles: Codes, listed: Places | None) -> Counts:
-    """Returns how many listed places lie in each tile; 1 if tiles themselves are counted."""
+    """Returns the number of listed places in each tile; 1 if tiles are counted."""
     if listed is None:
         return np.ones(len(tiles), dtype=np.int64)
     place, n = np.unique(_texts(listed.tile), return_counts=True)

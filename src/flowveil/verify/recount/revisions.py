@@ -1,9 +1,9 @@
 """Revisions: which cells may have a new value, and whether the others kept that of the earlier release.
 
 A reader can subtract the earlier value of a cell from the new one. So a cell is revised only if that difference, from
-every earlier release that has the cell, is nothing or reaches the guarantee by itself; otherwise it keeps its value of
+every earlier release that has the cell, is nothing or reaches the guarantee; otherwise it keeps its value of
 the latest earlier release. Earlier trips are not available, only what was published of them. The fewest persons and
-tiles that can be behind a difference follow from the trips as they are now, because added trips are among these. A cell
+tiles that can be behind a difference follow from the corrected trips, because added trips are among these. A cell
 whose value would not change counts as kept. In layers every earlier cell stays, so trips stay in their cells.
 """
 
@@ -44,9 +44,9 @@ def check(
 
     Args:
         release: the revision.
-        trips: the trips as they are now.
+        trips: the corrected trips.
         cell: the cell of each row.
-        counted: what the trips of each cell are now, by unit.
+        counted: the corrected trips of each cell, by unit.
         earlier: folders of the releases that are revised, the oldest first.
         notes: gets a line if these are not given.
     """

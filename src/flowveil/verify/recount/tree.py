@@ -54,7 +54,7 @@ class Tree:
     """The nodes above some tiles.
 
     Attributes:
-        up: int32 (steps, tiles): the node of each tile after so many steps upwards; the root stays the root.
+        up: int32 (steps, tiles): the ancestor of each tile after each number of steps; the root is its own ancestor.
         code: text of each node.
         position: position of each tile in an order in which the tiles of every node are contiguous.
         start, stop: the slice of that order which a node holds.
@@ -93,7 +93,7 @@ def build_tree(tiles: Codes, zone_map: ZoneMap | None, *, halves: bool) -> Tree:
 
 
 def count_overlaps(slices: NDArray[Any], zone: NDArray[Any], tree: Tree) -> int:
-    """Returns how many zones lie in others of the same slice."""
+    """Returns how many zones overlap others of the same slice."""
     pairs = np.unique(np.stack((slices, zone)), axis=1)
     wide = np.int64(int(tree.stop.max()) + 1)
     start, stop = pairs[0] * wide + tree.start[pairs[1]], pairs[0] * wide + tree.stop[pairs[1]]
@@ -172,7 +172,7 @@ def _tree_of_cells(tiles: Codes, *, halves: bool) -> Tree:
 
 
 def _parts_of(digit: Any, parent: Codes, resolution: int) -> tuple[Codes, Codes]:
-    """Returns the numbers of the small and the large part of its parent that a child lies in; 0 for no part."""
+    """Returns the numbers of the small and the large part of its parent around a child; 0 for no part."""
     above = np.uint64(3 * (16 - resolution))
     central = (parent & np.uint64((1 << 45) - 1)) >> above == 0
     pentagon = central & np.isin(parent >> np.uint64(45) & np.uint64(127), _PENTAGONS)

@@ -125,7 +125,7 @@ def files_of(source: str | Path) -> list[Path]:
     """Returns the files of an input, sorted: of a folder the Parquet files, else the text files.
 
     Raises:
-        UnreadableInputError: there are none, or they are of another kind.
+        UnreadableInputError: no files are found, or they are of another kind.
     """
     here = Path(source).expanduser()
     if here.is_dir():
@@ -204,7 +204,7 @@ class _Columns:
     Attributes:
         points: latitude and longitude of both ends; NaN where missing. Empty if ends are tiles.
         tiles: the two columns of tiles; empty if ends are points.
-        trips, weight: NaN where missing; None if there is no such column.
+        trips, weight: NaN where missing; None without such a column.
         person: text; None without persons.
         attributes: the slice columns as text, null where missing; the time is the last.
     """
@@ -557,7 +557,7 @@ class _Reader:
 
 
 def _cell_of(name: str | None) -> int:
-    """Returns an H3 cell from text: 18 decimal or 15 hexadecimal digits; 0 where it is none."""
+    """Returns an H3 cell from text: 18 decimal or 15 hexadecimal digits; 0 for other texts."""
     text = (name or "").strip().lower()
     try:
         cell = int(text) if len(text) == 18 and text.isdigit() else int(text.removeprefix("0x"), 16)

@@ -106,7 +106,7 @@ export function mountTradeoff(isHere, go) {
   }
   function drawCandidates(data, pins) {
     if (candidates) candidates.destroy();
-    const maps = make("div", "", "maps"), legend = make("div", "", "legend", { "data-scale": "origin" });
+    const maps = make("div", "", "maps"), legend = make("div", "", "legend", { "data-scale": "density" });
     pins.forEach((pin, i) => {
       const figure = make("figure", "", "map", { "data-layer": `origin_${i}` }), caption = make("figcaption"), around = make("div", "", "canvas");
       caption.append(make("strong", `${i + 1}: ${title(pin)}`), make("span", "", "shown soft"));

@@ -22,7 +22,8 @@ export function mount(root, data) {
     world.shapes = next.shapes.map(decode);
     const areas = maps.flatMap(({ layer }) => areasOf(next.layers[layer]));
     world.extent = extentOf(areas);
-    if (!same) { world.fitted = centralOf(areas); world.view = { zoom: 1, dx: 0, dy: 0 }; }
+    /* The first view shows the layers in `fit`, where data name them. */
+    if (!same) { world.fitted = centralOf(next.fit ? next.fit.flatMap((name) => areasOf(next.layers[name])) : areas); world.view = { zoom: 1, dx: 0, dy: 0 }; }
     refresh();
   }
   function areasOf(layer) {
