@@ -17,6 +17,7 @@ value below the guarantee: an error is printed, logged and pasted into tickets.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -117,7 +118,12 @@ def with_value(name: str, value: str) -> str:
     """How an option is given a value in the interface that is used: ``--person id`` or ``person='id'``."""
     if not _flags.get():
         return f"{name}={value!r}"
-    return f"{option(name)}{'=' if name in SET_ONLY else ' '}{value}"
+    return f"{option(name)}{'=' if name in SET_ONLY else ' '}{shlex.quote(value)}"
+
+
+def switched_on(name: str) -> str:
+    """How a switch is set in the interface that is used: ``--decimal-comma`` or ``decimal_comma=True``."""
+    return f"{option(name)}{'=true' if name in SET_ONLY else ''}" if _flags.get() else f"{name}=True"
 
 
 def without_value(name: str) -> str:

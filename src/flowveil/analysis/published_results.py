@@ -70,7 +70,7 @@ def _pairs(study: Study) -> Iterator[tuple[Published, float, str]]:
     for entry in published_results():
         if study.every is not None:
             if (entry.preset, entry.table, entry.segment) == paper.published:
-                ours = matrix_means(study, entry.method).get(entry.measure)
+                ours = matrix_means(study, entry.method, study.protections[0]).get(entry.measure)
                 if ours is not None:
                     yield entry, ours, "trips"
             continue

@@ -387,7 +387,6 @@ _DATA = {
     "safe_od_pairs": "anon. flows (%)",
     "safe_trips": "anon. vol. (%)",
 }
-_ABSENT = "-"
 
 
 def _matrix_sheets(study: Study) -> list[Sheet]:
@@ -425,17 +424,10 @@ def _values(study: Study, protect: str, method: str, measure: str) -> dict[str, 
     return {row["segment"]: float(row[measure]) for row in rows if row.get(measure) is not None}
 
 
-def _mean(values: Sequence[float] | Any, measure: str) -> Any:
-    if len(values) == 0:
-        return _ABSENT
-    return float(np.mean(values)) * (100 if measure in SHARES else 1)
-
-
-def matrix_means(study: Study, method: str) -> dict[str, float]:
-    """Returns the means of a method over all matrices; the time is the sum."""
+def matrix_means(study: Study, method: str, protect: str) -> dict[str, float]:
+    """Returns the known means of a method over all matrices; ``seconds`` is the sum."""
     if method not in study.methods:
         return {}
-    protect = study.protections[0]
     values = {measure: list(_values(study, protect, method, measure).values()) for measure in _MEASURES}
     means = {measure: float(np.mean(known)) for measure, known in values.items() if known}
     return means | ({"seconds": sum(values["seconds"])} if values["seconds"] else {})
@@ -450,11 +442,9 @@ def _means(study: Study, protect: str) -> Sheet:
     """Returns Table 3: means over all matrices, and the sum of times."""
     rows = []
     for method in study.methods:
-        found = {measure: list(_values(study, protect, method, measure).values()) for measure in _MEASURES}
-        total = sum(found["seconds"]) if found["seconds"] else _ABSENT
-        means = [_mean(found[m], m) for m in _MEASURES[:4]]
-        gone = _mean(found["suppressed_share"], "suppressed_share")
-        rows.append((method_name(method), *means, total, gone, len(found["seconds"])))
+        means = matrix_means(study, method, protect)
+        values = [measure_entry(name, means.get(name)) for name in (*_MEASURES[:4], "seconds", "suppressed_share")]
+        rows.append((method_name(method), *values, len(_values(study, protect, method, "seconds"))))
     head = ("solver", HEADS["area_error"], "G", "E", "D", "time (s)", "S (%)", "matrices")
     return Sheet(head, tuple(rows), f"Performance, means over matrices, protecting {protected(protect)}; time of all")
 
@@ -475,9 +465,10 @@ def _detailed(study: Study, protect: str) -> Sheet:
     """Returns Table 6: the same means, with the time as hours, minutes and seconds."""
     rows = []
     for method in study.methods:
-        found = {measure: list(_values(study, protect, method, measure).values()) for measure in _MEASURES}
-        means = [_mean(found[m], m) for m in (*_MEASURES[:4], "suppressed_share")]
-        rows.append((method_name(method), _clock(sum(found["seconds"])) if found["seconds"] else _ABSENT, *means))
+        means = matrix_means(study, method, protect)
+        clock = _clock(means["seconds"]) if "seconds" in means else "-"
+        values = [measure_entry(name, means.get(name)) for name in (*_MEASURES[:4], "suppressed_share")]
+        rows.append((method_name(method), clock, *values))
     return Sheet(("solver", "time", HEADS["area_error"], "G", "E", "D", "S (%)"), tuple(rows), "Detailed results")
 
 

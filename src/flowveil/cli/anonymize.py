@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from typing import Any
 
@@ -83,9 +84,17 @@ def publish_request(output: Output, request: Request, *, save_recipe: str | None
         if save_recipe is not None:
             _save(given, save_recipe)
             output.say(f"Recipe: {save_recipe}")
+        output.say(f"Verify: {_verify_command(request)}")
         over_map = request.method.zones_of is not None and not request.method.revision and not has_slices(request)
         if over_map and (request.output.show_measures or (sys.stderr.isatty() and not output.quiet)):
             _print_loss(output, release, request.value("new_map_at"))
+
+
+def _verify_command(request: Request) -> str:
+    """Returns the command that verifies the release."""
+    given = (("--against", request.input.input), ("--zones", request.zones.zones))
+    places = [part for flag, place in given if place is not None for part in (flag, str(place))]
+    return shlex.join(["flowveil", "verify", str(request.output.out), *places])
 
 
 def _say_default(output: Output, request: Request) -> None:

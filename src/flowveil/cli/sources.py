@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Any
 
 import click
@@ -97,6 +98,7 @@ def prepare(output: Output, name: str, source: str, out: str, options: tuple[str
         path = write_trips(prepared, out)
     n = prepared.trips.num_rows
     output.say(f"Wrote {n:,} trips to {path}. They are raw data: anonymise them before publishing.")
+    output.say(f"Next: {shlex.join(['flowveil', 'anonymize', str(path), '--out', 'release'])}")
     output.say(*(f"Dropped: {count:,} {reason}." for reason, count in prepared.dropped.items()))
     output.say(*(f"Note: {note}" for note in prepared.notes))
     output.result({"trips": n, "out": str(path), "dropped": dict(prepared.dropped), "notes": list(prepared.notes)})

@@ -22,11 +22,11 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from flowveil.engines.staging import BATCH_ROWS, Staged
-from flowveil.errors import DataError, ParameterError, with_value
+from flowveil.errors import DataError, ParameterError, switched_on, with_value
 from flowveil.hierarchy import Floats
 from flowveil.reading import Reading, limits
 from flowveil.reading.areas import centers_of
-from flowveil.reading.candidates import hints, refuse_unnamed_persons
+from flowveil.reading.candidates import hints, refuse_unnamed_persons, suggested_trips
 from flowveil.reading.columns import ColumnMap, complete
 from flowveil.reading.database import batches_of, in_own_words, open_database
 from flowveil.reading.persons import spelling_sql
@@ -42,6 +42,8 @@ from flowveil.zoning.h3 import Cells64, is_cell
 
 __all__ = ["BATCH_ROWS", "Query", "Staged", "read"]
 
+#: Share of a column's values, or of the names of columns, that must be tiles.
+_MOST = 0.5
 _NUMBER_TYPE = re.compile(r"^U?(TINYINT|SMALLINT|INTEGER|BIGINT|HUGEINT)$|^FLOAT$|^DOUBLE$|^DECIMAL|^\"?NULL\"?$")
 _FLOAT_TYPE = re.compile(r"^(FLOAT|DOUBLE)$")
 _TEXT_TYPE = re.compile(r"^VARCHAR|^ENUM")
@@ -129,6 +131,7 @@ def recognised(table: Table, reading: Reading, tiling: Tiling) -> ColumnMap:
     Raises:
         DataError: a column is missing, or none is recognised.
     """
+    _refuse_wide(table, reading, tiling)
     return complete(
         reading.columns,
         table.names,
@@ -136,7 +139,20 @@ def recognised(table: Table, reading: Reading, tiling: Tiling) -> ColumnMap:
         cells=isinstance(tiling, H3Tiling),
         partitions=table.partitions,
         header=table.header,
+        counts=lambda ends: suggested_trips([n for n in table.names if n not in ends], sample=_sampler(table)),
     )
+
+
+def _refuse_wide(table: Table, reading: Reading, tiling: Tiling) -> None:
+    """Raises DataError if the first line of a text file has the codes of a map: it is a matrix."""
+    if reading.columns.ends or table.form is not None or not (table.in_text and isinstance(tiling, MapTiling)):
+        return
+    codes = pa.array([name.strip() for name in table.names[1:]], pa.string())
+    if len(codes) > 1 and tiling.is_tile(tiling.tile_numbers(codes)).mean() > _MOST:
+        raise DataError(
+            f"{table.label} is a matrix: the names of its columns are codes of the map. Hint: {switched_on('wide')} "
+            "reads it."
+        )
 
 
 def _holds_tiles(table: Table, name: str, tiling: Tiling) -> bool:
@@ -147,7 +163,7 @@ def _holds_tiles(table: Table, name: str, tiling: Tiling) -> bool:
     else:
         numbers = _cells_in(table.con, values)
         numbers = numbers[numbers != NO_TILE]
-    return len(numbers) > 0 and bool(tiling.is_tile(numbers).mean() > 0.5)
+    return len(numbers) > 0 and bool(tiling.is_tile(numbers).mean() > _MOST)
 
 
 def _cells_in(con: Any, texts: list[str]) -> Cells64:

@@ -76,7 +76,7 @@ def refuse_unnamed_persons(
         return
     shown = _named(found, header)
     several = len(found) > 1
-    name = "COLUMN" if several or header().may_be_data else found[0]
+    name = "COLUMN" if header().may_be_data else found[0]
     raise ParameterError(
         f"{'Columns look' if several else 'A column looks'} like persons ({shown}), and no person is named, so people "
         f"would not be protected. Say which: {with_value('person', name)} protects people; "
@@ -122,6 +122,14 @@ def hints(used: ColumnMap, names: Sequence[str], *, sample: Sample, header: Call
         ]
         listed = f" Columns that look like one: {_named(found, header)}." if found else ""
         yield f"No person column was recognised, so people are not counted.{listed} Hint: {option('person')} names one."
+
+
+def suggested_trips(names: Sequence[str], *, sample: Sample) -> str:
+    """Returns the option for the column that most likely has numbers of trips, with a leading blank; or nothing."""
+    found = [name for name in names if plain_name(name) in TRIPS] or [
+        name for name in names if not _may_identify(name) and _are_counts(sample(name))
+    ]
+    return f" {with_value('trips', found[0])}" if found else ""
 
 
 def _free(used: ColumnMap, names: Sequence[str]) -> list[str]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TypeVar
 
-from flowveil.errors import DataError, ParameterError
+from flowveil.errors import DataError, ParameterError, with_value
 from flowveil.flows import SUM_COLUMNS
 from flowveil.headers import Header, listed, plain_name
 
@@ -40,7 +40,20 @@ _LATITUDES = ("lat", "latitude")
 _LONGITUDES = ("lon", "lng", "long", "longitude")
 _TILES = ("h3", "hex", "h3cell", "h3index")
 #: Ambiguous words: recognised only if the column holds tiles.
-_TILES_IF_HELD = ("", "tile", "cell", "id", "zone", "zoneid", "location", "locationid", "code", "geocode")
+_TILES_IF_HELD = (
+    "",
+    "tile",
+    "cell",
+    "id",
+    "zone",
+    "zoneid",
+    "location",
+    "locationid",
+    "code",
+    "geocode",
+    "taz",
+    "tazid",
+)
 PERSONS = (
     "person", "personid", "idperson", "uid", "user", "userid", "participant", "participantid",
     "respondent", "respondentid", "traveler", "travelerid", "traveller", "travellerid",
@@ -188,6 +201,7 @@ def complete(
     cells: bool = True,
     partitions: Sequence[str] = (),
     header: Callable[[], Header] | None = None,
+    counts: Callable[[Sequence[str]], str] = lambda _: "",
 ) -> ColumnMap:
     """Checks the named columns and recognises the others.
 
@@ -199,6 +213,7 @@ def complete(
             content, before coordinates.
         partitions: columns from the paths of files; only slices may use them.
         header: decides whether messages may quote names.
+        counts: suggests a column of counts among all but these, for a message.
 
     Returns:
         A map with both ends, and a person if a column is recognised; weight and trips only if they were named.
@@ -212,7 +227,7 @@ def complete(
     _refuse_partitions(named, partitions)
     in_files = [name for name in names if name not in partitions]
     if not named.ends:
-        named = _recognise_ends(named, in_files, holds_tiles, header, cells=cells)
+        named = _recognise_ends(named, in_files, holds_tiles, header, counts, cells=cells)
     if named.person is None:
         named = replace(named, person=_recognise_one("person", PERSONS, named, in_files))
     _refuse_doubles(named, names)
@@ -254,6 +269,7 @@ def _recognise_ends(
     names: Sequence[str],
     holds_tiles: Callable[[str], bool],
     header: Callable[[], Header],
+    counts: Callable[[Sequence[str]], str],
     *,
     cells: bool,
 ) -> ColumnMap:
@@ -282,6 +298,12 @@ def _recognise_ends(
         found = tiles(_TILES_IF_HELD, holds_tiles) or coordinates()
     found = list(dict.fromkeys(found))
     if not found:
+        held = [] if cells else [name for name in names if holds_tiles(name)]
+        if len(held) > 1:
+            raise DataError(
+                f"Columns that hold codes of the map: {listed(held)}; which are the two ends is not known. Hint: "
+                f"{with_value('origin_tile', held[0])} {with_value('destination_tile', held[1])}{counts(held)}."
+            )
         if _are_points(by_key):
             raise DataError(
                 "These are points, not trips: each row has one place and a time. Hint: make trips of them first with "

@@ -7,6 +7,7 @@ minutes and kilometres as well as trips.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -113,9 +114,10 @@ def _codes(file: Omx, lookup: str | None) -> list[str]:
     lookups = file.lookups
     texts = [name for name, values in lookups.items() if values.dtype.kind == "S"]
     if lookup is None and len(lookups) > 1 and len(texts) != 1:
+        likely = min(lookups, key=lambda name: (not re.search("zone|taz", name.casefold()), name))
         raise ParameterError(
             f"The file has {len(lookups)} lookups: {listed(sorted(lookups))}; which one has the codes of the zones is "
-            f"not known. Hint: say it with {with_value('lookup', sorted(lookups)[0])}, for example."
+            f"not known. Hint: {with_value('lookup', likely)}, for example."
         )
     if lookup is not None and lookup not in lookups:
         known = f"it has {listed(sorted(lookups))}" if lookups else "it has none"

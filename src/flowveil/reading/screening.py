@@ -18,10 +18,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from flowveil.errors import DataError, option, with_value
-from flowveil.flows import LARGEST_SUM, MILLION, ROUNDING_ALLOWED, SUM_COLUMNS, SumColumn, plain_amount, to_fixed_point
+from flowveil.errors import DataError, option, switched_on, with_value
+from flowveil.flows import LARGEST_SUM, MILLION, SUM_COLUMNS, plain_amount, to_fixed_point
 from flowveil.read_summary import Days, ReadSummary
 from flowveil.reading import Reading
+from flowveil.reading.amounts import FixedPointSum
 from flowveil.reading.plausibility import degree_bins, misplaced, projected
 from flowveil.reading.tiling import NO_TILE, Inside, MapTiling, Mask, Tiling
 from flowveil.reading.times import TimeForm
@@ -59,8 +60,6 @@ _EXAMPLES = 5
 _OFF_EARTH_KEPT = 200
 #: If a larger share is dropped, the input is misread, and a larger limit is not suggested.
 _MOST = 0.5
-#: A number that differs more from whole millionths has more than six decimals.
-_ROUNDED = 1e-8
 #: An unknown code is quoted only if at least this many ends have it: a rarer one may identify a person.
 _FEWEST_ENDS = 10
 
@@ -142,60 +141,6 @@ class _Finding:
         return f"{_counted(self.count)} ({'row' if self.count == 1 else 'rows'} {where})"
 
 
-@dataclass(eq=False)
-class _Sum:
-    """The total of a column in millionths, and the error of rounding.
-
-    Attributes:
-        column: the summed column.
-        total: sum of the rounded numbers.
-        off: sum of the rounding errors.
-        rounded: whether a number has more than six decimals.
-        vanishing: whether a number was rounded to 0.
-    """
-
-    column: SumColumn
-    total: int = 0
-    off: float = 0.0
-    rounded: bool = False
-    vanishing: bool = False
-
-    def round_fixed_point(self, values: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Returns numbers as whole millionths, whose sums are the same in any order; records the error."""
-        whole = to_fixed_point(values)
-        # In float: exact up to the limit; beyond it an integer could wrap around.
-        self.total += int(whole.sum(dtype=np.float64))
-        off = np.abs(values - whole / MILLION)
-        self.off += float(off.sum())
-        self.rounded |= bool(np.any(off > _ROUNDED))
-        self.vanishing |= bool(np.any((whole == 0) & (values > 0)))
-        return whole
-
-    def __add__(self, other: _Sum) -> _Sum:
-        rounded, vanishing = self.rounded or other.rounded, self.vanishing or other.vanishing
-        return _Sum(self.column, self.total + other.total, self.off + other.off, rounded, vanishing)
-
-    def problems(self) -> Iterator[str]:
-        """Yields why the column cannot be summed in millionths."""
-        one, many = self.column.one, self.column.many
-        if self.vanishing or self.off * MILLION > ROUNDING_ALLOWED * self.total:
-            yield f"{many} too fine to be counted in millionths; multiply them all by a common factor"
-        if self.total > LARGEST_SUM * MILLION:
-            yield (
-                f"a total {one} above {LARGEST_SUM:,}, too large to be counted in millionths; divide all {many} by a "
-                "common factor"
-            )
-
-    @property
-    def note(self) -> str:
-        """The note on rounded numbers."""
-        many = self.column.many
-        return (
-            f"{many.capitalize()} have more than six decimals and are counted as the nearest millionths, so that sums "
-            f"are exact in any order; to keep more of them, multiply all {many} by a common factor."
-        )
-
-
 #: The counters of a screening.
 _COUNTED = (
     "_rows", "_kept", "_trips", "_left_out", "_amounts", "_rounding", "_has_fractions", "_errors", "_resolutions",
@@ -226,7 +171,7 @@ class Screening:
         self._off_earth: list[tuple[float, float]] = []
         self._bins: Counter[int] = Counter()
         self._commas = False
-        self._sums = {name: _Sum(column) for name, column in SUM_COLUMNS.items()}
+        self._sums = {name: FixedPointSum(column) for name, column in SUM_COLUMNS.items()}
         self._inside = Inside(reading.within, tiling)
         self._unreadable_time = (
             f"a time in column {reading.columns.time!r} in another form than the other rows, or an impossible date"
@@ -495,7 +440,7 @@ class Screening:
         origin, destination = self._ends(batch, rows)
         for reason, outside in (
             (OUTSIDE_ZONES, [tiles == NO_TILE for tiles in (origin, destination)]),
-            (OUTSIDE_AREA, [~self._inside.of(tiles) for tiles in (origin, destination)]),
+            (OUTSIDE_AREA, [~self._inside.contains(tiles) for tiles in (origin, destination)]),
         ):
             lost = _any_of(outside)
             if lost.any():
@@ -504,11 +449,11 @@ class Screening:
         return rows, origin, destination
 
     def _placed_or_outside(self, batch: Batch, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], Cells64, Cells64]:
-        """The same if trips across the border are kept: the end outside becomes the tile ``outside``."""
+        """Returns the same if trips across the border are kept: the end outside becomes the tile ``outside``."""
         ends, inside = list(self._ends(batch, rows)), []
         for i, tiles in enumerate(ends):
             known = tiles != NO_TILE
-            known[known] = self._inside.of(tiles[known])
+            known[known] = self._inside.contains(tiles[known])
             ends[i] = np.where(known, tiles, np.uint64(self._tiling.outside))
             inside.append(known)
         some = inside[0] | inside[1]
@@ -531,11 +476,11 @@ class Screening:
     def _refuse(self, label: str, problems: list[str]) -> NoReturn:
         hints = []
         if self._commas:
-            hints.append(f"{option('decimal_comma')} reads numbers with a decimal comma.")
+            hints.append(f"{switched_on('decimal_comma')} reads numbers with a decimal comma.")
         if any("a tile that is not" in p for p in problems):
             kept = f", or keep them as one zone 'outside' with {with_value('outside', 'keep')}"
             on_map = isinstance(self._tiling, MapTiling)
-            hints.append(f"drop rows with unknown tiles with {option('skip_unknown')}{kept if on_map else ''}.")
+            hints.append(f"drop rows with unknown tiles with {switched_on('skip_unknown')}{kept if on_map else ''}.")
         if self._time_shapes:
             hints.append(
                 "times need a date with a year of four digits from 1900 to 2100, all in one form; other forms are read "
