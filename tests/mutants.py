@@ -51,6 +51,7 @@ FLOWS = ("unit/test_flows.py",)
 BOUNDARY = ("unit/release/test_boundary.py",)
 RECOUNT = ("unit/verify/test_recount.py",)
 REBUILD = ("unit/verify/test_rebuild.py",)
+DERIVE = ("unit/published/test_derive.py",)
 REPORT = ("unit/published/test_report_json.py",)
 
 MUTANTS = (
@@ -107,6 +108,16 @@ MUTANTS = (
     # ---- rebuild
     Mutant("rebuild: other bytes pass", "verify/rebuild.py:_same_bytes", "return True", REBUILD),
     Mutant("rebuild: other values pass", "verify/rebuild.py:_compare_values", "yield from ()", REBUILD),
+    # ---- derive
+    Mutant("derive: different zones are added", "published/derive.py:_refuse_different_zones", "return None", DERIVE),
+    Mutant(
+        "derive: totals are added again",
+        "published/derive.py:_is_finest",
+        "return pc.is_valid(table.cells['trips'])",
+        DERIVE,
+    ),
+    Mutant("derive: noise is understated", "published/derive.py:_guarantee", "return before.guarantee", DERIVE),
+    Mutant("derive: a part of a zone is inside", "published/derive.py:_inside", "return cells", DERIVE),
     Mutant("schema: any report will do", "release/statement.py:_find_problem", "return None", REPORT),
 )  # fmt: skip
 

@@ -116,7 +116,7 @@ def _within(layers: _Layers, budget: float) -> _Layers:
 
 @dataclass(frozen=True, eq=False)
 class _Layers:
-    """Layers so far.
+    """Layers planned so far.
 
     Attributes:
         flows, guarantee, time_weight, cell_rule: the problem.
@@ -154,7 +154,7 @@ class _Layers:
         return float(np.sum(self.flows.volume(self.guarantee.basis)[self.number == 0]))
 
     def first(self, count: int) -> _Layers:
-        """The first so many layers."""
+        """The first layers, up to a count."""
         gone = self.number > count
         nodes = (
             np.where(gone, tree.leaf_node[tile], node)
@@ -179,7 +179,7 @@ class _Layers:
         return found if found.left <= budget else None
 
     def _left_pairs(self) -> tuple[Positions, PairTable | None]:
-        """The flows in no layer, and their safe pairs; None where there is no such pair."""
+        """The flows in no layer, and their safe pairs; None without such a pair."""
         rows, part = np.arange(len(self.flows)), self.flows
         if self.number.any():
             rows, part = flows_in(self.flows, self.number == 0)
@@ -195,7 +195,7 @@ class _Layers:
         Args:
             rows: the flows.
             table: their safe pairs.
-            divide: the division of a table; None where there is none.
+            divide: the division of a table; None if no division is possible.
             lenient: cells may determine counts of their parts.
         """
         last = (MAX_DIVISIONS if self.cell_rule is None else MAX_DIVISIONS_WITH_RULE) - 1
@@ -262,7 +262,7 @@ class _Layers:
 
 
 def _divide_within(table: PairTable, budget: float) -> Division | None:
-    """The best division that suppresses at most a volume; None where there is none."""
+    """The best division that suppresses at most a volume; None if no division is possible."""
     # Where refused pairs cost infinitely much, it may be that no price is high enough.
     if np.isinf(table.cost).any() and table.divide(HIGHEST_PRICE).suppressed > budget:
         return None

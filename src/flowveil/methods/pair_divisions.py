@@ -11,7 +11,7 @@ too, so the safe pairs are all that is needed: with a price ``m`` on a suppresse
                        0)
 
 where pairs that are not safe save nothing. One pass from the deepest pairs up finds the largest saving, exactly; a
-walk down from the root finds the cells. Pairs are numbered by the sum of their depths, so that both parents of a pair
+descent from the root finds the cells. Pairs are numbered by the sum of their depths, so that both parents of a pair
 are one level above it and every pass is a few whole-column steps a level.
 
 Where time is a third end a pair is a triple, and there is one more sum, over the children of its node of times.
@@ -35,23 +35,23 @@ from flowveil.methods.twin_trees import DEEPEST, Goal, Objective, PairCost
 
 Positions = NDArray[np.int64]
 Actions = NDArray[np.int8]
-#: The same in half the width, where it does.
+#: The same as int32 if they fit.
 Places = NDArray[np.int32] | NDArray[np.int64]
 #: Called with pairs of one level and the sums over their children at each end; returns what each is worth.
 Settle = Callable[[slice, Sequence[Floats]], Floats]
 
 #: The ends along which a pair can be divided.
 ENDS = ("origin", "destination", "time")
-#: What is done with a pair; from `DIVIDE` on it is divided along the first end, the second, the third.
+#: Actions on a pair; from `DIVIDE` on: divide along the first end, the second, the third.
 SUPPRESS, PUBLISH, DIVIDE = np.arange(3, dtype=np.int8)
 
 
 @dataclass(frozen=True, eq=False)
 class Division:
-    """What is done with every pair, and what comes of it.
+    """An action for every pair, and the result.
 
     Attributes:
-        action: for each pair; only those of pairs that the walk reaches matter.
+        action: for each pair; only those of pairs that the descent reaches matter.
         published: the pairs that are cells.
         cost, suppressed: of the whole division.
     """
@@ -72,7 +72,7 @@ class PairTable:
         node: the nodes, of the full hierarchies, a row for each of the `ENDS` that there are.
         volume, cost: of each pair as a cell.
         up: for each end the place, among the pairs one level up, of the pair with the parent at that end; as many as
-            there are pairs one level up where there is none.
+            there are pairs one level up for a pair without one.
         level: the pairs of the i-th sum of depths are the slice ``level[i]:level[i + 1]``.
         found: which of the levels of the walk a pair was found in; ``start`` and ``stop``: its flows there.
         orders: the sorted flows of each level of the walk.
@@ -96,7 +96,7 @@ class PairTable:
 
     @classmethod
     def of(cls, flows: Flows, guarantee: Guarantee, goal: Goal, *, time_weight: float = 0.0) -> PairTable | None:
-        """Find the safe pairs, or triples where the flows have times; None where there is none."""
+        """Find the safe pairs, or triples where the flows have times; None without a safe pair."""
         ends = [(flows.origins, flows.origin), (flows.destinations, flows.destination)]
         if flows.times is not None and flows.time is not None:
             ends.append((flows.times.tree, flows.time))
@@ -184,7 +184,7 @@ class PairTable:
         return found
 
     def follow(self, action: Actions) -> Division:
-        """Walk down from the root."""
+        """Descends from the root."""
         published = np.flatnonzero(self._reached(action, action) & (action == PUBLISH))
         volume = float(self.volume[published].sum())
         return Division(action, published, float(self.cost[published].sum()), self.objective.total - volume)
@@ -196,7 +196,7 @@ class PairTable:
     def improve(self, base: Division, other: Division, room: float) -> Division:
         """Take over from another division what lowers the score of this one, as far as there is room to suppress.
 
-        Where both walks come to a pair and go on differently, what lies below can be exchanged by itself. Exchanges
+        Where both descents reach a pair and differ there, the parts below it can be exchanged independently. Exchanges
         are taken in the order of what they gain for a suppressed unit, larger ones first on ties.
         """
         common = self._reached(base.action, other.action)
@@ -261,7 +261,7 @@ class PairTable:
         return sums
 
     def _reached(self, one: Actions, other: Actions) -> NDArray[np.bool_]:
-        """The pairs that two walks from the root both come to on the same way."""
+        """The pairs that both descents from the root reach on the same path."""
         reached = np.zeros(len(self), dtype=np.bool_)
         reached[0] = True
         self._follow_down(one if one is other else np.where(one == other, one, SUPPRESS), reached)
@@ -295,7 +295,7 @@ class _Found(NamedTuple):
 
 
 def _narrow(places: Positions, n: int) -> Places:
-    """Places among so many in half the width, where that does: they are most of the memory."""
+    """Positions below n as int32 if they fit: they are most of the memory."""
     return places.astype(np.int32) if n < 2**31 - 1 else places
 
 

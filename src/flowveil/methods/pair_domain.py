@@ -1,6 +1,6 @@
 """Which pairs of zones a noisy release is about.
 
-A zone that is listed because somebody went there reveals that person. So the zones come from outside the data: the
+A zone that is listed because a person went there reveals that person. So the zones come from outside the data: the
 H3 cells below a region, or a map that the user brought. Where only large counts are published no list is needed, and
 where the user says that everybody may know the zones with trips, those serve.
 """
@@ -75,7 +75,7 @@ def pair_domain(
         raise ParameterError(
             f"{method}{' with delta = 0' * (method == 'laplace')} publishes noisy counts for all pairs of zones, with "
             "trips or without, so it must know which zones there are, and not from the data: a zone that is listed "
-            "because somebody went there reveals that person. Hint: give region, such as region=831fb4fffffffff: H3 "
+            "because a person went there reveals that person. Hint: give region, such as region=831fb4fffffffff: H3 "
             f"cells, with commas between, that hold your area{others if method == 'laplace' else ''}."
         )
     observed = region is not None and region.strip() == OBSERVED

@@ -89,7 +89,7 @@ def paircut(
     notes = {"proven_gap": gap} if flows.times is None else {"proven_gap": gap, "time_weight": weight}
     plan = _plan(flows, table, found, notes)
     others = spend and (gap is None or gap > 1e-12 or table.thinned)
-    # What other methods need is not needed beside the table.
+    # Frees the memory of the table before other methods run.
     del table, found
     if others:
         if flows.times is not None:
@@ -193,7 +193,7 @@ def _plan(flows: Flows, table: PairTable, found: Division, notes: dict[str, Any]
     ends = [(flows.origins, flows.origin), (flows.destinations, flows.destination)]
     if flows.times is not None and flows.time is not None:
         ends.append((flows.times.tree, flows.time))
-    # A suppressed flow lies in no cell; its tiles replace its zones.
+    # A suppressed flow has no cell; its tiles replace its zones.
     own = [
         np.where(cell >= 0, node[pair], tree.leaf_node[tile])
         for (tree, tile), node in zip(ends, table.node, strict=True)

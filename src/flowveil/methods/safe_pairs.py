@@ -33,19 +33,19 @@ from flowveil.workers import prefetch
 
 Positions = NDArray[np.int64]
 
-#: Below so many flows, threads would cost more than they save.
+#: Number of flows below which threads cost more than they save.
 FLOWS_ALONE = 50_000
 
 
 @dataclass(frozen=True, eq=False)
 class Sketch:
-    """A hierarchy reduced to the nodes that a good cut may need; its leaves stand for one or several tiles.
+    """A hierarchy reduced to the nodes that a good cut may need; its leaves represent one or several tiles.
 
     Attributes:
         tree: the reduced hierarchy.
         node: the node of the full hierarchy that each of its nodes is.
         size: tiles of the full hierarchy below each node.
-        leaf_of_tile: the leaf that stands for each tile of the full hierarchy.
+        leaf_of_tile: the leaf that represents each tile of the full hierarchy.
         thinned: nodes that a good cut may need were left out, because the tree is very deep.
     """
 
@@ -140,7 +140,7 @@ class Level:
 
     @cached_property
     def origin(self) -> Ints:
-        """Nodes of the sketch of the origins: not everybody asks for that of every pair."""
+        """Nodes of the sketch of the origins; computed on demand."""
         return self.nodes[self.start]
 
     def positions(self) -> tuple[Positions, Positions]:
@@ -185,14 +185,14 @@ def safe_levels(
 
 
 def at_a_time(n_flows: int) -> int:
-    """How many threads work on so many flows. No more than two, because each takes memory."""
+    """The number of threads for a number of flows: at most two, because each takes memory."""
     return min(threads(), 2) if n_flows >= FLOWS_ALONE else 1
 
 
 def nameable(flows: Flows, guarantee: Guarantee, times: Sketch) -> NDArray[np.bool_]:
     """Which nodes of times may be published: where persons are known, k of them travelled then, whatever is protected.
 
-    The same is asked of a slice: a time of few people would say of them when they travelled. It is monotone like every
+    The same holds for a slice: a time of few people would reveal when they travelled. It is monotone like every
     unit: a node that holds one that may be published may be published too.
     """
     named = np.ones(times.tree.n_nodes, dtype=np.bool_)

@@ -293,7 +293,7 @@ class MapCells:
         """Finds the cells.
 
         Raises:
-            InfeasibleError: there is none.
+            InfeasibleError: no cell has trips at both ends.
         """
         number = [
             {code: node for node, code in enumerate(tree.code_text(np.arange(tree.n_nodes, dtype=np.int32)).tolist())}

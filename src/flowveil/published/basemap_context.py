@@ -233,7 +233,7 @@ class NearestTowns:
 
     Attributes:
         words: "around Oakland", "north-east of Oakland", each once.
-        word: the row of ``words`` for each place; -1 if no town is near.
+        word: the row of ``words`` for each place; -1 if no town is near, or if places would share a name.
         km: the distance, to one decimal below 10; NaN where the place is around the town.
     """
 
@@ -287,6 +287,10 @@ def nearest_towns(lat: Floats, lon: Floats, area_km2: Floats) -> NearestTowns:
     used, number = np.unique(town * 9 + turn, return_inverse=True)
     word[known] = np.where(distance > _FARTHEST_KM, -1, number)
     km[known] = np.where(around, np.nan, np.round(distance, 1))
+    # A name that several places share names none of them.
+    name = np.column_stack((word.astype(np.float64), np.nan_to_num(km, nan=-1.0)))
+    _, same, count = np.unique(name, axis=0, return_inverse=True, return_counts=True)
+    word[count[same.ravel()] > 1] = -1
     words = [
         f"around {here.names[key // 9]}" if key % 9 == 8 else f"{_DIRECTIONS[key % 9]} of {here.names[key // 9]}"
         for key in used.tolist()

@@ -10,7 +10,7 @@ pairs of areas that it touches, in proportion to
 Trips by area and the decay are those of the estimate itself, updated `ROUNDS` times from an even spread. The form is
 that of a maximum-entropy matrix with these margins, damped by `ACTIVITY` and stopped early.
 What cells leave covers releases in layers:
-a later layer counts only trips that lie in no cell of the earlier ones. Cells of one map are spread evenly over their
+a later layer counts only trips that are in no cell of the earlier ones. Cells of one map are spread evenly over their
 areas, apart from the decay.
 
 Everything is a column over (cell, origin area, destination area); pairs of tiles are never listed.
@@ -124,7 +124,7 @@ def disaggregate(
 
 
 def _layers_of(flows: pa.Table) -> NDArray[np.int8] | None:
-    """The layer of each cell; None where there are none, or where cells of different times may cover one pair."""
+    """The layer of each cell; None without layers, or where cells of different times may cover one pair."""
     if "layer" not in flows.column_names or "time_from" in flows.column_names:
         return None
     layers: NDArray[np.int8] = flows["layer"].to_numpy()
@@ -271,7 +271,7 @@ def rounded(table: pa.Table, *, keys: Sequence[str] = ()) -> pa.Table:
 
     Args:
         table: estimated flows, sorted by origin.
-        keys: slice columns, each combination of which is rounded by itself.
+        keys: slice columns, each combination of which is rounded separately.
     """
     names = [*keys, "origin"]
     group = np.zeros(len(table), dtype=np.int64)
@@ -318,7 +318,7 @@ def calibrated(table: pa.Table, totals: pa.Table, *, rounds: int = 100, toleranc
         table: estimated flows of one matrix.
         totals: ``area`` and ``origins`` or ``destinations`` (or both): trips that start, and end, in each area. Areas
             that are not listed keep their estimate.
-        rounds: at most so many.
+        rounds: the largest number of rounds.
         tolerance: the largest relative difference at which it stops.
 
     Raises:

@@ -193,7 +193,7 @@ def _varints(lines: Geometries, owner: NDArray[np.int64], n: int) -> tuple[bytes
     first[1:] = line[1:] != line[:-1]
     steps = np.diff(units, axis=0, prepend=units[:1])
     steps[first] = units[first]
-    closed = np.asarray(shapely.is_ring(lines), dtype=np.bool_)
+    closed = np.asarray(shapely.get_type_id(lines) == 2, dtype=np.bool_)
     last = np.append(first[1:], True)
     kept = first | (steps.any(axis=1) & ~(last & closed[line]))
     corners = np.bincount(line[kept], minlength=len(lines))

@@ -37,55 +37,61 @@ _OUTLINE = "#8795a8"
 _CURVE = 48
 
 
-def draw(
-    flows: pa.Table,
-    zones: pa.Table,
-    path: str | PathLike[str],
-    *,
-    show: str = "origins",
-    basis: str = "trips",
-    lines: int = 200,
-    width: float | None = None,
-    dpi: int = 200,
-    title: str | None = None,
-    caption: str | None = None,
-    bbox: Sequence[float] | None = None,
-    zoom: float = 1.0,
-    over: pa.Table | None = None,
-) -> Path:
-    """Draw a map into a file.
+@dataclass(frozen=True)
+class Style:
+    """How a picture is drawn.
 
-    Args:
-        flows, zones: the published tables.
-        path: the file; ``.png``, ``.svg`` or ``.pdf``.
-        show: ``origins``, ``destinations``, ``both`` (side by side, one colour scale) or ``flows``.
+    Attributes:
+        show: ``origins``, ``destinations``, ``both`` (next to each other, one colour scale) or ``flows``.
         basis: ``trips`` or ``weight``.
         lines: how many of the largest flows to draw.
         width: of the picture, in inches; 5 for one map and 10 for two by default.
         dpi: of a PNG.
         title: text above the map; none by default.
-        caption: text below it: what is promised, and where the data come from.
-        bbox: west, south, east and north of what to show, in degrees; what holds nearly all trips by default.
-        zoom: how many times nearer than that, around its middle.
+        caption: text below it: the guarantee, and where the data come from.
+        bbox: west, south, east and north of the map, in degrees; the extent of nearly all trips by default.
+        zoom: factor by which the middle of that extent is enlarged.
         over: zones of another release, whose outlines are drawn over the map.
+    """
+
+    show: str = "origins"
+    basis: str = "trips"
+    lines: int = 200
+    width: float | None = None
+    dpi: int = 200
+    title: str | None = None
+    caption: str | None = None
+    bbox: Sequence[float] | None = None
+    zoom: float = 1.0
+    over: pa.Table | None = None
+
+
+def draw(flows: pa.Table, zones: pa.Table, path: str | PathLike[str], **style: Any) -> Path:
+    """Draws a map into a file.
+
+    Args:
+        flows, zones: the published tables.
+        path: the file; ``.png``, ``.svg`` or ``.pdf``.
+        **style: see `Style`.
 
     Raises:
         ParameterError: an argument is wrong, or the zones have no place.
         MissingExtraError: matplotlib is not installed.
         OutputError: the file cannot be written.
     """
-    target = Path(path)
+    how, target = Style(**style), Path(path)
+    show, basis, over = how.show, how.basis, how.over
     check_picture(flows, zones, target, show, basis)
     check_file(path)
     matplotlib, figure_of = load_matplotlib()
     zones, over = shifted_eastward(placed(zones)), None if over is None else shifted_eastward(placed(over))
     ends = {"origins": ("origin",), "destinations": ("destination",), "both": ENDS, "flows": ("flows",)}[show]
     with matplotlib.rc_context({"svg.hashsalt": "flowveil", "svg.fonttype": "none", "font.size": 8}):
-        extent = (Extent.of(flows, zones, basis) if bbox is None else Extent.given(bbox)).nearer(zoom)
-        figure = figure_of(figsize=size_of(extent, len(ends), width), layout="constrained", dpi=dpi)
+        extent = (Extent.of(flows, zones, basis) if how.bbox is None else Extent.given(how.bbox)).nearer(how.zoom)
+        figure = figure_of(figsize=size_of(extent, len(ends), how.width), layout="constrained", dpi=how.dpi)
         places = figure.subplots(1, len(ends), squeeze=False)[0]
         if show == "flows":
-            said = [_draw_flows(places[0], flows, zones, basis, lines, extent)]
+            said = [_draw_flows(places[0], flows, zones, basis, how.lines, extent)]
         else:
             said = draw_zones(figure, places, flows, zones, basis, ends)
         for place, end in zip(places, ends, strict=True):
@@ -95,12 +101,13 @@ def draw(
             ends_of = ENDS if end == "flows" else (end,)
             volume = np.sum([volume_of(flows, listed, e, basis) for e in ends_of], axis=0)
             said += name_zones(place, listed, volume, extent, figure.get_figwidth() / len(ends))
-        if title:
-            figure.suptitle(title, parse_math=False)
-        if caption:
-            figure.supxlabel(caption, x=0.01, ha="left", fontsize=6.5, color="#566274", parse_math=False, wrap=True)
-            said.append(caption)
-        content = rendered(figure, target.suffix.lower(), title or _TITLES[show], " ".join(said))
+        if how.title:
+            figure.suptitle(how.title, parse_math=False)
+        if how.caption:
+            below = {"x": 0.01, "ha": "left", "fontsize": 6.5, "color": "#566274"}
+            figure.supxlabel(how.caption, **below, parse_math=False, wrap=True)
+            said.append(how.caption)
+        content = rendered(figure, target.suffix.lower(), how.title or _TITLES[show], " ".join(said))
     write_files({path: lambda file: file.write_bytes(content)})
     return target
 

@@ -46,7 +46,7 @@ def write_reconstructed(
         outline: the outline of an area, for a GeoPackage; None where it has none.
 
     Raises:
-        ParameterError: OMX is asked for, and there are too many areas.
+        ParameterError: too many areas for OMX.
         MissingExtraError: OMX needs h5py.
     """
     kind = Path(path).suffix.lower()

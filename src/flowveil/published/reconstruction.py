@@ -172,7 +172,7 @@ def _overlap(
         if resolution is None or not 0 <= areas <= resolution:
             raise ParameterError(
                 "A number is an H3 resolution, from 0 to that of the release's tiles"
-                + (", but this release is on a map of its own. Hint: name the map." if resolution is None else ".")
+                + (", but this release is on the operator's map. Hint: name the map." if resolution is None else ".")
             )
         return h3_overlap(zones, end, level=areas, resolution=resolution, measure=measure)
     tree = areas.hierarchy
@@ -281,7 +281,7 @@ def _between_tiles(published: Published, zones: pa.Table) -> pa.Table:
 
 
 def _each_slice(flows: pa.Table, origins: Overlap, destinations: Overlap, columns: Sequence[str]) -> pa.Table:
-    """The estimate of each slice by itself, all between the same areas."""
+    """The estimate of each slice, all between the same areas."""
     tables = []
     for key, cells in split_slices(flows, columns):
         table = disaggregate(cells, origins, destinations, most_rows=MOST_ROWS_OF_TABLES).table()

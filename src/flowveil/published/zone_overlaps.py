@@ -47,7 +47,7 @@ class Overlap:
         size: how much each whole area is worth, in the same unit.
         codes: codes of the areas, sorted.
         partial: zones that also have areas that are not listed.
-        lat, lon: centres of the areas, not a number where there is none; None where they are not known.
+        lat, lon: centres of the areas, NaN for an area without one; None if unknown for all.
     """
 
     zones: pa.Array

@@ -47,7 +47,7 @@ class Zoning:
 
     @classmethod
     def at_level(cls, origins: Hierarchy, destinations: Hierarchy, level: int) -> Zoning:
-        """The nodes of one level (the resolution, for H3); tiles that end above it are areas of their own."""
+        """The nodes of one level (the resolution, for H3); tiles that end above it are separate areas."""
         (area_o, codes_o), (area_d, codes_d) = _level(origins, level), _level(destinations, level)
         return cls(area_o, area_d, codes_o, codes_d)
 

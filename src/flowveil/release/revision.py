@@ -75,8 +75,8 @@ class Earlier:
             _refuse_kind(statement)
             if statement.revision_of != hashes[:n]:
                 raise ParameterError(
-                    "A revision is held against every release of these trips that was published: the first one and all "
-                    "of its revisions. Hint: give each with --revision, the oldest first."
+                    "A revision is compared with every published release of these trips: the first one and all of its "
+                    "revisions. Hint: give each with --revision, the oldest first."
                 )
         return found
 
@@ -133,7 +133,7 @@ def _refuse_kind(statement: Statement) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Revision:
-    """What a revised release has besides.
+    """Marks of a revised release.
 
     Attributes:
         revised: which cells have a new value; the others have that of the latest earlier release.
@@ -145,15 +145,15 @@ class Revision:
 
 
 def revise(release: Release, earlier: Earlier) -> Release:
-    """The release of corrected trips with the earlier value wherever the change by itself falls short.
+    """Returns the release of corrected trips, with the earlier value where the change is below the guarantee.
 
     Args:
-        release: of the trips as they are now, over the zones of the earlier releases.
+        release: of the corrected trips, over the zones of the earlier releases.
         earlier: what was published of them before.
 
     Raises:
         ParameterError: the guarantee is another one.
-        InfeasibleError: in a zone of an earlier release there is no trip any more.
+        InfeasibleError: a zone of an earlier release has lost all trips.
     """
     parameters = {**release.parameters, "revision_of": list(earlier.sha256)}
     earlier.check_promise(parameters)
@@ -225,7 +225,7 @@ class _Published(_Table):
             ends.append(np.array([number.get(zone, -1) for zone in zone_of], dtype=np.int64))
         if min(ends[0].min(), ends[1].min()) < 0:
             raise InfeasibleError(
-                "In a zone of the release that is revised there is no trip any more, so the zones of the revision "
+                "A zone of the release that is revised has lost all trips, so the zones of the revision "
                 "would reveal that. Nothing was written. Hint: leave the correction out."
             )
         key = ends[0] * len(plan.destination_zones) + ends[1]
@@ -236,7 +236,7 @@ class _Published(_Table):
 
 @dataclass(frozen=True, eq=False)
 class _Change(_Table):
-    """The trips as they are now, short cells too, and what is known of a change.
+    """The corrected trips, cells below the threshold included, and bounds on a change.
 
     Attributes:
         cells: what lies between each pair of zones that has trips.
@@ -274,12 +274,12 @@ class _Change(_Table):
         return grown
 
     def is_same(self, at: Places, published: _Published, there: Places) -> Bools:
-        """Which cells have what they had: there is no change to see."""
+        """Which cells are unchanged."""
         same: Bools = np.all([grown == 0 for grown in self._grown(at, published, there)], axis=0)
         return same
 
     def is_safe(self, at: Places, published: _Published, there: Places) -> Bools:
-        """Which changes reach the guarantee by themselves, in every unit, whatever the earlier trips were."""
+        """Which changes reach the guarantee in every unit, for any earlier trips."""
         guarantee, grown = self.guarantee, self._grown(at, published, there)
         safe: Bools = grown[0] != 0
         if guarantee.trips is not None:
@@ -301,7 +301,7 @@ class _Change(_Table):
         return self.row[people.cell], people.person, people.trips
 
     def _most_of(self, rows: tuple[Ints, Ints, NDArray[np.int64]], n: int) -> NDArray[np.int64]:
-        """The most trips that so many members can have made in each cell; those of nobody known count too."""
+        """The most trips that n members can have made in each cell; trips of unknown persons are included."""
         inside = rows[0] >= 0
         cell, member, trips = (column[inside] for column in rows)
         width = int(member.max(initial=0)) + 1

@@ -73,7 +73,7 @@ def plan_stricter(
 def _refuse_given_population(places: Places, guarantee: Guarantee) -> None:
     if guarantee.population_is_given and places.highest["k"] is not None:
         raise ParameterError(
-            "A higher k around listed places cannot be had beside a population that is given as a number "
+            "A higher k around listed places cannot be combined with a population that is given as a number "
             "(k_population), which has nothing to do with k. Hint: leave --k-population out."
         )
 

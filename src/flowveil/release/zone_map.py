@@ -52,7 +52,7 @@ class FrozenMap:
         """From a folder, a file of `write`, its table, or what is one already.
 
         Raises:
-            ParameterError: it is none of these, a folder that was changed since it was published, or a release whose
+            ParameterError: it is something else, a folder that was changed since it was published, or a release whose
                 zones cannot be kept.
         """
         if isinstance(source, FrozenMap):
@@ -67,7 +67,7 @@ class FrozenMap:
 
     @property
     def hierarchy(self) -> str:
-        """The tree that the zones stand on: ``h3`` or ``halves``."""
+        """The tree of the zones: ``h3`` or ``halves``."""
         return str(self.about["hierarchy"])
 
     @property
@@ -81,7 +81,7 @@ class FrozenMap:
         return hashlib.sha256("".join(f"{line}\n" for line in self.canonical()).encode()).hexdigest()
 
     def canonical(self) -> list[str]:
-        """What is frozen, as lines of JSON: what it stands on, then the zones in their order."""
+        """The map as lines of JSON: ``about``, then the zones in their order."""
         rows = [dict(self.about), *self.table.to_pylist()]
         return [json.dumps(row, sort_keys=True, ensure_ascii=False) for row in rows]
 
@@ -131,7 +131,7 @@ def _from_folder(folder: ReleaseFolder) -> FrozenMap:
         )
     if kind == "sliced" and not parameters["slices"]["common_zones"] and statement.zones_of is None:
         raise ParameterError(
-            "The slices of this release have zones of their own, so there is no one map to keep. Hint: make it with "
+            "Each slice of this release has separate zones, so it has no common map to keep. Hint: make it with "
             "--common-zones or --zones-of, or name a release of one matrix."
         )
     zones = folder.zones
@@ -151,7 +151,7 @@ def _from_folder(folder: ReleaseFolder) -> FrozenMap:
 
 
 def _checked(about: Mapping[str, Any], own: str) -> Mapping[str, Any]:
-    """What is said of the map, if later releases can be made from it.
+    """Returns ``about`` if later releases can be made from the map.
 
     Raises:
         ParameterError: they cannot: cells of H3 without the resolution of the tiles that they are made of.
@@ -191,7 +191,7 @@ def _hash_of_tiles(columns: Mapping[str, Any]) -> str:
 def _cells(folder: ReleaseFolder) -> dict[str, pa.Array]:
     """The destination zones with which each origin zone makes a cell, and the layers of these cells, if any.
 
-    Null for a zone that is no origin.
+    Null for a destination zone.
     """
     in_layers = "layer" in folder.flows.column_names
     of_origin: dict[str, set[tuple[Any, ...]]] = {}

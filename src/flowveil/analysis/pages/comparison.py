@@ -33,7 +33,7 @@ _CHARTS = (
     ("mean_generalization_error", "Mean generalisation error", "Tiles of both zones of a trip; less is finer.", True),
     ("mean_time_width_h", "Mean width of time (h)", "Of the interval of a cell, where time is folded.", True),
     ("reconstruction_loss", "Reconstruction loss", "0 is perfect, 2 is the worst.", False),
-    ("generalization_distance_m", "Distance moved (m)", "From a trip's ends to the centres of their zones.", True),
+    ("generalization_distance_m", "Distance moved (GDM, m)", "From a trip's ends to the centres of their zones.", True),
     ("suppressed_share", "Suppressed (%)", "Of the volume.", False),
     ("seconds", "Time (s)", "The method and its recount, one run; starting and compiling are not counted.", True),
 )
