@@ -92,6 +92,8 @@ def test_a_derived_folder_is_complete_and_verifies_against_its_source(folders, t
     assert report["published"]["command"].startswith("flowveil derive SOURCE --level 6 --drop weight --out DIR")
     with pytest.raises(ParameterError, match="--from"):
         flowveil.verify_release(out, against=hourly_trips())
+    with pytest.raises(ParameterError, match="analyze its source"):
+        flowveil.analyze(out, against=hourly_trips())
     with pytest.raises(ParameterError, match="no derived release"):
         flowveil.verify_derived(source, out)
     with pytest.raises(OutputError, match="is the source"):
