@@ -140,6 +140,7 @@ def _zones(zones: pa.Table, shapes: Geometries, frame: Frame | None) -> dict[str
         "area": pack(np.array([float(f"{a:.4g}") for a in np.nan_to_num(area, nan=-1.0).tolist()])),
         "words": words,
         "word": pack(np.where(outside, len(words) - 1, towns.word)),
+        "number": pack(towns.number),
         "hectometres": pack(np.rint(10 * np.nan_to_num(towns.km, nan=0.0)).astype(np.int64)),
         "shapes": pack_shapes(shapes, frame),
     }
