@@ -107,7 +107,7 @@ def test_the_release_says_how_persons_were_read_and_verify_reads_them_so(tmp_pat
     capsys.readouterr()
     main([*asked, "--k", "6", "--show-measures"])
     told = capsys.readouterr()
-    assert "add nobody: 5 (unknown: 5)" in told.err
+    assert "add no person: 5 (unknown: 5)" in told.err
     assert "nobody" not in told.out
     main([*asked, "--k", "10", "--set", "people.person_case=keep", "--json"])
     report = json.loads(capsys.readouterr().out)
