@@ -51,7 +51,10 @@ FLOWS = ("unit/test_flows.py",)
 BOUNDARY = ("unit/release/test_boundary.py",)
 RECOUNT = ("unit/verify/test_recount.py",)
 REBUILD = ("unit/verify/test_rebuild.py",)
+DERIVE = ("unit/published/test_derive.py",)
 REPORT = ("unit/published/test_report_json.py",)
+LEDGER = ("unit/series/test_ledger_rule.py",)
+LEDGER_FILE = ("unit/series/test_ledger_file.py",)
 
 MUTANTS = (
     # ---- guarantee
@@ -126,7 +129,25 @@ MUTANTS = (
     # ---- rebuild
     Mutant("rebuild: other bytes pass", "verify/rebuild.py:_same_bytes", "return True", REBUILD),
     Mutant("rebuild: other values pass", "verify/rebuild.py:_compare_values", "yield from ()", REBUILD),
+    # ---- derive
+    Mutant("derive: different zones are added", "published/derive.py:_refuse_different_zones", "return None", DERIVE),
+    Mutant(
+        "derive: totals are added again",
+        "published/derive.py:_is_finest",
+        "return pc.is_valid(table.cells['trips'])",
+        DERIVE,
+    ),
+    Mutant("derive: noise is understated", "published/derive.py:_guarantee", "return before.guarantee", DERIVE),
+    Mutant("derive: a part of a zone is inside", "published/derive.py:_inside", "return cells", DERIVE),
     Mutant("schema: any report will do", "release/statement.py:_find_problem", "return None", REPORT),
+    Mutant("ledger: everything is disjoint", "series/trip_facts.py:shares_no_trip", "return True", LEDGER),
+    Mutant("ledger: spellings differ", "series/trip_facts.py:_canonical", "return value", LEDGER),
+    Mutant("ledger: withdrawn releases are forgotten", "series/ledger.py:_check",
+           "book.entries[:] = [e for e in book.entries if not any('withdraws' in x for x in book.entries)]\n"
+           "return correct(release, new, book)", LEDGER),
+    Mutant("ledger: lines are not chained", "series/ledger_file.py:_next_chain", "return 'x'", LEDGER_FILE),
+    Mutant("series: half a quarter is a quarter", "series/derived.py:complete_periods",
+           "return {**correct(labels), **{label[:4]: [label] for label in labels}}", ("unit/series/test_series.py",)),
 )  # fmt: skip
 
 

@@ -11,7 +11,9 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,24 +25,28 @@ DOCS = Path(__file__).resolve().parents[1] / "docs"
 CENTRE = (2.1, 48.72, 2.6, 49.0)
 
 
-def page_picture(folder: Path, place: Path, *, size: tuple[int, int], keys: Sequence[str] = ()) -> None:
-    """Saves the map of a release's page as a reader does: moves it with keys, and presses the button PNG."""
+@cache
+def drawn_in() -> Any:
+    """Returns a Chromium; it ends with the script."""
     from playwright.sync_api import sync_playwright
 
-    chromium = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
-    with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
-        page = browser.new_page(viewport={"width": size[0], "height": size[1]})
-        page.goto((folder / "report.html").as_uri())
-        page.wait_for_selector("html[data-ready=true]")
-        page.locator(".stage > canvas").focus()
-        for key in keys:
-            page.keyboard.press(key)
-        page.wait_for_timeout(200)
-        with page.expect_download() as download:
-            page.get_by_role("button", name="PNG", exact=True).click()
-        download.value.save_as(place)
-        browser.close()
+    path = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
+    return sync_playwright().start().chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
+
+
+def page_picture(folder: Path, place: Path, *, size: tuple[int, int], keys: Sequence[str] = ()) -> None:
+    """Saves the map of a release's page as a reader does: moves it with keys, and presses the button PNG."""
+    page = drawn_in().new_page(viewport={"width": size[0], "height": size[1]})
+    page.goto((folder / "report.html").as_uri())
+    page.wait_for_selector("html[data-ready=true]")
+    page.locator(".stage > canvas").focus()
+    for key in keys:
+        page.keyboard.press(key)
+    page.wait_for_timeout(200)
+    with page.expect_download() as download:
+        page.get_by_role("button", name="PNG", exact=True).click()
+    download.value.save_as(place)
+    page.close()
 
 
 def shrink(picture: Path) -> None:
@@ -50,7 +56,7 @@ def shrink(picture: Path) -> None:
     Image.open(picture).convert("RGB").quantize(96, dither=Image.Dither.NONE).save(picture, optimize=True)
 
 
-def map_and_before_after(folder: Path) -> None:
+def map_and_before_after(folder: Path, *, people: int = 20_000) -> None:
     """The map of a finished release (map.png), and the same trips before and after (before-after.png).
 
     The trips are those of a synthetic survey of the region of Paris. No person took part in it, so the picture of its
@@ -59,7 +65,7 @@ def map_and_before_after(folder: Path) -> None:
     import matplotlib.image as images
     import matplotlib.pyplot as plt
 
-    flows = flowveil.read_trips(synthetic_survey(people=20_000), resolution=8)
+    flows = flowveil.read_trips(synthetic_survey(people=people), resolution=8)
     source = "synthetic survey, invented people"
     raw = flowveil.anonymize(flows, "suppression", k=1, protect="trips", allow_small_k=True)
     release = flowveil.anonymize(flows, k=10)

@@ -1,12 +1,8 @@
 """Flows and cells: the sparse OD table, at tile level and at any coarser level.
 
-`Cells` is a table of (origin, destination) pairs with their trips, weight and people. `Flows` is the same table
-at tile level together with its two hierarchies. Every method and every check needs one operation, `Cells.merge`:
-rename both ends, add up what falls together. Trips and weights add; people do not, nor do the tiles in which trips
-begin and end, so both are kept as (cell, person) and (cell, tile) rows and made distinct again.
-
-`SUM_COLUMNS` lists the columns that are summed in addition to the trips. All code that carries flows, from the file to
-the published cell, iterates over that list and names no column.
+`Cells` is a table of (origin, destination) pairs with their trips, weight and people. `Flows` is the same table at tile
+level, with its two hierarchies. `Cells.merge` renames both ends and adds up equal pairs. People and tiles do not add
+up, so they are kept as distinct (cell, person) and (cell, tile) rows. `SUM_COLUMNS` lists the summed columns.
 """
 
 from __future__ import annotations
@@ -19,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowveil.errors import DataError
-from flowveil.hierarchy import Floats, Hierarchy, Ints
+from flowveil.hierarchy import Floats, Hierarchy, Ints, PlaceCounts
 from flowveil.read_summary import ReadSummary
 from flowveil.times import Times
 
@@ -38,17 +34,14 @@ ROUNDING_ALLOWED = 1e-6
 class SumColumn:
     """A column of numbers that are summed: its names and limits, from the file to a cell.
 
-    It is read from the column that users name, refused where a number is negative, infinite or beyond `LARGEST_SUM`,
-    summed in whole millionths by every engine, and carried through merges, orders and slices. `Cells`,
+    Numbers that are negative, infinite or above `LARGEST_SUM` are refused. Sums are in whole millionths. `Cells`,
     `flowveil.reading.columns.ColumnMap` and `flowveil.reading.options` have a field of its name.
 
     Attributes:
         name: of that field, and of the option.
-        one: what messages call the number of a row.
-        many: what they call all of them.
+        one, many: words for a number and for all numbers, in messages.
         about: what the option is for.
-        usual: names that such columns usually have, without case, blanks and signs. For hints only: guessed wrongly,
-            every cell would count something else.
+        usual: usual names of such columns, without case, blanks and signs; for hints only.
     """
 
     name: str
@@ -70,15 +63,10 @@ class SumColumn:
         }
 
     def round_fixed_point(self, values: NDArray[Any]) -> Floats:
-        """The doubles nearest to whole millionths.
-
-        Sums of whole numbers are the same in any order: without this, a cell would weigh a different last digit along
-        different merges, and one that just reaches its threshold in one place would just miss it in another. Up to
-        `LARGEST_SUM` all sums are below 2**53 millionths, exact as doubles too, and every millionth has a double of its
-        own: comparing two of them compares their millionths.
+        """Returns the doubles nearest to whole millionths, whose sums are exact and the same in any order.
 
         Raises:
-            DataError: they are so large that this does not hold, or so small that millionths are too coarse.
+            DataError: values are too large for exact sums (2**53 millionths), or too small for millionths.
         """
         values = np.asarray(values, dtype=np.float64)
         total = float(np.sum(values))
@@ -125,8 +113,7 @@ class People:
     Attributes:
         cell: the cell of each row.
         person: the person of each row.
-        trips: int64; how many trips of the cell are this person's. Known for flows as they were read; None after any
-            merge, because only methods that bound what a person contributes need it, and those start from the flows.
+        trips: int64; how many trips of the cell are this person's; None after a merge.
     """
 
     cell: Ints
@@ -234,36 +221,6 @@ class Tiles:
         return Tiles(_moved(*self.begin, new_cell), _moved(*self.end, new_cell))
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class PlaceCounts:
-    """Number of listed places in each tile, for locations that are counted by places instead of tiles.
-
-    Attributes:
-        code: the tiles that hold a place, by their codes as text, sorted.
-        count: how many each holds.
-    """
-
-    code: NDArray[np.str_]
-    count: NDArray[np.int64]
-
-    def of_tiles(self, tree: Hierarchy) -> NDArray[np.int64]:
-        """Returns the number of places in each tile of a tree."""
-        own = tree.code_text(tree.leaf_node)
-        at = np.searchsorted(self.code, own).clip(max=len(self.code) - 1)
-        return np.where(self.code[at] == own, self.count[at], 0).astype(np.int64)
-
-    def rows(self, tree: Hierarchy, tile: Ints, most: int) -> tuple[Ints, Ints]:
-        """For each of these tiles, its place in their order and the number of a listed place in it, one row each.
-
-        Different tiles have different places. At most ``most`` places of a tile are listed: the largest threshold.
-        """
-        held = np.minimum(self.of_tiles(tree), most)
-        first, of_each = np.cumsum(held) - held, held[tile]
-        row = np.repeat(np.arange(len(tile), dtype=np.int32), of_each)
-        within = np.arange(len(row)) - np.repeat(np.cumsum(of_each) - of_each, of_each)
-        return row, (first[tile[row]] + within).astype(np.int32)
-
-
 def _moved(cell: Ints, member: Ints, new_cell: Ints) -> tuple[Ints, Ints]:
     """The distinct (cell, member) rows after every row has gone to its new cell (-1: it is left out)."""
     key = new_cell[cell].astype(np.int64)
@@ -291,11 +248,9 @@ class Cells:
 
     Attributes:
         origin, destination: int32; numbers of the two ends (tiles, zones of a cut, or nodes).
-        trips: int64, at least 1; or float64, above 0, if the input has fractions of trips: each the double nearest to a
-            whole number of millionths, and merging adds up the millionths.
-        weight: like every column of `SUM_COLUMNS`, None where the input does not have it; else float64, each the double
-            nearest to a whole number of millionths (see `SumColumn.whole`), and merging adds up the millionths. While a
-            method decides, int64: the millionths themselves (see `Guarantee.to_fixed_point`).
+        trips: int64, at least 1; or float64, above 0, if the input has fractions of trips.
+        weight: like every column of `SUM_COLUMNS`, None if the input does not have it. float64 values are the doubles
+            nearest to whole millionths; methods use int64 millionths (`Guarantee.to_fixed_point`).
         people: distinct people of each row, or None where the input has no persons.
         tiles: distinct tiles in which the trips of each row begin and end, or None (`Flows.with_tile_members`).
     """
@@ -359,13 +314,11 @@ class Cells:
         return Cells(self.origin[order], self.destination[order], self.trips[order], **others)
 
     def merge(self, origin: Ints, destination: Ints, n_origins: int, n_destinations: int) -> Merged:
-        """Give every row new ends and add up the rows that fall together.
+        """Gives every row new ends and adds up rows with equal ends.
 
         Args:
-            origin, destination: the new ends of each row, numbers below the two counts; -1 in either leaves
-                the row out.
-            n_origins: how many origin numbers there are.
-            n_destinations: how many destination numbers there are.
+            origin, destination: the new ends of each row; -1 in either removes the row.
+            n_origins, n_destinations: upper bounds of these numbers.
 
         Returns:
             The new table, sorted by origin then destination, and the new row of every old one.
@@ -556,21 +509,10 @@ class Flows(Cells):
                 column.flags.writeable = False
 
     @classmethod
-    def of_cells(
-        cls,
-        cells: Cells,
-        *,
-        origins: Hierarchy,
-        destinations: Hierarchy,
-        intake: ReadSummary,
-        whole_map: Hierarchy | None,
-        times: Times | None = None,
-        time: Ints | None = None,
-    ) -> Flows:
-        """Cells whose zones are tiles, as flows between these tiles."""
-        own: dict[str, Any] = {"people": cells.people, "tiles": cells.tiles, **cells.added()}
-        trees: dict[str, Any] = {"origins": origins, "destinations": destinations, "whole_map": whole_map}
-        return cls(cells.origin, cells.destination, cells.trips, **own, **trees, intake=intake, times=times, time=time)
+    def of_cells(cls, cells: Cells, **how: Any) -> Flows:
+        """Returns cells whose zones are tiles as flows; ``how`` has the other fields."""
+        own = {"people": cells.people, "tiles": cells.tiles, **cells.added()}
+        return cls(cells.origin, cells.destination, cells.trips, **own, **how)
 
     @classmethod
     def from_pairs(

@@ -338,3 +338,33 @@ def _depth_and_stop(parent: Ints) -> tuple[Ints, Ints]:
     if np.any(stop[1:] > stop[parent[1:]]):
         raise HierarchyError("Nodes are not in depth-first pre-order.")
     return depth, stop.astype(np.int32)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PlaceCounts:
+    """Number of listed places in each tile, for locations that are counted by places instead of tiles.
+
+    Attributes:
+        code: the tiles that hold a place, by their codes as text, sorted.
+        count: how many each holds.
+    """
+
+    code: NDArray[np.str_]
+    count: NDArray[np.int64]
+
+    def of_tiles(self, tree: Hierarchy) -> NDArray[np.int64]:
+        """Returns the number of places in each tile of a tree."""
+        own = tree.code_text(tree.leaf_node)
+        at = np.searchsorted(self.code, own).clip(max=len(self.code) - 1)
+        return np.where(self.code[at] == own, self.count[at], 0).astype(np.int64)
+
+    def rows(self, tree: Hierarchy, tile: Ints, most: int) -> tuple[Ints, Ints]:
+        """For each of these tiles, its place in their order and the number of a listed place in it, one row each.
+
+        Different tiles have different places. At most ``most`` places of a tile are listed: the largest threshold.
+        """
+        held = np.minimum(self.of_tiles(tree), most)
+        first, of_each = np.cumsum(held) - held, held[tile]
+        row = np.repeat(np.arange(len(tile), dtype=np.int32), of_each)
+        within = np.arange(len(row)) - np.repeat(np.cumsum(of_each) - of_each, of_each)
+        return row, (first[tile[row]] + within).astype(np.int32)

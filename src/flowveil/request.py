@@ -370,7 +370,7 @@ def settings(*, call: Call | Collection[Call] | None = None, tier: Collection[Ti
     return [one for one in every if (calls is None or one.call in calls) and (tier is None or one.tier in tier)]
 
 
-SET_ONLY.update({one.name: one.path for one in settings(tier=("recipe",))})
+SET_ONLY.update({one.name: one.path for one in settings() if one.tier == "recipe"})
 
 
 def find_setting(name: str) -> Setting:

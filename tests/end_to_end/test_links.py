@@ -44,6 +44,12 @@ def test_links_and_placeholders(document: Path):
     assert _PLACEHOLDER.findall(document.read_text(encoding="utf-8")) == []
 
 
+def test_the_first_sentence_of_a_page_says_for_whom_it_is():
+    pages = [page for page in (ROOT / "docs").rglob("*.md") if "decisions" not in page.parts]
+    starts = {p: p.read_text(encoding="utf-8").partition("\n")[2].strip().lstrip("*") for p in pages}
+    assert [page.name for page, start in starts.items() if not start.startswith("For ")] == []
+
+
 def test_a_broken_link_is_found(tmp_path: Path):
     (tmp_path / "b.md").write_text("# Two words, *really*\n", encoding="utf-8")
     page = tmp_path / "a.md"

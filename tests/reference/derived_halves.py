@@ -282,7 +282,7 @@ def _map_tree(whole: Hierarchy) -> Hierarchy:
 
     def where(tree: Hierarchy) -> ZoneGeography:
         assert places is not None
-        return ZoneGeography.of(tree, places.take(np.array([number[c] for c in leaf_codes(tree).tolist()])))
+        return ZoneGeography.from_places(tree, places.take(np.array([number[c] for c in leaf_codes(tree).tolist()])))
 
     return _tree(above, levels, where, "table")
 

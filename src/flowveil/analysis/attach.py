@@ -66,6 +66,8 @@ def attach(folder: str | PathLike[str] | ReleaseFolder, against: Any, **reading:
     """
     place = folder if isinstance(folder, ReleaseFolder) else ReleaseFolder(named_path(folder, what="the release"))
     report = place.report
+    if stated(report, "derived_from") is not None:
+        raise ParameterError("The release was computed from another one, not from trips. Hint: analyze its source.")
     flows = _read(report, against, reading)
     with taken_at_its_word(place.path):
         columns = tuple(stated(report, "slice_columns") or ())

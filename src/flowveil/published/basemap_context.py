@@ -235,18 +235,20 @@ class NearestTowns:
         words: "around Oakland", "north-east of Oakland", each once.
         word: the row of ``words`` for each place; -1 if no town is near.
         km: the distance, to one decimal below 10; NaN where the place is around the town.
+        number: 1, 2, ... among places that would share a name, the largest first; 0 for all others.
     """
 
     words: list[str]
     word: NDArray[np.int64]
     km: Floats
+    number: NDArray[np.int64]
 
     def texts(self) -> list[str | None]:
-        """Returns a text for each place: "2.1 km north-east of Oakland"; None if no town is near."""
+        """Returns a name for each place, no two alike: "2.1 km north-east of Oakland"; None if no town is near."""
         said: list[str | None] = []
-        for word, km in zip(self.word.tolist(), self.km.tolist(), strict=True):
+        for word, km, n in zip(self.word.tolist(), self.km.tolist(), self.number.tolist(), strict=True):
             far = "" if km != km else f"{km:.1f} km " if km < 10 else f"{km:.0f} km "
-            said.append(None if word < 0 else far + self.words[word])
+            said.append(None if word < 0 else far + self.words[word] + (f" ({n})" if n else ""))
         return said
 
 
@@ -261,14 +263,14 @@ def nearest_towns(lat: Floats, lon: Floats, area_km2: Floats) -> NearestTowns:
     word, km = np.full(n, -1, dtype=np.int64), np.full(n, np.nan)
     known = np.flatnonzero(~(np.isnan(lat) | np.isnan(lon)))
     if len(known) == 0:
-        return NearestTowns([], word, km)
+        return NearestTowns([], word, km, np.zeros(n, dtype=np.int64))
     # Towns more than a degree and a half beyond the edges of the area are too far from all places.
     spare = 1.5 / max(float(np.cos(np.radians(np.abs(lat[known]).max()))), 0.05)
     near = (here.lat >= lat[known].min() - 1.5) & (here.lat <= lat[known].max() + 1.5)
     near &= (here.lon >= lon[known].min() - spare) & (here.lon <= lon[known].max() + spare)
     towns = np.flatnonzero(near)
     if len(towns) == 0:
-        return NearestTowns([], word, km)
+        return NearestTowns([], word, km, np.zeros(n, dtype=np.int64))
     vectors, places = _vectors(here.lat[towns], here.lon[towns]), _vectors(lat[known], lon[known])
     closest = np.empty(len(known), dtype=np.int64)
     for start in range(0, len(known), _BATCH):
@@ -291,7 +293,21 @@ def nearest_towns(lat: Floats, lon: Floats, area_km2: Floats) -> NearestTowns:
         f"around {here.names[key // 9]}" if key % 9 == 8 else f"{_DIRECTIONS[key % 9]} of {here.names[key // 9]}"
         for key in used.tolist()
     ]
-    return NearestTowns(words, word, km)
+    return NearestTowns(words, word, km, _numbers_of_shared_names(word, km, area_km2))
+
+
+def _numbers_of_shared_names(word: NDArray[np.int64], km: Floats, area_km2: Floats) -> NDArray[np.int64]:
+    """Returns 1, 2, ... for places that would share a name, the largest first; 0 for all others."""
+    # As names are written: whole kilometres from 10 on.
+    shown = np.where(km < 10, km, np.rint(km))
+    _, name = np.unique(np.column_stack((word, np.nan_to_num(shown, nan=-1.0))), axis=0, return_inverse=True)
+    name = name.ravel()
+    order = np.lexsort((np.arange(len(name)), -np.nan_to_num(area_km2), name))
+    count = np.bincount(name)
+    first = np.cumsum(count) - count
+    number = np.empty(len(name), dtype=np.int64)
+    number[order] = 1 + np.arange(len(name)) - first[name[order]]
+    return np.where((count[name] > 1) & (word >= 0), number, 0)
 
 
 def _vectors(lat: Floats, lon: Floats) -> Floats:

@@ -291,12 +291,7 @@ def _summed(table: _Table, name: str, source: Published) -> _Table:
         label = _coarser_label(table.every, name)
         column = TIME if label is not None or name == table.every else name
     _check_column(table, column, "--sum")
-    # Totals and longer steps hold the same trips again.
-    finest = pc.is_valid(table.cells[column])
-    if column == TIME and table.every is not None:
-        length = Every.parse(table.every).label_length
-        finest = pc.and_(finest, pc.fill_null(pc.equal(pc.utf8_length(table.cells[TIME]), length), False))
-    cells = table.cells.filter(finest)
+    cells = table.cells.filter(_is_finest(table, column))
     if not len(cells):
         raise ParameterError(f"--sum {name}: the release has no slices by {column} to add up.")
     rest = tuple(one for one in table.slice_columns if one != column)
@@ -308,6 +303,15 @@ def _summed(table: _Table, name: str, source: Published) -> _Table:
     if label is not None:
         return replace(table, cells=cells.set_column(at, column, label[0](cells[column])), slices=slices)
     return _Table(cells.remove_column(at), rest, slices if rest else {})
+
+
+def _is_finest(table: _Table, column: str) -> pa.ChunkedArray:
+    """Returns which rows are neither of all values nor of a longer step: those hold the same trips again."""
+    finest = pc.is_valid(table.cells[column])
+    if column == TIME and table.every is not None:
+        length = Every.parse(table.every).label_length
+        finest = pc.and_(finest, pc.fill_null(pc.equal(pc.utf8_length(table.cells[TIME]), length), False))
+    return finest
 
 
 def _coarser_label(every: str, unit: str) -> tuple[Callable[[pa.ChunkedArray], pa.ChunkedArray], str] | None:

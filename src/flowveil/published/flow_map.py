@@ -140,6 +140,7 @@ def _zones(zones: pa.Table, shapes: Geometries, frame: Frame | None) -> dict[str
         "area": pack(np.array([float(f"{a:.4g}") for a in np.nan_to_num(area, nan=-1.0).tolist()])),
         "words": words,
         "word": pack(np.where(outside, len(words) - 1, towns.word)),
+        "number": pack(towns.number),
         "hectometres": pack(np.rint(10 * np.nan_to_num(towns.km, nan=0.0)).astype(np.int64)),
         "shapes": pack_shapes(shapes, frame),
     }
@@ -193,7 +194,7 @@ def _varints(lines: Geometries, owner: NDArray[np.int64], n: int) -> tuple[bytes
     first[1:] = line[1:] != line[:-1]
     steps = np.diff(units, axis=0, prepend=units[:1])
     steps[first] = units[first]
-    closed = np.asarray(shapely.is_ring(lines), dtype=np.bool_)
+    closed = np.asarray(shapely.get_type_id(lines) == 2, dtype=np.bool_)
     last = np.append(first[1:], True)
     kept = first | (steps.any(axis=1) & ~(last & closed[line]))
     corners = np.bincount(line[kept], minlength=len(lines))

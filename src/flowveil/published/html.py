@@ -196,7 +196,7 @@ def _meaning(report: Mapping[str, Any]) -> list[str]:
     if report["kind"] == "folded":
         when = " in an interval of time"
     elif statement["slice_columns"]:
-        when = f" for each {', '.join(statement['slice_columns'])}"
+        when = f", for each {' and '.join(statement['slice_columns'])}"
     lines = [f"A number counts the trips from one zone to another{when}."]
     if is_noisy(report):
         lines.append("Random noise was added to every number, so that single contributions cannot be found out.")
@@ -245,7 +245,8 @@ def _missing(report: Mapping[str, Any]) -> list[str]:
     if report["statement"]["shares"] is not None:
         said = missing(report)
         lines.append(f"Of the input: {said}. Shares are rounded up.")
-    lines += [line.partition(": ")[2] for line in report["published"]["sentences"] if line.startswith("Incomplete: sl")]
+    if report["statement"]["slice_columns"]:
+        lines.append("Slices that are not listed had no trips, or too few to be published.")
     none = "no trips, or too few left after noise" if is_noisy(report) else "no trips, or too few to publish"
     return [*lines, f"A pair of zones that is not on the map had {none}. Not published does not mean zero."]
 

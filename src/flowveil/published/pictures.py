@@ -22,7 +22,6 @@ from flowveil.errors import MissingExtraError, ParameterError, did_you_mean
 from flowveil.output import check_file, write_files
 from flowveil.published.document import fill
 from flowveil.published.maps import ENDS, geometries, placed, shifted_eastward, volume_of, zones_of
-from flowveil.published.picture_names import name_zones
 
 SHOWS = ("origins", "destinations", "both", "flows")
 SUFFIXES = (".png", ".svg", ".pdf")
@@ -37,55 +36,61 @@ _OUTLINE = "#8795a8"
 _CURVE = 48
 
 
-def draw(
-    flows: pa.Table,
-    zones: pa.Table,
-    path: str | PathLike[str],
-    *,
-    show: str = "origins",
-    basis: str = "trips",
-    lines: int = 200,
-    width: float | None = None,
-    dpi: int = 200,
-    title: str | None = None,
-    caption: str | None = None,
-    bbox: Sequence[float] | None = None,
-    zoom: float = 1.0,
-    over: pa.Table | None = None,
-) -> Path:
-    """Draw a map into a file.
+@dataclass(frozen=True)
+class Style:
+    """How a picture is drawn.
 
-    Args:
-        flows, zones: the published tables.
-        path: the file; ``.png``, ``.svg`` or ``.pdf``.
-        show: ``origins``, ``destinations``, ``both`` (side by side, one colour scale) or ``flows``.
+    Attributes:
+        show: ``origins``, ``destinations``, ``both`` (next to each other, one colour scale) or ``flows``.
         basis: ``trips`` or ``weight``.
         lines: how many of the largest flows to draw.
         width: of the picture, in inches; 5 for one map and 10 for two by default.
         dpi: of a PNG.
         title: text above the map; none by default.
-        caption: text below it: what is promised, and where the data come from.
-        bbox: west, south, east and north of what to show, in degrees; what holds nearly all trips by default.
-        zoom: how many times nearer than that, around its middle.
+        caption: text below it: the guarantee, and where the data come from.
+        bbox: west, south, east and north of the map, in degrees; the extent of nearly all trips by default.
+        zoom: factor by which the middle of that extent is enlarged.
         over: zones of another release, whose outlines are drawn over the map.
+    """
+
+    show: str = "origins"
+    basis: str = "trips"
+    lines: int = 200
+    width: float | None = None
+    dpi: int = 200
+    title: str | None = None
+    caption: str | None = None
+    bbox: Sequence[float] | None = None
+    zoom: float = 1.0
+    over: pa.Table | None = None
+
+
+def draw(flows: pa.Table, zones: pa.Table, path: str | PathLike[str], **style: Any) -> Path:
+    """Draws a map into a file.
+
+    Args:
+        flows, zones: the published tables.
+        path: the file; ``.png``, ``.svg`` or ``.pdf``.
+        **style: see `Style`.
 
     Raises:
         ParameterError: an argument is wrong, or the zones have no place.
         MissingExtraError: matplotlib is not installed.
         OutputError: the file cannot be written.
     """
-    target = Path(path)
+    how, target = Style(**style), Path(path)
+    show, basis, over = how.show, how.basis, how.over
     check_picture(flows, zones, target, show, basis)
     check_file(path)
     matplotlib, figure_of = load_matplotlib()
     zones, over = shifted_eastward(placed(zones)), None if over is None else shifted_eastward(placed(over))
     ends = {"origins": ("origin",), "destinations": ("destination",), "both": ENDS, "flows": ("flows",)}[show]
     with matplotlib.rc_context({"svg.hashsalt": "flowveil", "svg.fonttype": "none", "font.size": 8}):
-        extent = (Extent.of(flows, zones, basis) if bbox is None else Extent.given(bbox)).nearer(zoom)
-        figure = figure_of(figsize=size_of(extent, len(ends), width), layout="constrained", dpi=dpi)
+        extent = (Extent.of(flows, zones, basis) if how.bbox is None else Extent.given(how.bbox)).nearer(how.zoom)
+        figure = figure_of(figsize=size_of(extent, len(ends), how.width), layout="constrained", dpi=how.dpi)
         places = figure.subplots(1, len(ends), squeeze=False)[0]
         if show == "flows":
-            said = [_draw_flows(places[0], flows, zones, basis, lines, extent)]
+            said = [_draw_flows(places[0], flows, zones, basis, how.lines, extent)]
         else:
             said = draw_zones(figure, places, flows, zones, basis, ends)
         for place, end in zip(places, ends, strict=True):
@@ -95,12 +100,13 @@ def draw(
             ends_of = ENDS if end == "flows" else (end,)
             volume = np.sum([volume_of(flows, listed, e, basis) for e in ends_of], axis=0)
             said += name_zones(place, listed, volume, extent, figure.get_figwidth() / len(ends))
-        if title:
-            figure.suptitle(title, parse_math=False)
-        if caption:
-            figure.supxlabel(caption, x=0.01, ha="left", fontsize=6.5, color="#566274", parse_math=False, wrap=True)
-            said.append(caption)
-        content = rendered(figure, target.suffix.lower(), title or _TITLES[show], " ".join(said))
+        if how.title:
+            figure.suptitle(how.title, parse_math=False)
+        if how.caption:
+            below = {"x": 0.01, "ha": "left", "fontsize": 6.5, "color": "#566274"}
+            figure.supxlabel(how.caption, **below, parse_math=False, wrap=True)
+            said.append(how.caption)
+        content = rendered(figure, target.suffix.lower(), how.title or _TITLES[show], " ".join(said))
     write_files({path: lambda file: file.write_bytes(content)})
     return target
 
@@ -440,3 +446,59 @@ def _scale_bar(place: Any, extent: Extent) -> None:
     place.plot([west, west + degrees], [south, south], color="#17202c", linewidth=1.2)
     name = f"{length:g} km" if length >= 1 else f"{length * 1000:g} m"
     place.annotate(name, (west + degrees / 2, south), (0, 3), textcoords="offset points", ha="center", fontsize=7)
+
+
+# ---- names of zones ------------------------------------------------------------------------------------------------
+
+
+_MOST_NAMES = 12
+_LONGEST_NAME = 30
+_NAME_SIZE = 6.0
+#: Of a letter and of a line, as a share of the size of the type; a little more than needed.
+_LETTER_WIDTH, _LINE_HEIGHT = 0.56, 1.5
+
+
+def name_zones(place: Any, zones: pa.Table, volume: NDArray[np.float64], extent: Extent, inches: float) -> list[str]:
+    """Write the names of the zones with the largest volume where they do not cover each other; what was written.
+
+    Args:
+        place: the map.
+        zones: those of one end, with a column ``name`` where the map of the publisher has names.
+        volume: of each.
+        extent: what the map shows.
+        inches: its width.
+    """
+    if "name" not in zones.column_names:
+        return []
+    import matplotlib.patheffects as effects
+
+    middle = shapely.get_coordinates(shapely.point_on_surface(geometries(zones)))
+    names = zones["name"].to_pylist()
+    # Degrees that a point of type covers, across and upwards.
+    across = (extent.east - extent.west) / max(inches * 72 * 0.8, 1)
+    up = across * extent.narrowing
+    taken: list[tuple[float, float, float, float]] = []
+    written: list[str] = []
+    for row in np.lexsort((np.arange(len(names)), -volume)).tolist():
+        if len(written) == _MOST_NAMES:
+            break
+        if not names[row] or volume[row] <= 0:
+            continue
+        text = names[row] if len(names[row]) <= _LONGEST_NAME else names[row][: _LONGEST_NAME - 1].rstrip() + "…"
+        x, y = middle[row].tolist()
+        wide, high = len(text) * _NAME_SIZE * _LETTER_WIDTH * across / 2, _NAME_SIZE * _LINE_HEIGHT * up / 2
+        box = (x - wide, y - high, x + wide, y + high)
+        inside = box[0] >= extent.west and box[2] <= extent.east and box[1] >= extent.south and box[3] <= extent.north
+        if not inside or any(_overlap(box, other) for other in taken):
+            continue
+        taken.append(box)
+        written.append(names[row])
+        said = place.text(
+            x, y, text, ha="center", va="center", fontsize=_NAME_SIZE, color="#17202c", zorder=7, parse_math=False
+        )
+        said.set_path_effects([effects.withStroke(linewidth=1.6, foreground="white")])
+    return [f"Named on the map: {'; '.join(written)}."] if written else []
+
+
+def _overlap(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
+    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]

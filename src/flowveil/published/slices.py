@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -38,12 +39,16 @@ def split_slices(flows: pa.Table, slice_columns: Sequence[str]) -> Iterator[tupl
     if not slice_columns:
         yield {}, flows
         return
-    columns = [flows[name].to_pylist() for name in slice_columns]
-    rows: dict[tuple[str | None, ...], list[int]] = {}
-    for at, key in enumerate(zip(*columns, strict=True)):
-        rows.setdefault(key, []).append(at)
-    for key, own in rows.items():
-        yield dict(zip(slice_columns, key, strict=True)), flows.take(pa.array(own))
+    number = np.zeros(len(flows), dtype=np.int64)
+    for name in slice_columns:
+        values = flows[name].combine_chunks().dictionary_encode(null_encoding="encode").indices.to_numpy()
+        number = np.unique(number * (values.max(initial=0) + 1) + values, return_inverse=True)[1]
+    _, first = np.unique(number, return_index=True)
+    order = np.argsort(number, kind="stable")
+    start = np.searchsorted(number[order], np.arange(len(first) + 1))
+    for slice_number in np.argsort(first).tolist():
+        rows = flows.take(pa.array(order[start[slice_number] : start[slice_number + 1]]))
+        yield {name: rows[name][0].as_py() for name in slice_columns}, rows
 
 
 def finest_rows(flows: pa.Table, columns: Sequence[str], every: str | None) -> pa.Table:

@@ -199,7 +199,7 @@ def _median(values: Floats, weight: NDArray[np.int64]) -> float:
 
 @cache
 def _cities() -> tuple[tuple[str, ...], NDArray[np.int64], Floats, Floats]:
-    """Names of zones; zone, latitude and longitude of each city. Made by ``tools/make_timezones.py``."""
+    """Returns names of zones; zone, latitude and longitude of each city. Made by ``tools/make_timezones.py``."""
     packed = (files("flowveil.reading") / "timezones.json.gz").read_bytes()
     content = json.loads(gzip.decompress(packed))
     lat, lon = (np.array(content[axis]) / 100 for axis in ("lat", "lon"))

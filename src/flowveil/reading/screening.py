@@ -440,7 +440,7 @@ class Screening:
         origin, destination = self._ends(batch, rows)
         for reason, outside in (
             (OUTSIDE_ZONES, [tiles == NO_TILE for tiles in (origin, destination)]),
-            (OUTSIDE_AREA, [~self._inside.of(tiles) for tiles in (origin, destination)]),
+            (OUTSIDE_AREA, [~self._inside.contains(tiles) for tiles in (origin, destination)]),
         ):
             lost = _any_of(outside)
             if lost.any():
@@ -449,11 +449,11 @@ class Screening:
         return rows, origin, destination
 
     def _placed_or_outside(self, batch: Batch, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], Cells64, Cells64]:
-        """The same if trips across the border are kept: the end outside becomes the tile ``outside``."""
+        """Returns the same if trips across the border are kept: the end outside becomes the tile ``outside``."""
         ends, inside = list(self._ends(batch, rows)), []
         for i, tiles in enumerate(ends):
             known = tiles != NO_TILE
-            known[known] = self._inside.of(tiles[known])
+            known[known] = self._inside.contains(tiles[known])
             ends[i] = np.where(known, tiles, np.uint64(self._tiling.outside))
             inside.append(known)
         some = inside[0] | inside[1]

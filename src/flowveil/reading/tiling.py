@@ -230,7 +230,7 @@ class Inside:
             rows = rows[(y >= south) & (y <= north) & (x >= west) & (x <= east)]
         return rows
 
-    def of(self, tiles: Cells64) -> Mask:
+    def contains(self, tiles: Cells64) -> Mask:
         """Returns whether each tile is in the area; True for all without an area."""
         if self._area is None:
             return np.ones(len(tiles), dtype=np.bool_)

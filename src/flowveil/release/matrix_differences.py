@@ -57,8 +57,8 @@ def refuse_differences(found: Differencing, *, accepted: bool) -> None:
         return
     hint = (
         "Hint: --common-zones gives all matrices the same zones and makes the coarser ones sums of the finer ones, so "
-        "that subtraction reveals nothing; or leave out the total (--total) or the longer step; or publish "
-        "nevertheless with --accept-differencing."
+        "that subtraction reveals nothing; or leave out the total (--total) or the longer step and compute it from the "
+        "release (`flowveil derive DIR --sum COLUMN`); or publish nevertheless with --accept-differencing."
     )
     if found.short:
         raise InfeasibleError(

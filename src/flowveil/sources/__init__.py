@@ -26,7 +26,7 @@ SOURCES: dict[str, tuple[str, str]] = {
 
 
 def prepare(name: str, source: Any, **options: Any) -> Prepared:
-    """Make trips from a known data set.
+    """Makes trips from a known data set.
 
     Args:
         name: which one; see `SOURCES`.
@@ -52,7 +52,7 @@ def prepare(name: str, source: Any, **options: Any) -> Prepared:
 
 
 def write_trips(prepared: Prepared, path: str | PathLike[str]) -> Path:
-    """Write trips as Parquet; the file appears complete or not at all.
+    """Writes trips as Parquet; the file appears complete or not at all.
 
     Raises:
         OutputError: it cannot be written; an existing file is unchanged.

@@ -57,7 +57,7 @@ def prepare_cdr(
     time_format: str | None = None,
     timezone: str | None = None,
 ) -> Prepared:
-    """Make trips from phone records.
+    """Makes trips from phone records.
 
     Args:
         source: a file or table of records, in any form `flowveil.read_trips` takes.
@@ -65,10 +65,10 @@ def prepare_cdr(
         time: column of the time: timestamps, text, or Unix numbers.
         antenna: column of the antenna.
         antennas: a table of antennas with their latitude and longitude; trips then have coordinates, and records of
-            antennas that are not in it are left out.
+            antennas that are not in it are dropped.
         stay: seconds that a visit takes at least to be an end of a trip; 0 takes all.
         handover: seconds within which going to another antenna and back is not a movement; 0 keeps all.
-        gap: seconds that a trip takes at most; longer ones are left out. None takes all.
+        gap: seconds that a trip takes at most; longer ones are dropped. None keeps all.
         time_format: format of ``strptime`` for times that are not recognised; see `flowveil.reading.times`.
         timezone: local time for Unix times and times in UTC; without it their type is UTC.
 
@@ -106,7 +106,7 @@ def prepare_cdr(
 def _select(
     table: OpenTable, wanted: Mapping[str, str | None], places: Mapping[str, tuple[float, float]] | None
 ) -> dict[str, int]:
-    """Write the usable records into ``records``: at one instant a person is at one antenna, the first by its code."""
+    """Writes the usable records into ``records``: at one instant a person is at one antenna, the first by its code."""
     known = {"person": SUBSCRIBERS, "time": TIMES, "antenna": ANTENNAS}
     columns = choose_columns(wanted, known, table.names, header=table.header)
     table.select(
@@ -165,7 +165,7 @@ def _replaced(kept: str) -> str:
 
 
 def _transitions(con: Any, gap: float | None) -> tuple[pa.Table, int]:
-    """From each visit to the next one of the same person; how many were left out for taking longer than the gap."""
+    """From each visit to the next one of the same person; the number dropped because they take longer than the gap."""
     con.execute(
         "CREATE TABLE transitions AS SELECT * FROM (SELECT person, last AS us, lead(first) OVER w AS arrived, antenna, "
         "lead(antenna) OVER w AS next FROM visits WINDOW w AS (PARTITION BY person ORDER BY first)) "
@@ -182,7 +182,7 @@ def _transitions(con: Any, gap: float | None) -> tuple[pa.Table, int]:
 
 
 def _places(antennas: Any) -> dict[str, tuple[float, float]]:
-    """Latitude and longitude of each antenna."""
+    """Returns latitude and longitude of each antenna."""
     with opened(antennas) as table:
         columns = choose_columns(
             {"antenna": None, "lat": None, "lon": None},
@@ -209,7 +209,7 @@ def _places(antennas: Any) -> dict[str, tuple[float, float]]:
 
 
 def _placed(trips: pa.Table, places: Mapping[str, tuple[float, float]]) -> pa.Table:
-    """The trips with the places of both antennas."""
+    """Returns the trips with the places of both antennas."""
     ends = []
     for end in ("origin", "destination"):
         number = trips.column(end).combine_chunks().dictionary_encode()

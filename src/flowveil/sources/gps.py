@@ -114,7 +114,7 @@ def prepare_gps(
     timezone: str | None = None,
     **rules: Any,
 ) -> Prepared:
-    """Make trips from points.
+    """Makes trips from points.
 
     Args:
         source: a file or table of points, in any form `flowveil.read_trips` takes.
@@ -201,7 +201,7 @@ def _refuse_all_day(trips: pa.Table) -> None:
 def trips_of_points(
     con: Any, *, gap: float, dwell: float | None, dwell_radius: float, keep_one_point: bool = False
 ) -> Prepared:
-    """Return the trips of the points in the table ``picked`` (person, us, lat, lon) of a database."""
+    """Returns the trips of the points in the table ``picked`` (person, us, lat, lon) of a database."""
     n, n_usable = _count_points(con, _USABLE)
     # Of two points at the same instant the smaller coordinates count, whatever the order of the rows.
     con.execute(
@@ -214,7 +214,7 @@ def trips_of_points(
 
 
 def _count_points(con: Any, usable: str) -> tuple[int, int]:
-    """Return the number of points in ``picked``, and how many are usable."""
+    """Returns the number of points in ``picked``, and how many are usable."""
     n, n_usable = con.execute(f"SELECT count(*), count(*) FILTER ({usable}) FROM picked").fetchall()[0]
     if n_usable == 0:
         raise DataError(
@@ -225,7 +225,7 @@ def _count_points(con: Any, usable: str) -> tuple[int, int]:
 
 
 def _marked_trips(con: Any) -> Prepared:
-    """Return the trips of the points in ``picked``, which has a column ``trip``: one for each person and mark.
+    """Returns the trips of the points in ``picked``, which has a column ``trip``: one for each person and mark.
 
     Of points at one instant, the coordinates decide which is the first or the last, not the order of the rows.
     """
@@ -293,7 +293,7 @@ def stays(
     dwell: float,
     radius: float,
 ) -> NDArray[np.bool_]:
-    """Return which points belong to a stay, for points sorted by person and time.
+    """Returns which points belong to a stay, for points sorted by person and time.
 
     A point begins a stay when the first point of the same person at least ``dwell`` later is within the radius of it;
     all points from the one to the other belong to it.
@@ -314,7 +314,7 @@ def stays(
 
 
 def _first_at_least(person: NDArray[Any], us: NDArray[np.int64], wanted: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return for each point the first point at or after a wanted time, in the order of persons and times.
+    """Returns for each point the first point at or after a wanted time, in the order of persons and times.
 
     Points and wanted times are sorted together: the number of points before a wanted time is its position.
     """
@@ -339,7 +339,7 @@ def _metres(
 
 
 def _moving_runs(stay: NDArray[np.bool_], begins: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the first and last point of each run of points outside stays.
+    """Returns the first and last point of each run of points outside stays.
 
     The last point of a stay is where the next trip starts, its first point is where the trip before it ends: both
     belong to these trips, the points between them to none.
@@ -373,7 +373,7 @@ def choose_columns(
     *,
     header: Callable[[], Header],
 ) -> dict[str, str]:
-    """Return the column of each role: the one named, or else one with a usual name.
+    """Returns the column of each role: the one named, or else one with a usual name.
 
     Raises:
         DataError: columns are missing; all are reported at once. A first line of data is not quoted.

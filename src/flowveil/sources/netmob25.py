@@ -49,7 +49,7 @@ _YES = "('1', '1.0', 'true', 'yes', 'y', 'oui', 't')"
 def prepare_netmob25(
     source: Any, *, individuals: Any = None, gap: float = GAP, keep_one_point: bool = False
 ) -> Prepared:
-    """Make trips from the data set.
+    """Makes trips from the data set.
 
     Args:
         source: the folder of the data set, or of its GNSS files.
@@ -103,7 +103,7 @@ def prepare_netmob25(
 
 
 def _join_people(con: Any, trips: pa.Table, people: pa.Table) -> pa.Table:
-    """Add the attributes of persons to their trips; times in UTC become local."""
+    """Adds the attributes of persons to their trips; times in UTC become local."""
     con.register("flowveil_people", people)
     con.register("flowveil_trips", trips)
     local = ", ".join(
@@ -120,7 +120,7 @@ def _join_people(con: Any, trips: pa.Table, people: pa.Table) -> pa.Table:
 
 
 def _notes(people: pa.Table, trips: pa.Table) -> tuple[str, ...]:
-    """Return the represented population as the papers define it: the sum of weights over persons, not over trips."""
+    """Returns the represented population as the papers define it: the sum of weights over persons, not over trips."""
     travelling = pc.is_in(people["person"], value_set=pc.unique(trips["person_id"]))
     n, total = pc.sum(travelling).as_py() or 0, pc.sum(people["weight"].filter(travelling)).as_py() or 0.0
     return (f"{n:,} participants with trips represent {total:,.0f} people (sum of their weights).",)
@@ -138,7 +138,7 @@ def _find_individuals(tables: list[Path]) -> Path:
 
 
 def _individuals(path: Path) -> tuple[pa.Table, int]:
-    """Return the participants with a complete record, and the number of those without one."""
+    """Returns the participants with a complete record, and the number of those without one."""
     with opened(path) as table:
         columns = choose_columns(dict.fromkeys(_INDIVIDUALS), _INDIVIDUALS, table.names, header=table.header)
         table.select(
@@ -171,7 +171,7 @@ def _individuals(path: Path) -> tuple[pa.Table, int]:
 
 
 def _load_points(con: Any, files: list[Path]) -> list[Path]:
-    """Read all GNSS files into the table ``picked`` (person, us, lat, lon).
+    """Reads all GNSS files into the table ``picked`` (person, us, lat, lon).
 
     Files with the same header are read together and with fixed options: guessing per file would read a damaged one as
     a table of one column and lose its person silently.
@@ -210,7 +210,7 @@ def _load_points(con: Any, files: list[Path]) -> list[Path]:
 
 
 def _points_sql(delimiter: str, names: Sequence[str]) -> str:
-    """Return a query for the points of files with this header; their paths are its parameter."""
+    """Returns a query for the points of files with this header; their paths are its parameter."""
 
     def header() -> Header:
         # The lines below are not searched, because there are many files: an unusual first line is taken for data.
@@ -244,7 +244,7 @@ def _points_sql(delimiter: str, names: Sequence[str]) -> str:
 
 
 def _insert(con: Any, sql: str, files: list[Path]) -> list[Path]:
-    """Add the points of these files to ``located`` and return the files that cannot be read.
+    """Adds the points of these files to ``located`` and returns the files that cannot be read.
 
     An insertion adds all or nothing, so if one fails its halves are tried.
     """
@@ -259,7 +259,7 @@ def _insert(con: Any, sql: str, files: list[Path]) -> list[Path]:
 
 
 def _first_line(path: Path) -> tuple[str, list[str]]:
-    """Return the delimiter of a file, and the names in its first line."""
+    """Returns the delimiter of a file, and the names in its first line."""
     with open(path, encoding="utf-8-sig", errors="replace", newline="") as file:
         line = file.readline()
     delimiter = max(",;\t|", key=line.count)

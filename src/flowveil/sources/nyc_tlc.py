@@ -1,7 +1,7 @@
 """New York City taxi trips (TLC trip records): zone ids since 2016, coordinates before.
 
 With zone ids the trips are to be read together with the zone map (``--zones``); ids that are not on the map, such as
-264 and 265 for unknown places, are left out and counted. Files of all years are recognised by their columns.
+264 and 265 for unknown places, are dropped and counted. Files of all years are recognised by their columns.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _POINTS = {
 
 
 def prepare_nyc_tlc(source: Any, *, zones: Any = None) -> Prepared:
-    """Make trips from TLC trip records.
+    """Makes trips from TLC trip records.
 
     Args:
         source: trip records of any year, in any form `flowveil.read_trips` takes.
-        zones: the zone table (``LocationID``): ids that are not in it are left out. Without it, 264 and 265 are.
+        zones: the zone table (``LocationID``): ids that are not in it are dropped. Without it, 264 and 265 are.
 
     Returns:
         Trips with ``start_zone`` and ``end_zone`` (text), or ``start_lat``, ``start_lon``, ``end_lat``, ``end_lon``;
@@ -59,7 +59,7 @@ def prepare_nyc_tlc(source: Any, *, zones: Any = None) -> Prepared:
 
 
 def _select(table: OpenTable, ends: Mapping[str, tuple[str, ...]], read: Callable[[str], Expression]) -> str:
-    """Read the ends and the times of the trips into ``picked``; return what to select from there for all of them."""
+    """Reads the ends and the times of the trips into ``picked``; returns the columns to select from it."""
     wanted = {**ends, "start_time": _START}
     if {plain_name(name) for name in table.names} & set(_END):
         wanted["end_time"] = _END
@@ -88,7 +88,7 @@ def _zone_trips(table: OpenTable, zones: Any) -> Prepared:
 
 
 def _known_zones(zones: Any) -> list[str]:
-    """Return the ids of the zone table; without one, the ids of unknown places."""
+    """Returns the ids of the zone table; without one, the ids of unknown places."""
     if zones is None:
         return list(NO_PLACE)
     with opened(zones) as table:
@@ -116,7 +116,7 @@ def _point_trips(table: OpenTable) -> Prepared:
 
 
 def _prepared(con: Any, selected: str, gaps: Mapping[str, str]) -> Prepared:
-    """The trips without gaps; a row with several gaps is counted under the first."""
+    """Returns the trips without gaps; a row with several gaps is counted under the first."""
     reason = " ".join(f"WHEN {gap} THEN {i}" for i, gap in enumerate(gaps.values()))
     con.execute(f"CREATE TABLE judged AS SELECT *, CASE {reason} END AS gap FROM picked")
     counts = dict(con.execute("SELECT gap, count(*) FROM judged WHERE gap IS NOT NULL GROUP BY gap").fetchall())

@@ -21,7 +21,7 @@ _NUMBER = r"(-?[0-9]+\.?[0-9]*(?:[eE]-?[0-9]+)?)"
 
 
 def prepare_porto(source: Any) -> Prepared:
-    """Make trips from the Porto file.
+    """Makes trips from the Porto file.
 
     Args:
         source: ``train.csv`` or ``test.csv`` of the data set, zipped or not as `flowveil.read_trips` takes files.

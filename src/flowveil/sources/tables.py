@@ -35,7 +35,7 @@ class OpenTable:
         return tuple(self.table.names)
 
     def header(self) -> Header:
-        """The names of its columns, for messages."""
+        """Returns the names of its columns, for messages."""
         return self.table.header()
 
     def text(self, name: str) -> Expression:
@@ -51,7 +51,7 @@ class OpenTable:
         return name, _time
 
     def select(self, wanted: Mapping[str, Expression]) -> None:
-        """Read the wanted columns once, into the table ``picked`` of the database."""
+        """Reads the wanted columns once, into the table ``picked`` of the database."""
         used = list(dict.fromkeys(name for name, _ in wanted.values()))
         with in_own_words(self.table.label):
             relation = self.table.attach([self.names.index(name) for name in used])
@@ -80,7 +80,7 @@ class OpenTable:
         return trips.cast(pa.schema(times))
 
     def _timed(self, relation: str, name: str, column: str, kind: str) -> str:
-        """Return the same rows with an additional column of microseconds.
+        """Returns the same rows with an additional column of microseconds.
 
         Raises:
             DataError: the column cannot be read as times.

@@ -103,7 +103,7 @@ class ZoneMap:
         return Locator(where.places.drawn[where.start[self.hierarchy.leaf_node]], self.tile_codes)
 
     def tiles_of(self, codes: ArrayLike) -> Ints:
-        """The tile number of each code, -1 where the map has no such tile.
+        """Returns the tile number of each code, -1 where the map has no such tile.
 
         Args:
             codes: any column: text, or numbers, which are compared as they would be written. A text such as ``264.0``
@@ -118,7 +118,7 @@ class ZoneMap:
         return np.asarray(found.fill_null(-1).to_numpy(), dtype=np.int32)
 
     def restrict(self, tiles: ArrayLike) -> ZoneMap:
-        """The map with these tiles alone, in the same order.
+        """Returns the map with these tiles alone, in the same order.
 
         Nodes without any of them vanish; the smallest node that holds all of them becomes the root. What stays keeps
         its code, name, level, centre, area and outline: a zone is as large as on the map, whichever of its
@@ -146,7 +146,7 @@ def read_zones(
     name: str | None = None,
     root: str | None = None,
 ) -> ZoneMap:
-    """Read a map of zones and the hierarchy over them.
+    """Reads a map of zones and the hierarchy over them.
 
     The hierarchy comes from ``levels`` if given, else from a parent column, else it is Ward's dendrogram of the
     centres. Rows with the same tile are parts of one tile. Columns that are not named are recognised by usual names; an
@@ -207,7 +207,7 @@ def read_zones(
 
 
 def read_outlines(source: Any) -> Outlines:
-    """The polygons of a file or a table, in degrees, whatever its columns say.
+    """Returns the polygons of a file or a table, in degrees, whatever its columns say.
 
     Raises:
         DataError: it cannot be read, or holds other geometries than polygons.
@@ -221,7 +221,7 @@ def read_outlines(source: Any) -> Outlines:
 
 
 def _mapped(table: pa.Table, drawn: Outlines | None, columns: ZoneColumns, root: str | None) -> ZoneMap:
-    """The map of a table whose columns are known."""
+    """Returns the map of a table whose columns are known."""
     texts = {c: _texts(table, c) for c in columns.textual()}
     tile_of_row = texts[columns.tile]
     if np.any(tile_of_row == ""):
@@ -274,7 +274,7 @@ def text_column(column: pa.Array | pa.ChunkedArray, *, name: str) -> pa.Array | 
 def _assembled(
     tree: Hierarchy, places: TilePlaces | None, codes: Texts, texts: dict[str, Texts], columns: ZoneColumns
 ) -> ZoneMap:
-    """Attach places (given for ``codes``) and names to a tree."""
+    """Attaches places (given for ``codes``) and names to a tree."""
     if places is not None:
         order = np.argsort(codes, kind="stable")
         in_leaf_order = order[np.searchsorted(codes[order], tree.code[tree.leaf_node])]
@@ -282,7 +282,7 @@ def _assembled(
             parent=tree.parent,
             code=tree.code,
             base_level=tree.base_level,
-            geography=ZoneGeography.of(tree, places.take(in_leaf_order)),
+            geography=ZoneGeography.from_places(tree, places.take(in_leaf_order)),
             kind=tree.kind,
         )
     names = np.full(tree.n_nodes, "", dtype=np.str_)
@@ -293,7 +293,7 @@ def _assembled(
 
 
 def _names_of_nodes(tree: Hierarchy, codes: Texts, names: Texts) -> Texts:
-    """The name of each node that has a row; of several, the first in text order."""
+    """Returns the name of each node that has a row; of several, the first in text order."""
     order = np.lexsort((names, codes))
     order = order[names[order] != ""]
     first = order[first_of_runs(codes[order])]
@@ -309,7 +309,7 @@ def _names_of_nodes(tree: Hierarchy, codes: Texts, names: Texts) -> Texts:
 def _places(
     table: pa.Table, drawn: Outlines | None, columns: ZoneColumns, tile_of_row: Texts, wanted: Texts
 ) -> tuple[TilePlaces, Texts]:
-    """Places of the wanted tiles, in code order, and their codes. Rows of other zones are left aside."""
+    """Returns the places of the wanted tiles, in code order, and their codes. Other rows are ignored."""
     rows = np.flatnonzero(np.isin(tile_of_row, wanted))
     codes, tile = np.unique(tile_of_row[rows], return_inverse=True)
     lat, lon = np.full(len(codes), np.nan), np.full(len(codes), np.nan)
@@ -335,7 +335,7 @@ def _places(
 
 
 def load_table(source: Any, *, what: str = "the zones") -> tuple[pa.Table, Outlines | None, str]:
-    """The columns, the geometry in degrees if there is one, and what to call the source in messages."""
+    """Returns the columns, the geometry in degrees if there is one, and what to call the source in messages."""
     if isinstance(source, (str, os.PathLike)):
         return _load_file(named_path(source, what=what), what)
     label = "The table"

@@ -51,7 +51,7 @@ class TilePlaces:
     drawn_km2: Floats | None = None
 
     def take(self, order: NDArray[Any]) -> TilePlaces:
-        """The places of these tiles, in this order."""
+        """Returns the places of these tiles, in this order."""
         drawn = None if self.drawn is None else self.drawn[order]
         area = None if self.drawn_km2 is None else self.drawn_km2[order]
         return TilePlaces(lat=self.lat[order], lon=self.lon[order], drawn=drawn, drawn_km2=area)
@@ -80,16 +80,16 @@ class ZoneGeography:
     _dissolved: dict[tuple[int, int], Any] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def of(cls, tree: Hierarchy, places: TilePlaces) -> ZoneGeography:
-        """The geography of a hierarchy whose tiles lie at these places, given in leaf order."""
+    def from_places(cls, tree: Hierarchy, places: TilePlaces) -> ZoneGeography:
+        """Returns the geography of a hierarchy whose tiles lie at these places, given in leaf order."""
         return cls(places=places, start=tree.leaf_start, stop=tree.leaf_stop)
 
     def take(self, nodes: Ints) -> ZoneGeography:
-        """The same map for a hierarchy that has only these nodes."""
+        """Returns the same map for a hierarchy that has only these nodes."""
         return ZoneGeography(self.places, self.start[nodes], self.stop[nodes], self._dissolved)
 
     def centers(self, nodes: Ints) -> tuple[Floats, Floats]:
-        """Latitude and longitude of each node's centre, in degrees.
+        """Returns latitude and longitude of each node's centre, in degrees.
 
         The centre is the mean of the tiles' centres, weighted with their areas where outlines are drawn: the centroid.
         That of a crescent may lie outside it.
@@ -103,14 +103,14 @@ class ZoneGeography:
         return lat, lon
 
     def areas_km2(self, nodes: Ints) -> Floats:
-        """Area of each node in square kilometres: the sum over its tiles."""
+        """Returns the area of each node in square kilometres: the sum over its tiles."""
         start, stop = self.start[nodes], self.stop[nodes]
         area = self.places.cells[1]
         before = np.concatenate(([0.0], np.cumsum(area)))
         return np.where(stop - start == 1, area[start], before[stop] - before[start])
 
     def polygons(self, nodes: Ints) -> Outlines:
-        """The outline of each node (longitude, latitude), dissolved from its tiles.
+        """Returns the outline of each node (longitude, latitude), dissolved from its tiles.
 
         Holes smaller than a tenth of the smallest tile are closed: no tile fits in, so they are gaps between outlines
         that were simplified or reprojected one by one.
@@ -141,7 +141,7 @@ class ZoneGeography:
 
 
 def places_from_points(codes: Texts, lat: Floats, lon: Floats) -> TilePlaces:
-    """Places of tiles of which only the centres are known.
+    """Returns the places of tiles of which only the centres are known.
 
     Raises:
         DataError: a centre is missing or off the earth.
@@ -152,7 +152,7 @@ def places_from_points(codes: Texts, lat: Floats, lon: Floats) -> TilePlaces:
 
 
 def places_from_outlines(codes: Texts, outlines: Outlines) -> TilePlaces:
-    """Places of tiles with outlines in degrees; invalid outlines are repaired.
+    """Returns the places of tiles with outlines in degrees; invalid outlines are repaired.
 
     Areas and centroids are those in an equal-area projection around the middle of the map.
 
@@ -214,7 +214,7 @@ def in_degrees(geometry: Outlines, crs: Any, *, label: str) -> Outlines:
 
 
 def dissolve_rows(geometry: Outlines, row_groups: Sequence[NDArray[np.int64]]) -> Outlines:
-    """One outline for each group of rows: rows with the same code are parts of one tile."""
+    """Returns one outline for each group of rows: rows with the same code are parts of one tile."""
     out = np.empty(len(row_groups), dtype=object)
     for i, rows in enumerate(row_groups):
         parts = geometry[rows]
@@ -247,7 +247,7 @@ def on_earth(lat: Floats, lon: Floats) -> Floats:
 
 
 def refuse_places(codes: Texts, lat: Floats, lon: Floats) -> None:
-    """Raise DataError for tiles without coordinates or with such as are not on the earth; both are counted."""
+    """Raises DataError for tiles without coordinates or with such as are not on the earth; both are counted."""
     missing = ~(np.isfinite(lat) & np.isfinite(lon))
     off = ~missing & ((np.abs(lat) > 90) | (np.abs(lon) > 180))
     problems = []
@@ -329,7 +329,7 @@ def _polygonal(geometry: Outlines) -> Outlines:
 
 
 def _without_gaps(outline: Any, largest: float) -> Any:
-    """The outline without its holes up to this area."""
+    """Returns the outline without its holes up to this area."""
     parts = shapely.get_parts(outline)
     if not shapely.get_num_interior_rings(parts).any():
         return outline

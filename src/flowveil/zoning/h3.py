@@ -38,12 +38,12 @@ Cells64 = NDArray[np.uint64]
 
 
 def resolution_of(cells: Cells64) -> NDArray[np.int64]:
-    """The resolution of each cell."""
+    """Returns the resolution of each cell."""
     return ((cells & _RESOLUTION_MASK) >> _RESOLUTION_SHIFT).astype(np.int64)
 
 
 def parent_of(cells: Cells64, resolution: int) -> Cells64:
-    """The ancestor of each cell at a resolution that is not finer than its own."""
+    """Returns the ancestor of each cell at a resolution that is not finer than its own."""
     below = np.uint64((1 << 3 * (MAX_RESOLUTION - resolution)) - 1)
     return (cells & ~_RESOLUTION_MASK) | (np.uint64(resolution) << _RESOLUTION_SHIFT) | below
 
@@ -63,7 +63,7 @@ def n_descendants(cells: Cells64, resolution: int) -> NDArray[np.int64]:
 
 
 def is_pentagon(cells: Cells64) -> NDArray[np.bool_]:
-    """Which cells are pentagons: those in the centre of a base cell that is one."""
+    """Returns which cells are pentagons: those in the centre of a base cell that is one."""
     unused = (np.uint64(1) << (3 * (MAX_RESOLUTION - resolution_of(cells))).astype(np.uint64)) - np.uint64(1)
     base = (cells >> _BASE_CELL_SHIFT & np.uint64(0x7F)).astype(np.int64)
     pentagon: NDArray[np.bool_] = np.isin(base, PENTAGON_BASE_CELLS) & (cells & _ALL_DIGITS == unused)
@@ -94,7 +94,7 @@ def is_cell(cells: Cells64) -> NDArray[np.bool_]:
 
 
 def h3_hierarchy(tiles: Cells64, *, to_the_top: bool = False) -> Hierarchy:
-    """The smallest H3 tree that holds these tiles.
+    """Returns the smallest H3 tree that holds these tiles.
 
     Args:
         tiles: distinct valid cells of one resolution, in increasing order; they become tiles 0, 1, ... The last may be
@@ -145,7 +145,7 @@ def h3_hierarchy(tiles: Cells64, *, to_the_top: bool = False) -> Hierarchy:
 
 
 def cells_of_nodes(code: Cells64, parent: Ints, nodes: Ints) -> list[list[str]]:
-    """Each node's own cell in hexadecimal; of a virtual root, the base cells below it."""
+    """Returns each node's own cell in hexadecimal; of a virtual root, the base cells below it."""
     base = [f"{c:x}" for c in code[parent == 0].tolist()]
     return [[f"{c:x}"] if c else base for c in code[nodes].tolist()]
 
@@ -155,7 +155,7 @@ _LEAST_DIRECTION = 1e-3
 
 
 def mean_center(lat: Floats, lon: Floats) -> tuple[float, float]:
-    """Latitude and longitude of the mean direction of points; 0, 0 where they lie all around the globe."""
+    """Returns latitude and longitude of the mean direction of points; 0, 0 where they lie all around the globe."""
     a, b = np.radians(lat), np.radians(lon)
     x, y, z = (np.cos(a) * np.cos(b)).mean(), (np.cos(a) * np.sin(b)).mean(), np.sin(a).mean()
     if np.sqrt(x**2 + y**2 + z**2) < _LEAST_DIRECTION:
@@ -171,24 +171,24 @@ class H3Geography:
     parent: Ints
 
     def centers(self, nodes: Ints) -> tuple[Floats, Floats]:
-        """Latitude and longitude of each node's centre, in degrees."""
+        """Returns latitude and longitude of each node's centre, in degrees."""
         return self._each(nodes, _centers_of_cells, self._center_of_root)
 
     def areas_km2(self, nodes: Ints) -> Floats:
-        """Area of each node in square kilometres."""
+        """Returns the area of each node in square kilometres."""
         cells = self.code[nodes].tolist()
         out = [h3_int.cell_area(c, "km^2") if c else self.areas_km2(self._base_cells).sum() for c in cells]
         return np.array(out, dtype=np.float64)
 
     def polygons(self, nodes: Ints) -> NDArray[np.object_]:
-        """The outline of each node; split where it crosses the 180th meridian."""
+        """Returns the outline of each node; split where it crosses the 180th meridian."""
         out = np.empty(len(nodes), dtype=object)
         for i, cell in enumerate(self.code[nodes].tolist()):
             out[i] = _outline(cell) if cell else shapely.union_all(self.polygons(self._base_cells))
         return out
 
     def h3_cells(self, nodes: Ints) -> list[list[str]]:
-        """The H3 cells that each node consists of: itself, or the base cells below a virtual root."""
+        """Returns the H3 cells that each node consists of: itself, or the base cells below a virtual root."""
         return cells_of_nodes(self.code, self.parent, nodes)
 
     @property
@@ -241,7 +241,7 @@ class H3Zones:
         return np.array([format(c, "x") for c in self.cells[zones].tolist()], dtype=np.str_).reshape(len(zones))
 
     def centers(self, zones: Ints) -> tuple[Floats, Floats]:
-        """Latitude and longitude of the centres."""
+        """Returns latitude and longitude of the centres."""
         return self._geography.centers(zones)
 
     @cached_property
@@ -273,7 +273,7 @@ def _outline(cell: int) -> Any:
 
 
 def _cap(ring: NDArray[np.float64], pole: float) -> Any:
-    """The outline of a cell around a pole: from one end of the map to the other, closed along the pole."""
+    """Returns the outline of a cell around a pole: from one end of the map to the other, closed along the pole."""
     around = ring[np.argsort(ring[:, 0])]
     first, last = around[0], around[-1]
     gap = first[0] + 360 - last[0]

@@ -140,7 +140,7 @@ def enclosing_parts(code: int) -> list[int]:
 
 @lru_cache(maxsize=1 << 17)
 def _parts_above(cell: int) -> tuple[int, ...]:
-    """The parts and cells around a cell, itself not included; neighbours share most of them."""
+    """Returns the parts and cells around a cell, itself not included; neighbours share most of them."""
     resolution = h3_int.get_resolution(cell)
     if resolution == 0:
         return ()
@@ -220,7 +220,7 @@ class PartGeography:
 
 
 def _middle(cells: list[int]) -> tuple[float, float]:
-    """The direction of the mean of the cells' centres, in degrees."""
+    """Returns the direction of the mean of the cells' centres, in degrees."""
     return mean_center(*np.array([h3_int.cell_to_latlng(c) for c in cells]).T)
 
 
@@ -275,7 +275,7 @@ def halved_map(tree: Hierarchy) -> Hierarchy:
         parent=built.parent,
         code=built.code,
         base_level=int(levels[0]),
-        geography=ZoneGeography.of(built, where.places.take(tile_at[built.leaf_node])),
+        geography=ZoneGeography.from_places(built, where.places.take(tile_at[built.leaf_node])),
         kind=tree.kind,
         levels=levels,
     )

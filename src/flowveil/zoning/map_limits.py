@@ -110,7 +110,7 @@ def _quoted(name: str) -> str:
 
 
 def shapefile_in_zip(path: Path, label: str) -> str:
-    """The name of the only shapefile in an archive.
+    """Returns the name of the only shapefile in an archive.
 
     Raises:
         DataError: the archive is damaged, has no shapefile or several, or expands to too many bytes.
@@ -151,7 +151,7 @@ def check_shape(rows: int, columns: int, label: str) -> None:
 
 
 def too_large(label: str) -> DataError:
-    """The error for content beyond `MOST_BYTES`."""
+    """Returns the error for content beyond `MOST_BYTES`."""
     return DataError(
         f"{label} holds more than {MOST_BYTES >> 20} MB; that is the limit for a map. "
         "Hint: simplify the outlines, and keep the zones of your area."
@@ -206,7 +206,7 @@ def check_outlines(outlines: NDArray[np.object_], label: str) -> None:
 
 
 def _crossings(outline: Any, label: str) -> int:
-    """The number of pairs of edges that cross.
+    """Returns the number of pairs of edges that cross.
 
     Raises:
         DataError: more than `MOST_CROSSINGS` do.
@@ -221,7 +221,7 @@ def _crossings(outline: Any, label: str) -> int:
 
 
 def _edges(outline: Any) -> NDArray[np.object_]:
-    """The edges of all rings of a polygon."""
+    """Returns the edges of all rings of a polygon."""
     points, ring = shapely.get_coordinates(shapely.get_rings(shapely.get_parts(outline)), return_index=True)
     same = ring[1:] == ring[:-1]
     edges: NDArray[np.object_] = shapely.linestrings(np.stack((points[:-1][same], points[1:][same]), axis=1))

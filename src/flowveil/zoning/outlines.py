@@ -39,7 +39,7 @@ Numbers = NDArray[np.int64]
 
 
 def dissolved(zones: Sequence[Sequence[int]], finest: int) -> tuple[NDArray[np.object_], Floats]:
-    """The outline of each zone at a resolution, and its area in square kilometres.
+    """Returns the outline of each zone at a resolution, and its area in square kilometres.
 
     Args:
         zones: the H3 cells that each zone consists of, none finer than `finest`.
@@ -74,7 +74,7 @@ def _without_holes(zones: Sequence[Sequence[int]], finest: int) -> tuple[NDArray
 
 
 def _drawn(rings: Sequence[tuple[int, Numbers]], corner: Floats) -> Iterator[tuple[int, Any, float]]:
-    """The first edge, the polygon and the area of each ring that has its cells inside.
+    """Returns the first edge, the polygon and the area of each ring that has its cells inside.
 
     The others lie between the rim and the rest of a zone. Rings that stay on the map are computed together, but for
     their sums, which are rounded as those of each alone.
@@ -132,7 +132,7 @@ def _edges(zones: Sequence[Sequence[int]], finest: int) -> tuple[tuple[Numbers, 
 
 
 def _corners(points: Floats) -> tuple[Numbers, Floats]:
-    """Number the points so that those within a tenth of a millimetre have one number, and one place."""
+    """Numbers the points so that those within a tenth of a millimetre have one number, and one place."""
     points = points + np.where(points < [-180 + _SAME_CORNER, -90], 360, 0)
     classes = []
     for axis in points.T:
@@ -169,7 +169,7 @@ def _rings(zone: Numbers, start: Numbers, stop: Numbers) -> list[tuple[int, Numb
 
 
 def _rim(cell: int, finest: int) -> NDArray[np.uint64]:
-    """The descendants of a cell at a resolution that have a neighbour outside it."""
+    """Returns the descendants of a cell at a resolution that have a neighbour outside it."""
     own = h3_int.get_resolution(cell)
     if h3_int.is_pentagon(cell):
         return np.array(_search_rim(cell, finest), dtype=np.uint64)
@@ -211,12 +211,12 @@ def _unwrapped(ring: Floats) -> Floats:
 
 
 def _goes_around(ring: Floats) -> bool:
-    """Whether a ring goes around a pole."""
+    """Returns whether a ring goes around a pole."""
     return bool(abs(ring[-1, 0] - ring[0, 0]) > 180)
 
 
 def _is_outer(ring: Floats) -> bool:
-    """Whether a ring has its cells inside: they are at its left."""
+    """Returns whether a ring has its cells inside: they are at its left."""
     if _goes_around(ring):
         return bool((ring[-1, 0] > ring[0, 0]) == (ring[0, 1] > 0))
     x, y = ring[:, 0] - ring[0, 0], ring[:, 1] - ring[0, 1]
@@ -224,20 +224,20 @@ def _is_outer(ring: Floats) -> bool:
 
 
 def _area_km2(ring: Floats) -> float:
-    """Area inside a closed ring: the sum of what lies between each great circle and the equator."""
+    """Returns the area inside a closed ring: the sum of what lies between each great circle and the equator."""
     below = abs(float(2 * np.arctan(_between(ring)).sum()))
     return (2 * np.pi - below if _goes_around(ring) else below) * _RADIUS_KM**2
 
 
 def _between(points: Floats) -> Floats:
-    """The tangent of half of what lies between the equator and the great circle from each point to the next."""
+    """Returns the tangent of half of what lies between the equator and the great circle from each point to the next."""
     lon, half = np.radians(points[:, 0]), np.tan(np.radians(points[:, 1]) / 2)
     tangent: Floats = np.tan(np.diff(lon) / 2) * (half[:-1] + half[1:]) / (1 + half[:-1] * half[1:])
     return tangent
 
 
 def _with_crossings(ring: Floats) -> Floats:
-    """The same ring with a corner wherever it crosses the 180th meridian: edges are arcs of great circles."""
+    """Returns the same ring with a corner wherever it crosses the 180th meridian: edges are arcs of great circles."""
     west, east = ring[:-1], ring[1:]
     turn = np.floor((ring[:, 0] + 180) / 360)
     at = np.flatnonzero(turn[:-1] != turn[1:])
@@ -249,7 +249,7 @@ def _with_crossings(ring: Floats) -> Floats:
 
 
 def _on_map(ring: Floats) -> Any:
-    """The polygon inside a ring, between -180 and 180 degrees."""
+    """Returns the polygon inside a ring, between -180 and 180 degrees."""
     ring = _with_crossings(ring)
     if _goes_around(ring):
         pole = float(np.copysign(90, ring[0, 1]))

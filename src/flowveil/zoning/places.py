@@ -16,9 +16,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from flowveil.errors import DataError, ParameterError
-from flowveil.flows import Flows, PlaceCounts
+from flowveil.flows import Flows
 from flowveil.headers import plain_name
-from flowveil.hierarchy import Floats, Hierarchy
+from flowveil.hierarchy import Floats, Hierarchy, PlaceCounts
 from flowveil.zoning.files import ZoneMap, load_table, text_column
 from flowveil.zoning.h3 import Cells64, is_cell, parent_of, resolution_of
 from flowveil.zoning.outside import inside_of

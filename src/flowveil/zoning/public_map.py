@@ -79,7 +79,7 @@ class H3Map:
     resolution: int
 
     def places(self, codes: Sequence[str]) -> ZonePlaces:
-        """Places of cells, parts, ``outside`` and ``all``; ``all`` covers the base cells of the other zones."""
+        """Returns the places of cells, parts, ``outside`` and ``all``, which covers the base cells of the others."""
         code = np.array([_h3_number(text) for text in codes], dtype=np.uint64)
         inside = code[(code != 0) & (code != np.uint64(OUTSIDE_CELL))]
         cells = inside & ~(np.uint64(7) << np.uint64(H3_PART_SHIFT))
@@ -119,7 +119,7 @@ class TreeMap:
     counted: bool = True
 
     def places(self, codes: Sequence[str]) -> ZonePlaces:
-        """Places of nodes of the tree."""
+        """Returns the places of nodes of the tree."""
         nodes = self.nodes(codes)
         where, names = self.tree.geography, self.tree.names
         lat, lon = (None, None) if where is None else where.centers(nodes)
@@ -157,7 +157,7 @@ class TwoTreesMap:
     destinations: Hierarchy
 
     def places(self, codes: Sequence[str]) -> ZonePlaces:
-        """Places of nodes; the tree of the origins decides where both have a code."""
+        """Returns the places of nodes; the tree of the origins decides where both have a code."""
         first = set(self.origins.code_text(np.arange(self.origins.n_nodes, dtype=np.int32)).tolist())
         at_origin = [code in first for code in codes]
         parts = []

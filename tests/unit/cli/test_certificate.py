@@ -71,3 +71,19 @@ def test_a_certificate_in_a_wrong_place_is_refused(release, trips_csv, tmp_path,
     assert run("verify", release, "--against", trips_csv, "--certificate", tmp_path / name) == 2
     assert match in capsys.readouterr().err
     assert not (tmp_path / name).exists()
+
+
+def test_a_certificate_of_a_pattern_has_the_hash_of_each_file(trips_csv, tmp_path):
+    lines = trips_csv.read_text("utf-8").splitlines(keepends=True)
+    files = [tmp_path / f"month={month}" / "part.csv" for month in (1, 2)]
+    for number, file in enumerate(files):
+        file.parent.mkdir()
+        file.write_text("".join([lines[0], *lines[1 + number :: 2]]), encoding="utf-8")
+    pattern = tmp_path / "month=*" / "part.csv"
+    certificate = tmp_path / "c.json"
+    assert run("anonymize", pattern, "--k", 5, "--resolution", 7, "--out", tmp_path / "r") == 0
+    assert run("verify", tmp_path / "r", "--against", pattern, "--certificate", certificate) == 0
+    assert json.loads(certificate.read_text("utf-8"))["input_sha256"] == {
+        f"month={month}/part.csv": hashlib.sha256(file.read_bytes()).hexdigest()
+        for month, file in zip((1, 2), files, strict=True)
+    }

@@ -10,6 +10,7 @@ import tomllib
 import zipfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
@@ -44,6 +45,17 @@ def test_a_method_that_publishes_short_cells_is_stopped(flows):
 
     with pytest.raises(flowveil.GuaranteeError, match="careless"):
         flowveil.anonymize(flows, careless, k=50)
+
+
+def test_a_method_that_suppresses_more_than_the_limit_is_refused(flows):
+    def wasteful(flows, guarantee, *, max_suppressed):  # noqa: ARG001
+        kept = np.zeros(len(flows), dtype=bool)
+        kept[np.argmax(flows.trips)] = True
+        return flowveil.Plan.from_cuts(flows, flows.origins.leaf_node, flows.destinations.leaf_node, kept)
+
+    with pytest.raises(flowveil.InfeasibleError, match=r"'wasteful' suppresses \d+\.\d% of the trips; allowed are 50"):
+        flowveil.anonymize(flows, wasteful, k=3, protect="trips", max_suppressed=0.5)
+    assert len(flowveil.anonymize(flows, wasteful, k=3, protect="trips", max_suppressed=0.9999).flows) == 1
 
 
 @pytest.mark.parametrize(

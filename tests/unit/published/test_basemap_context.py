@@ -60,3 +60,10 @@ def test_an_area_is_named_after_its_town_or_its_country() -> None:
     assert area_name(np.array([np.nan]), np.array([np.nan]), np.ones(1)) is None
     # The middle of an ocean has no name.
     assert area_name(np.array([-50.0]), np.array([-140.0]), np.ones(1)) is None
+
+
+def test_places_that_would_share_a_name_are_numbered() -> None:
+    lat, lon = np.array([37.70, 37.70, 37.60, 37.70]), np.array([-122.27, -122.2701, -122.27, -122.2701])
+    names = nearest_towns(lat, lon, np.array([0.1, 0.3, 0.1, 0.2])).texts()
+    assert len(set(names)) == 4
+    assert [name[-4:] for name in (names[1], names[3], names[0]) if name] == [" (1)", " (2)", " (3)"]

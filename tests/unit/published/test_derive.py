@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 
 import h3
 import numpy as np
@@ -13,7 +14,12 @@ import pyarrow.parquet as pq
 import pytest
 
 import flowveil
+from flowveil.cli import main
 from flowveil.errors import OutputError, ParameterError
+from flowveil.published.derive import Derivation, derive_published
+from flowveil.release.published import Published
+from flowveil.release.statement import Statement
+from flowveil.zoning.public_map import H3Map
 from reference.derive import grouped
 from samples.hourly import hourly_trips
 from samples.segmented import survey
@@ -86,6 +92,8 @@ def test_a_derived_folder_is_complete_and_verifies_against_its_source(folders, t
     assert report["published"]["command"].startswith("flowveil derive SOURCE --level 6 --drop weight --out DIR")
     with pytest.raises(ParameterError, match="--from"):
         flowveil.verify_release(out, against=hourly_trips())
+    with pytest.raises(ParameterError, match="analyze its source"):
+        flowveil.analyze(out, against=hourly_trips())
     with pytest.raises(ParameterError, match="no derived release"):
         flowveil.verify_derived(source, out)
     with pytest.raises(OutputError, match="is the source"):
@@ -271,3 +279,48 @@ def test_a_release_in_memory_derives_what_its_folder_does(tmp_path):
     release.write(tmp_path / "source")
     assert flowveil.verify_derived(tmp_path / "out", tmp_path / "source").findings == ()
     assert flowveil.read_release(tmp_path / "source").derive(level=6).flows.equals(derived.flows)
+
+
+def published(columns, **stated):
+    """Public inputs of one cell, as a later version may write them."""
+    cells = {"origin_zone": ["85283473fffffff"], "destination_zone": ["85283473fffffff"], "trips": [10], **columns}
+    statement = Statement("plain", "m", {"resolution": 5}, {"k": 5, "protect": ["trips"], "trips": 5})
+    return Published(pa.table(cells), replace(statement, **stated), H3Map(5))
+
+
+def test_means_and_perturbed_counts_are_not_added_up():
+    means = published({"mean_minutes": [12.5], "weight": [3.0]})
+    with pytest.raises(ParameterError, match=r"mean_minutes cannot be added up.*--drop mean_minutes"):
+        derive_published(means, Derivation(level=4), manifest_sha256="0" * 64)
+    dropped = derive_published(means, Derivation(level=4, drop=("mean_minutes",)), manifest_sha256="0" * 64)
+    assert dropped.cells.column_names == ["origin_zone", "destination_zone", "trips", "weight"]
+    kept = derive_published(means, Derivation(drop=("weight",)), manifest_sha256="0" * 64)
+    assert kept.cells.column_names == ["origin_zone", "destination_zone", "trips", "mean_minutes"]
+    with pytest.raises(ParameterError, match="perturbed"):
+        derive_published(published({}, kind="perturbed"), Derivation(level=4), manifest_sha256="0" * 64)
+
+
+def test_a_claim_about_listed_places_is_not_repeated_for_coarser_zones():
+    stricter = {"k": 20, "l": None, "places": 3}
+    source = published({}, parameters={"resolution": 5, "stricter": stricter, "dominance": 0.5})
+    coarser = derive_published(source, Derivation(level=4), manifest_sha256="0" * 64).statement.parameters
+    assert "stricter" not in coarser
+    assert coarser["dominance"] == 0.5
+
+
+def test_the_command_line_derives_and_verifies(folders, tmp_path, capsys):
+    out = str(tmp_path / "out")
+    main(["derive", str(folders / "common"), "--pick", "sex=F", "--pick", "sex=M", "--sum", "sex", "--out", out])
+    assert "Derived:" in capsys.readouterr().out
+    main(["verify", out, "--from", str(folders / "common")])
+    assert "holds" in capsys.readouterr().out
+    for words, code, message in (
+        (["verify", out, "--from", str(folders / "own")], 3, "derived_from"),
+        (["verify", out, "--against", "trips.csv"], 2, "--from"),
+        (["verify", out], 2, "--against INPUT, or --from SOURCE"),
+        (["derive", str(folders / "own"), "--sum", "sex", "--out", out], 2, "different zones"),
+    ):
+        with pytest.raises(SystemExit) as stopped:
+            main(words)
+        assert stopped.value.code == code
+        assert message in capsys.readouterr().err

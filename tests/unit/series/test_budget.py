@@ -12,7 +12,8 @@ import pytest
 from conftest import trip_table
 from flowveil import InfeasibleError, ParameterError, anonymize, read_trips, verify_release
 from flowveil.release.noisy import NothingLeftError
-from flowveil.series.ledger_file import LEDGER
+from flowveil.series.ledger import withdraw
+from flowveil.series.ledger_file import LEDGER, open_ledger
 from samples.drafts import unchecked
 from unit.cli.test_cli import run
 
@@ -21,7 +22,7 @@ TRIPS = trip_table(2000)
 
 @pytest.fixture(scope="module", autouse=True)
 def drafts_are_not_recounted():
-    """The ledger is held against releases that are there; two of them are verified."""
+    """Publishes without the recount: the ledger is under test, and two releases are verified separately."""
     with unchecked():
         yield
 
@@ -31,12 +32,12 @@ def flows():
     return read_trips(TRIPS, resolution=8, weight="weight")
 
 
-def release_anew(flows, **asked):
+def new_release(flows, **asked):
     return anonymize(flows, **{"method": "paircut", "k": 5, "protect": "trips", "max_suppressed": 0.3, **asked})
 
 
 #: Of one way of asking there is one release, which many tests write.
-release = cache(release_anew)
+release = cache(new_release)
 
 
 def lines_of(ledger):
@@ -55,9 +56,19 @@ def noise(**asked):
         try:
             return anonymize(flows, "topdown", **{"epsilon": 0.1, "region": region, "level": 5, **asked})
         except NothingLeftError:
-            # So much noise may leave nothing: then another draw.
+            # This much noise may leave nothing: draw again.
             continue
     raise AssertionError("nothing is ever left")
+
+
+def test_a_withdrawn_noisy_release_still_costs(tmp_path):
+    ledger = tmp_path / "ledger"
+    noise(bound=3, epsilon=0.1).write(tmp_path / "a", ledger=ledger)
+    with open_ledger(ledger) as book:
+        assert withdraw(book, "a") == 1
+    noise(bound=3, epsilon=0.2).write(tmp_path / "b", ledger=ledger)
+    report = json.loads((tmp_path / "b" / "report.json").read_text())
+    assert report["statement"]["ledger"]["epsilon"] == 0.3
 
 
 def test_noise_is_added_up_and_not_subtracted(tmp_path):

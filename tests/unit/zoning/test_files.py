@@ -535,3 +535,14 @@ def test_census_zones(shared_data):
         assert total == pytest.approx(
             sum(geodesic_km2(shapely.geometry.shape(f["geometry"])) for f in features), rel=1e-4
         )
+
+
+def test_fields_of_a_shapefile_are_shown_whatever_they_are_called(tmp_path):
+    import geopandas
+    import shapely
+
+    fields = {f"TTS{number}": ["1", "2"] for number in range(120, 126)}
+    frame = geopandas.GeoDataFrame(fields, geometry=[shapely.box(0, 0, 1, 1), shapely.box(1, 0, 2, 1)], crs="EPSG:4326")
+    frame.to_file(tmp_path / "zones.shp")
+    with pytest.raises(DataError, match=r"'TTS120', 'TTS121'.*Hint: name it with"):
+        read_zones(tmp_path / "zones.shp")

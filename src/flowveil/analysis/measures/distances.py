@@ -63,7 +63,7 @@ def _combined_spread(slices: Slices, key: str) -> float | None:
 MEASURES = (
     Measure(
         key="generalization_distance_m",
-        title="Mean distance moved (m)",
+        title="Distance moved (GDM), mean (m)",
         meaning="Mean distance of the ends of published trips from the centre of their input tile to the centre of "
         "their zone. The size of tiles is not counted, nor are ends outside the area.",
         compute=lambda subject: subject.share(_mean),
@@ -72,7 +72,7 @@ MEASURES = (
     ),
     Measure(
         key="generalization_distance_median_m",
-        title="Median distance moved (m)",
+        title="Distance moved (GDM), median (m)",
         meaning="Half of the ends moved less than this.",
         compute=_median,
         combine=unknown,
@@ -80,8 +80,8 @@ MEASURES = (
     ),
     Measure(
         key="generalization_distance_std_m",
-        title="Spread of the distance moved (m)",
-        meaning="Standard deviation of that distance.",
+        title="Distance moved (GDM), standard deviation (m)",
+        meaning="Standard deviation of the distance moved.",
         compute=_spread,
         combine=_combined_spread,
         of_noise="defined",

@@ -12,8 +12,17 @@ from flowveil.analysis.pages.trade_offs import Outcome, Points, frontier_part, j
 from flowveil.analysis.tables import SHARES, html_part
 from flowveil.published.charts import Line, Mark, line_chart
 from flowveil.published.document import Figure, Part, fill, number, page
-from flowveil.published.layers import look
-from flowveil.published.maps import ENDS, Geometries, around, geometries, place_layers, placed, volume_of, zones_of
+from flowveil.published.maps import (
+    ENDS,
+    Geometries,
+    around,
+    geometries,
+    look,
+    place_layers,
+    placed,
+    volume_of,
+    zones_of,
+)
 
 if TYPE_CHECKING:
     from flowveil.analysis.comparison import Comparison
@@ -33,7 +42,7 @@ _CHARTS = (
     ("mean_generalization_error", "Mean generalisation error", "Tiles of both zones of a trip; less is finer.", True),
     ("mean_time_width_h", "Mean width of time (h)", "Of the interval of a cell, where time is folded.", True),
     ("reconstruction_loss", "Reconstruction loss", "0 is perfect, 2 is the worst.", False),
-    ("generalization_distance_m", "Distance moved (m)", "From a trip's ends to the centres of their zones.", True),
+    ("generalization_distance_m", "Distance moved (GDM, m)", "From a trip's ends to the centres of their zones.", True),
     ("suppressed_share", "Suppressed (%)", "Of the volume.", False),
     ("seconds", "Time (s)", "The method and its recount, one run; starting and compiling are not counted.", True),
 )

@@ -38,7 +38,7 @@ TRIPS_PER_PERSON: Final = (3.0, 40.0)
 
 
 def synthetic_survey(*, people: int = 3_320, trips_per_person: float = 24.5, seed: int = 0) -> pa.Table:
-    """Draw a week of trips of invented inhabitants of Île-de-France.
+    """Draws a week of trips of invented inhabitants of Île-de-France.
 
     The same arguments give the same table. With another number of people the first ones stay the same but for
     their weights, which always add up to about the region's 9.0 million inhabitants aged 16 to 80.
@@ -67,7 +67,7 @@ def write_synthetic_survey(
     seed: int = 0,
     chunk_people: int = 50_000,
 ) -> int:
-    """Write the rows of `synthetic_survey` to a Parquet file, in chunks.
+    """Writes the rows of `synthetic_survey` to a Parquet file, in chunks.
 
     Memory holds one chunk, so the survey may have hundreds of millions of trips. The rows do not depend on
     the chunk; each chunk is a row group. The file appears under its name only when it is complete.
@@ -108,7 +108,7 @@ def _write_row_group(writer: pq.ParquetWriter, rows: pa.Table) -> int:
 
 
 def _blocks(people: int, trips_per_person: float, seed: int) -> Iterator[pa.Table]:
-    """Check the arguments now, draw the blocks one by one later."""
+    """Checks the arguments now, draws the blocks one by one later."""
     if people < 1:
         raise ParameterError(f"people is {people}; a survey has at least 1 participant.")
     low, high = TRIPS_PER_PERSON

@@ -39,7 +39,7 @@ MAX_FLOWS: Final = 1_000_000_000
 
 @lru_cache(maxsize=1)
 def _areas() -> tuple[Cells64, Floats, Floats]:
-    """The H3 cells of resolution 7 that cover the region, in order, and their centres in the plane."""
+    """Returns the H3 cells of resolution 7 that cover the region, in order, and their centres in the plane."""
     east, north = np.meshgrid(np.arange(-70.0, 95.0, 0.9), np.arange(-85.0, 55.0, 0.9))
     x, y = east.ravel(), north.ravel()
     kept_x, kept_y = keep_inside(x, y)
@@ -84,7 +84,7 @@ def _gravity() -> Floats:
 
 
 def _draw_tiles(rng: np.random.Generator, area: Numbers) -> Numbers:
-    """One tile of each area, a few tiles of an area much likelier than the others (a power law)."""
+    """Returns one tile of each area, a few tiles of an area much likelier than the others (a power law)."""
     rank = (_TILES_OF_AREA * rng.random(len(area)) ** 2.5).astype(np.int64)
     # An affine map with a factor prime to 7 reorders the tiles of each area in its own way, without a table.
     tile: Numbers = area * _TILES_OF_AREA + (rank * (3 + 7 * (area % 40)) + area * 101) % _TILES_OF_AREA
@@ -92,7 +92,7 @@ def _draw_tiles(rng: np.random.Generator, area: Numbers) -> Numbers:
 
 
 def synthetic_flows(n_flows: int, *, seed: int = 0) -> Flows:
-    """Draw flows over the H3 tiles of Île-de-France, for benchmarks: no trips are made first.
+    """Draws flows over the H3 tiles of Île-de-France, for benchmarks: no trips are made first.
 
     The pairs follow a gravity model between areas of 5 km² and a power law among the tiles of an area. Most
     flows have one trip, few have many; weights vary by origin. Distinct pairs come from one sort of 64-bit
@@ -157,13 +157,13 @@ def _draw_pairs(rng: np.random.Generator, n: int, n_tiles: int) -> Numbers:
 
 
 def _renumber(tile: NDArray[np.int32], tiles: Cells64) -> tuple[NDArray[np.int32], Cells64]:
-    """Number only the tiles in use, in the same order."""
+    """Numbers only the tiles in use, in the same order."""
     used = np.zeros(len(tiles), dtype=np.bool_)
     used[tile] = True
     return (np.cumsum(used, dtype=np.int32) - np.int32(1))[tile], tiles[used]
 
 
 def check_seed(seed: int) -> None:
-    """Raise ParameterError for a seed below 0."""
+    """Raises ParameterError for a seed below 0."""
     if seed < 0:
         raise ParameterError(f"seed is {seed}; it must be 0 or more.")

@@ -108,7 +108,7 @@ HOME, MAIN, SHOP, SHOP_2, WAY, LUNCH, LUNCH_2, LEISURE, LEISURE_2, NEW = range(H
 
 
 def draw_people(rng: np.random.Generator) -> People:
-    """One block of people."""
+    """Returns one block of people."""
     cumulative, group_weight = _population()
     n = BLOCK_PEOPLE
     group = np.minimum(np.searchsorted(cumulative, rng.random(n), side="right"), len(cumulative) - 1)
@@ -163,7 +163,7 @@ def _draw_homes(rng: np.random.Generator, department: Numbers) -> tuple[Floats, 
 def _draw_main(
     rng: np.random.Generator, x: Floats, y: Floats, profession: Numbers, age: Numbers
 ) -> tuple[Floats, Floats]:
-    """The workplace, the school, or (for people with neither) the place of a regular outing."""
+    """Returns the workplace, the school, or (for people with neither) the place of a regular outing."""
     executive, student = profession == _EXECUTIVES, profession == STUDENT
     # Office jobs are more concentrated than jobs, and people travel farther for them.
     attraction = np.where(executive[:, None], JOBS**1.25 / 3, np.where(student[:, None], STUDENTS, JOBS))

@@ -105,7 +105,7 @@ def _person_type(people: People) -> Numbers:
 
 
 def _draw_stops(rng: np.random.Generator, person_type: Numbers, intensity: float) -> Numbers:
-    """The place of every stop of the week, people by (home, then 7 days of slots); -1 where no stop is made.
+    """Returns the place of every stop of the week, people by (home, then 7 days of slots); -1 where no stop is made.
 
     The draws do not depend on ``intensity``, which raises or lowers the odds of all optional stops: more of
     it only adds stops.
@@ -130,7 +130,7 @@ def _draw_stops(rng: np.random.Generator, person_type: Numbers, intensity: float
 
 
 def _find_trips(stops: Numbers) -> tuple[NDArray[np.bool_], Numbers]:
-    """Which stops are reached by a trip, and from which stop: the last one made before."""
+    """Returns which stops are reached by a trip, and from which stop: the last one made before."""
     made = stops >= 0
     position = np.where(made, np.arange(stops.shape[1]), 0)
     last = np.maximum.accumulate(position, axis=1)
@@ -143,7 +143,7 @@ def _find_trips(stops: Numbers) -> tuple[NDArray[np.bool_], Numbers]:
 
 @lru_cache(maxsize=16)
 def find_intensity(trips_per_person: float) -> float:
-    """The intensity at which people make this many trips on average, by bisection on a pilot survey."""
+    """Returns the intensity at which people make this many trips on average, by bisection on a pilot survey."""
     pilot = [draw_people(np.random.default_rng((20_221_114, block))) for block in range(2)]
     person_type = np.concatenate([_person_type(people) for people in pilot])
     low, high = np.log(1e-3), np.log(1e3)
@@ -195,7 +195,7 @@ _GPS_SCATTER_KM = 0.035
 
 
 def draw_block(block: int, people: int, intensity: float, seed: int, id_width: int) -> pa.Table:
-    """The trips of one block, ordered by person and time."""
+    """Returns the trips of one block, ordered by person and time."""
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(block,)))
     drawn = draw_people(rng)
     person_type = _person_type(drawn)

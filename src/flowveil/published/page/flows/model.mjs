@@ -14,7 +14,7 @@ export function modelOf(data) {
   const model = {
     data, code: zones.code, name: zones.name, words: zones.words,
     role: columnOf(zones.role), x: columnOf(zones.x), y: columnOf(zones.y), area: columnOf(zones.area),
-    word: columnOf(zones.word), hectometres: columnOf(zones.hectometres), outlines: shapesOf(zones.shapes),
+    word: columnOf(zones.word), number: columnOf(zones.number), hectometres: columnOf(zones.hectometres), outlines: shapesOf(zones.shapes),
     origin: columnOf(cells.origin), destination: columnOf(cells.destination),
     volume: Object.fromEntries(data.bases.map((basis) => [basis, columnOf(cells[basis])])),
     group: data.slices || data.times ? columnOf((data.slices || data.times).of) : null,
@@ -98,8 +98,9 @@ export function labelOf(model, zone) {
   if (model.name?.[zone]) return model.name[zone];
   const words = model.words[model.word[zone]];
   if (!words) return model.code[zone];
-  const far = model.hectometres[zone] / 10;
-  return far ? `${far < 10 ? far.toFixed(1) : Math.round(far)} km ${words}` : words;
+  /* Zones that would share a name are numbered, the largest first. */
+  const far = model.hectometres[zone] / 10, number = model.number[zone] ? ` (${model.number[zone]})` : "";
+  return `${far ? `${far < 10 ? far.toFixed(1) : Math.round(far)} km ` : ""}${words}${number}`;
 }
 
 /* A cluster is called after its heaviest zone. */
