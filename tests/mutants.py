@@ -86,6 +86,25 @@ MUTANTS = (
         "return None",
         ("unit/published/test_folder.py",),
     ),
+    # ---- layers
+    Mutant(
+        "layers: rules on cells are ignored",
+        "methods/layercut.py:_Layers._refused",
+        "return np.zeros(len(cell), dtype=np.bool_) if lenient else self._determined(rows, cell, nodes)",
+        ("property/test_layercut.py", "-k", "break_a_rule"),
+    ),
+    Mutant(
+        "layers: refused parts are shown",
+        "methods/layercut.py:_Layers._unexplained",
+        "return np.zeros(len(cell), dtype=np.bool_)",
+        ("property/test_layercut.py", "-k", "break_a_rule"),
+    ),
+    Mutant(
+        "kept layers: trips of a short cell are lost",
+        "methods/zones_of.py:MapCells.assign",
+        "return correct(self, flows, guarantee, revise=True)",
+        ("property/test_zones_of.py",),
+    ),
     # ---- recount
     Mutant(
         "recount: nothing is short", "verify/recount/recount.py:_safe", "return counted['trips'] >= 0", RECOUNT
