@@ -162,9 +162,12 @@ def test_days_and_totals_over_common_zones_are_sums_of_published_hours(tmp_path:
     assert recount_flows(folder, week).findings
 
 
-def test_a_total_alone_can_be_published(tmp_path: Path):
-    few = one_place(d4h8=5, d4h9=6)
-    family = anonymize_slices(few, k=10, total=True)
+def test_a_total_of_short_slices_needs_a_confirmation(tmp_path: Path):
+    """18 trips in two hours that are both missing, so below 10: each has 9."""
+    few = one_place(d4h8=9, d4h9=9)
+    with pytest.raises(InfeasibleError, match="something is suppressed"):
+        anonymize_slices(few, k=10, total=True)
+    family = anonymize_slices(few, k=10, total=True, accept_differencing=True)
     assert family.keys == ((None,),)
     assert findings_of(family.write(tmp_path / "release"), few) == []
     with pytest.raises(InfeasibleError):
