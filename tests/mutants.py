@@ -53,6 +53,8 @@ RECOUNT = ("unit/verify/test_recount.py",)
 REBUILD = ("unit/verify/test_rebuild.py",)
 DERIVE = ("unit/published/test_derive.py",)
 REPORT = ("unit/published/test_report_json.py",)
+LEDGER = ("unit/series/test_ledger_rule.py",)
+LEDGER_FILE = ("unit/series/test_ledger_file.py",)
 
 MUTANTS = (
     # ---- guarantee
@@ -83,6 +85,25 @@ MUTANTS = (
         "publication.py:_recount",
         "return None",
         ("unit/published/test_folder.py",),
+    ),
+    # ---- layers
+    Mutant(
+        "layers: rules on cells are ignored",
+        "methods/layercut.py:_Layers._refused",
+        "return np.zeros(len(cell), dtype=np.bool_) if lenient else self._determined(rows, cell, nodes)",
+        ("property/test_layercut.py", "-k", "break_a_rule"),
+    ),
+    Mutant(
+        "layers: refused parts are shown",
+        "methods/layercut.py:_Layers._unexplained",
+        "return np.zeros(len(cell), dtype=np.bool_)",
+        ("property/test_layercut.py", "-k", "break_a_rule"),
+    ),
+    Mutant(
+        "kept layers: trips of a short cell are lost",
+        "methods/zones_of.py:MapCells.assign",
+        "return correct(self, flows, guarantee, revise=True)",
+        ("property/test_zones_of.py",),
     ),
     # ---- recount
     Mutant(
@@ -119,6 +140,14 @@ MUTANTS = (
     Mutant("derive: noise is understated", "published/derive.py:_guarantee", "return before.guarantee", DERIVE),
     Mutant("derive: a part of a zone is inside", "published/derive.py:_inside", "return cells", DERIVE),
     Mutant("schema: any report will do", "release/statement.py:_find_problem", "return None", REPORT),
+    Mutant("ledger: everything is disjoint", "series/trip_facts.py:shares_no_trip", "return True", LEDGER),
+    Mutant("ledger: spellings differ", "series/trip_facts.py:_canonical", "return value", LEDGER),
+    Mutant("ledger: withdrawn releases are forgotten", "series/ledger.py:_check",
+           "book.entries[:] = [e for e in book.entries if not any('withdraws' in x for x in book.entries)]\n"
+           "return correct(release, new, book)", LEDGER),
+    Mutant("ledger: lines are not chained", "series/ledger_file.py:_next_chain", "return 'x'", LEDGER_FILE),
+    Mutant("series: half a quarter is a quarter", "series/derived.py:complete_periods",
+           "return {**correct(labels), **{label[:4]: [label] for label in labels}}", ("unit/series/test_series.py",)),
 )  # fmt: skip
 
 

@@ -22,7 +22,6 @@ from flowveil.errors import MissingExtraError, ParameterError, did_you_mean
 from flowveil.output import check_file, write_files
 from flowveil.published.document import fill
 from flowveil.published.maps import ENDS, geometries, placed, shifted_eastward, volume_of, zones_of
-from flowveil.published.picture_names import name_zones
 
 SHOWS = ("origins", "destinations", "both", "flows")
 SUFFIXES = (".png", ".svg", ".pdf")
@@ -447,3 +446,59 @@ def _scale_bar(place: Any, extent: Extent) -> None:
     place.plot([west, west + degrees], [south, south], color="#17202c", linewidth=1.2)
     name = f"{length:g} km" if length >= 1 else f"{length * 1000:g} m"
     place.annotate(name, (west + degrees / 2, south), (0, 3), textcoords="offset points", ha="center", fontsize=7)
+
+
+# ---- names of zones ------------------------------------------------------------------------------------------------
+
+
+_MOST_NAMES = 12
+_LONGEST_NAME = 30
+_NAME_SIZE = 6.0
+#: Of a letter and of a line, as a share of the size of the type; a little more than needed.
+_LETTER_WIDTH, _LINE_HEIGHT = 0.56, 1.5
+
+
+def name_zones(place: Any, zones: pa.Table, volume: NDArray[np.float64], extent: Extent, inches: float) -> list[str]:
+    """Write the names of the zones with the largest volume where they do not cover each other; what was written.
+
+    Args:
+        place: the map.
+        zones: those of one end, with a column ``name`` where the map of the publisher has names.
+        volume: of each.
+        extent: what the map shows.
+        inches: its width.
+    """
+    if "name" not in zones.column_names:
+        return []
+    import matplotlib.patheffects as effects
+
+    middle = shapely.get_coordinates(shapely.point_on_surface(geometries(zones)))
+    names = zones["name"].to_pylist()
+    # Degrees that a point of type covers, across and upwards.
+    across = (extent.east - extent.west) / max(inches * 72 * 0.8, 1)
+    up = across * extent.narrowing
+    taken: list[tuple[float, float, float, float]] = []
+    written: list[str] = []
+    for row in np.lexsort((np.arange(len(names)), -volume)).tolist():
+        if len(written) == _MOST_NAMES:
+            break
+        if not names[row] or volume[row] <= 0:
+            continue
+        text = names[row] if len(names[row]) <= _LONGEST_NAME else names[row][: _LONGEST_NAME - 1].rstrip() + "…"
+        x, y = middle[row].tolist()
+        wide, high = len(text) * _NAME_SIZE * _LETTER_WIDTH * across / 2, _NAME_SIZE * _LINE_HEIGHT * up / 2
+        box = (x - wide, y - high, x + wide, y + high)
+        inside = box[0] >= extent.west and box[2] <= extent.east and box[1] >= extent.south and box[3] <= extent.north
+        if not inside or any(_overlap(box, other) for other in taken):
+            continue
+        taken.append(box)
+        written.append(names[row])
+        said = place.text(
+            x, y, text, ha="center", va="center", fontsize=_NAME_SIZE, color="#17202c", zorder=7, parse_math=False
+        )
+        said.set_path_effects([effects.withStroke(linewidth=1.6, foreground="white")])
+    return [f"Named on the map: {'; '.join(written)}."] if written else []
+
+
+def _overlap(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
+    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]

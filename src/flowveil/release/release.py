@@ -116,9 +116,9 @@ class Publishable(ABC):
             context: a GeoJSON file of your own outlines (districts, roads) to draw on the report's maps; its lines and
                 names are published.
             replace_stronger: confirms that an earlier release with a stronger guarantee may be replaced.
-            ledger: folder of the ledger of this data set: the release is audited against all releases in it, and
-                recorded; see docs/series.md.
-            accept_differencing: confirms that it may be published although that audit finds something.
+            ledger: folder of the ledger of this data set: refuses a release that may share trips with an earlier one,
+                and records it; see docs/series.md.
+            accept_differencing: publish it although it may share trips; the statement says so.
             epsilon_total: upper bound for the sum of ε of the noisy releases of a ledger. Stored at its first use;
                 it can be lowered later and not raised.
             **about: what the release is about, for its page and its files: ``title``, ``source``, ``period`` (first and

@@ -274,7 +274,7 @@ def _refusal(number: int, entry: Mapping[str, Any], new: Mapping[str, Any]) -> s
             "the days and values of its trips. Hint: a new data set needs a new ledger."
         )
     if entry.get("fingerprint") == new["fingerprint"]:
-        return f"The new release is of the same trips as {name}. {_derive_instead(entry, new)}."
+        return f"The new release is of the same trips as {name}: {_derive_instead(entry, new)}."
     return (
         f"Nothing proves that the new release shares no trip with {name}: no time column or attribute of both has "
         f"disjoint values, and their study areas are not disjoint.{_missing_time(facts, new['facts'])} If they share "

@@ -91,7 +91,7 @@ def publish_series(
         zones_of: an earlier release, or a frozen map, whose zones all steps get; by default those of the first step.
         revision: publish a revision of a published step whose trips have changed, instead of refusing it.
         formats: exports of each step.
-        ledger, accept_differencing: as for `Release.write`; every step is audited and recorded.
+        ledger, accept_differencing: as for `Release.write`; every step is checked and recorded.
         on_step: called with the label of each step that is begun.
         asked: arguments of `anonymize`: ``k``, ``protect``, ``max_suppressed``, ``method``, ...; the method
             chooses the zones of the first step.

@@ -19,8 +19,7 @@ from flowveil.flows import Flows
 from flowveil.hierarchy import Hierarchy, Ints
 from flowveil.methods import METHODS
 from flowveil.published.folder import FolderContent
-from flowveil.published.layers import further_layer, look
-from flowveil.published.maps import ENDS, Frame, Geometries, map_of_release, part_bounds
+from flowveil.published.maps import ENDS, Frame, Geometries, further_layer, look, map_of_release, part_bounds
 from flowveil.published.report import distance_in_words, summed
 from flowveil.published.slices import overview, zones_in
 from flowveil.slices import SlicedFlows

@@ -501,6 +501,19 @@ def _analysis(task: Mapping[str, Any], progress: Progress) -> Any:
     return {}
 
 
+def _dpia(task: Mapping[str, Any], progress: Progress) -> Any:
+    """Writes the private text for a data protection impact assessment."""
+    from flowveil.analysis.dpia import dpia_text
+    from flowveil.analysis.release_analysis import analyze
+
+    progress.label("Analysing")
+    source, zones = _source_of(task), _map_of(task, PageRequest.from_choices(task["choices"]))
+    reading = {} if zones is None else {"zones": zones}
+    text = dpia_text(task["release"], analyze(task["release"], against=source, **reading), against=source, **reading)
+    Path(task["result"]).with_suffix(".md").write_text(text, encoding="utf-8")
+    return {}
+
+
 def _derive(task: Mapping[str, Any], progress: Progress) -> Any:
     """Packs a table derived from a release; raw trips are not needed."""
     from flowveil.api import derive
@@ -528,5 +541,6 @@ WORK: dict[str, Callable[[Mapping[str, Any], Progress], Any]] = {
     "publish": _publish,
     "unpack": _unpack,
     "analysis": _analysis,
+    "dpia": _dpia,
     "derive": _derive,
 }

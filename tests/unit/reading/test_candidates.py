@@ -96,6 +96,12 @@ def test_persons_are_found_in_large_tables_sorted_by_time(kind, tmp_path):
         read_trips(source)
 
 
+def test_persons_numbered_from_zero_are_persons_and_counts_of_a_mode_are_not():
+    with pytest.raises(ParameterError, match="A column looks like persons"):
+        read_trips(table(60, rider=[i % 20 for i in range(60)]))
+    assert len(read_trips(table(60, car_driver=[max(0, i % 30 - 15) for i in range(60)]))) == 2
+
+
 def test_a_household_is_never_a_count():
     message = notes(
         table(40, household_id=[i // 3 for i in range(40)], jobs=[i % 5 for i in range(40)]), no_person=True

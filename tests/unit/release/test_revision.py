@@ -104,7 +104,7 @@ def test_what_cannot_be_revised_is_refused(first, tmp_path):
     with pytest.raises(InfeasibleError, match="has lost all trips"):
         anonymize(flows_on(MAP, LATER[:32]), revision=first, k=5)
     anonymize(flows, revision=first, k=5).write(tmp_path / "second")
-    with pytest.raises(ParameterError, match="every release"):
+    with pytest.raises(ParameterError, match="every published release"):
         anonymize(flows, revision=tmp_path / "second", k=5)
     anonymize(flows, "paircut", k=5).write(tmp_path / "nested")
     with pytest.raises(ParameterError, match="nested zones"):

@@ -360,6 +360,9 @@ def test_second_tables_and_private_files_of_a_release(served):
     assert served.ended(analysis["id"])["state"] == "done"
     packed = zipfile.ZipFile(io.BytesIO(served.ask("GET", f"/api/jobs/{analysis['id']}/file")[2]))
     assert "analysis/measures.json" in packed.namelist()
+    text = served.do("POST", "/api/jobs", {"kind": "dpia", "release": release["id"]})
+    assert served.ended(text["id"])["state"] == "done"
+    assert b"at least" in served.ask("GET", f"/api/jobs/{text['id']}/file")[2]
     for content in ({"level": "6"}, {"sum": "time"}, {"path": "x"}, {}, None):
         refused = served.do("POST", "/api/jobs", {"kind": "derive", "release": release["id"], "derive": content})
         assert served.ended(refused["id"])["state"] == "failed"

@@ -15,8 +15,7 @@ from flowveil.published.charts import Mark, bar_chart, size_histogram
 from flowveil.published.document import Figure, Part, fill, number, page, sensible
 from flowveil.published.headline import sentence
 from flowveil.published.html import promise, short_promise
-from flowveil.published.layers import further_layer, look
-from flowveil.published.maps import MAX_ZONES, map_of_release
+from flowveil.published.maps import MAX_ZONES, further_layer, look, map_of_release
 from flowveil.published.report import summed
 from flowveil.published.sentences import is_noisy
 from flowveil.published.slices import zones_in

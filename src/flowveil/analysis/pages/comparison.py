@@ -12,8 +12,17 @@ from flowveil.analysis.pages.trade_offs import Outcome, Points, frontier_part, j
 from flowveil.analysis.tables import SHARES, html_part
 from flowveil.published.charts import Line, Mark, line_chart
 from flowveil.published.document import Figure, Part, fill, number, page
-from flowveil.published.layers import look
-from flowveil.published.maps import ENDS, Geometries, around, geometries, place_layers, placed, volume_of, zones_of
+from flowveil.published.maps import (
+    ENDS,
+    Geometries,
+    around,
+    geometries,
+    look,
+    place_layers,
+    placed,
+    volume_of,
+    zones_of,
+)
 
 if TYPE_CHECKING:
     from flowveil.analysis.comparison import Comparison

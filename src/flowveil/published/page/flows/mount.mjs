@@ -24,6 +24,12 @@ export function mountMap(root, data) {
   const table = numbersTable(model), tip = make("div", "", "tip");
   tip.hidden = true;
   legend.append(key, said);
+  /* Alone in another page, the map says what it is. */
+  if (document.body.classList.contains("embed")) {
+    const caption = make("p", "", "caption");
+    caption.append(make("strong", data.words.title), make("span", ` ${data.words.picture[0]}`, "soft"));
+    root.append(caption);
+  }
   if (drawn) { stage.append(canvas, legend, panel, zoomButtons(), tip); root.append(tools, stage, time, take); } else { root.append(tools, panel, time, take); }
   root.append(table.element);
   if (context) root.append(make("p", context.credit, "credit soft"));
@@ -72,10 +78,15 @@ export function mountMap(root, data) {
     canvas.dataset.view = [west, south, east, north].map((v) => v.toFixed(6)).join();
     canvas.dataset.shown = `${scene.circles.length} circles, ${scene.lines.length} flows`;
   }
-  /* The middle of the map stays where it is. */
+  /* A map of another size, on paper or in a narrower window, shows the same area around the same middle. */
   function resize(width, height) {
-    if (!world.view) world.view = fitted(model.extent, width, height);
-    else { world.view.x += (width - world.width) / 2; world.view.y += (height - world.height) / 2; }
+    const { view } = world;
+    if (!view) world.view = fitted(model.extent, width, height);
+    else {
+      const by = Math.min(width / world.width, height / world.height);
+      view.x = width / 2 - by * (world.width / 2 - view.x); view.y = height / 2 - by * (world.height / 2 - view.y);
+      view.k *= by;
+    }
     world.width = width; world.height = height;
   }
   let legendKey = "";
