@@ -121,7 +121,7 @@ def test_a_reference_system_is_known_and_names_no_file(crs) -> None:
 def test_a_decimal_comma_is_read_where_it_is_said(tmp_path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("start_lat;start_lon;end_lat;end_lon\n" + "59,91;10,75;59,92;10,76\n" * 20)
-    with pytest.raises(DataError, match="decimal_comma reads numbers with a decimal comma"):
+    with pytest.raises(DataError, match="decimal_comma=True reads numbers with a decimal comma"):
         flowveil.read_trips(path)
     flows = flowveil.read_trips(path, decimal_comma=True, resolution=7)
     assert int(flows.trips.sum()) == 20
