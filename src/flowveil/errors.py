@@ -1,4 +1,4 @@
-"""Everything flowveil raises on purpose.
+"""Exceptions of flowveil, and the exit code of each.
 
 ```
 FlowveilError

@@ -233,7 +233,7 @@ def test_a_derived_release_is_listed_if_its_source_is(ledger, tmp_path):
     with pytest.raises(InfeasibleError, match="is not in the ledger"):
         derive(foreign, tmp_path / "third", level=5, ledger=ledger)
     assert not (tmp_path / "third").exists()
-    # A derived release is no second release of the trips: its source may be repeated.
+    # A derived release does not count as a second release of the trips: its source may be repeated.
     write(trips(), ledger, "both", by="sex,age")
 
 
