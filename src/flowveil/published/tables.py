@@ -57,7 +57,7 @@ def _codes_and_roles(published: Published) -> tuple[list[str], list[str]]:
 
 
 def has_nested_zones(cells: pa.Table, by: Sequence[str], places: PublicMap) -> bool:
-    """Returns whether, among rows with equal values in some columns, a zone of an end lies in another one."""
+    """Returns whether, among rows with equal values in some columns, a zone of an end contains another one."""
     for end in ("origin_zone", "destination_zone"):
         used = cells.select([*by, end]).group_by([*by, end], use_threads=False).aggregate([]).to_pylist()
         codes = list({row[end]: None for row in used})

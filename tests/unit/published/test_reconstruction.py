@@ -18,7 +18,7 @@ from samples.drafts import unchecked
 
 @pytest.fixture(scope="module", autouse=True)
 def drafts_are_not_recounted():
-    """Whoever spreads the cells has the files, not the input."""
+    """A reader who spreads the cells has the files, not the input."""
     with unchecked():
         yield
 
