@@ -44,6 +44,8 @@ from samples.killed import KILL_AT_CHANGE
 
 #: Releases of two titles differ in their bytes, and either may replace the other.
 _TITLES = ("first", "second")
+#: Contents of the file with which Python's tempfile tries a folder.
+_PROBES = (b"", b"blat")
 #: Megabytes that a process may grow between the first fifth of its work and the end.
 GROWTH = 32
 
@@ -150,7 +152,8 @@ class KilledRuns:
             self.problems.append(f"run {number}: the earlier release is lost")
         allowed = {"release", "ledger"} if ledger else {"release"}
         remains = [path for path in self._folder.iterdir() if path.name not in allowed]
-        remains += self._temporary.iterdir()
+        # Python itself tries a temporary folder with a small file.
+        remains += [path for path in self._temporary.iterdir() if not (path.is_file() and path.read_bytes() in _PROBES)]
         for path in remains:
             inside = sorted(p.name for p in path.iterdir()) if path.is_dir() else "a file"
             self.problems.append(f"run {number}: left behind {path.name}: {inside}")

@@ -48,8 +48,13 @@ class Page:
         talk = http.client.HTTPConnection(self.at, timeout=600)
         body = json.dumps(content) if isinstance(content, dict) else content
         talk.request(method, path, body, self.headers, encode_chunked=not isinstance(body, str | None))
-        said = json.loads(talk.getresponse().read())
+        answer = talk.getresponse()
+        text = answer.read()
         talk.close()
+        try:
+            said = json.loads(text)
+        except ValueError:
+            raise SystemExit(f"{method} {path}: {answer.status}, no JSON but {text[:200]!r}") from None
         if "error" in said and said["error"] and "kind" not in said:
             raise SystemExit(said["error"])
         return said
