@@ -1,7 +1,7 @@
 """How soon a preview of the workbench is there, and how much memory its server takes.
 
-A synthetic survey of half a million trips is picked in a workbench that runs as users run it. Previews are asked for
-one after the other, each with another k, from the request to the whole result, the first one apart; beside them one run
+A synthetic survey of half a million trips is picked in a workbench that runs as users run it. Previews are requested
+one after the other, each with another k, from the request to the whole result, the first one apart; in addition one run
 of ODkAnon on the same flows. Then a large file is sent, and the server's memory is read before, during and after.
 
     python -m benchmarks workbench

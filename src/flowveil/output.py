@@ -87,7 +87,7 @@ def try_place(path: Place) -> Path:
     if parent != target.parent:
         # Missing parents are made when the result is written; here it is only checked that they can be.
         if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
-            raise OutputError(f"'{path}' cannot be written: '{parent}' is no folder that can be written to.")
+            raise OutputError(f"'{path}' cannot be written: '{parent}' is not a writable folder.")
         return target
     try:
         with Draft(path):

@@ -182,7 +182,7 @@ def test_a_folder_that_only_looks_like_a_draft_is_neither_unpacked_nor_removed(t
     assert listing(tmp_path) == before | {tmp_path / "out": b"whole"}
 
 
-def test_a_draft_that_somebody_tidies_up_before_it_is_locked_is_begun_again(tmp_path, monkeypatch):
+def test_a_draft_that_is_removed_before_it_is_locked_is_begun_again(tmp_path, monkeypatch):
     real, first = output.lock_folder, []
 
     def late(room):

@@ -35,6 +35,7 @@ from flowveil.analysis.experiment import (
     run_tasks,
 )
 from flowveil.analysis.presets import Preset, find_preset
+from flowveil.analysis.published_results import published_sheet
 from flowveil.analysis.study_tables import write_study
 from flowveil.errors import InfeasibleError, OutputError, ParameterError
 from flowveil.flows import Flows
@@ -137,7 +138,7 @@ def run_study(
         every=None if flows.every is None else flows.every.name,
         data=describe_data(flows, settings.k[0], steps),
     )
-    write_study(study, folder)
+    write_study(study, folder, published=published_sheet(study))
     return study
 
 

@@ -57,14 +57,19 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-def write_study(study: Study, folder: Path) -> None:
-    """Write results.parquet, results.csv, tables.md, tables.tex and study.html.
+def write_study(study: Study, folder: Path, *, published: Sheet | None = None) -> None:
+    """Writes results.parquet, results.csv, tables.md, tables.tex and study.html.
+
+    Args:
+        study: the study.
+        folder: where files are written.
+        published: the table of a paper next to ours, if the study follows one.
 
     Raises:
         OutputError: a file cannot be written.
     """
     tidy = tidy_table(study)
-    sheets = study_sheets(study)
+    sheets = study_sheets(study, published)
     content: dict[str, Content] = {
         "results.parquet": lambda path: pa.parquet.write_table(tidy, path, compression="zstd"),
         "results.csv": lambda path: write_csv(tidy, path),
@@ -90,14 +95,11 @@ def tidy_table(study: Study) -> pa.Table:
     return pa.table(columns)
 
 
-def study_sheets(study: Study) -> list[Sheet]:
+def study_sheets(study: Study, published: Sheet | None) -> list[Sheet]:
     """Returns all tables, in order; the title of each says that it is private."""
-    from flowveil.analysis.published_results import published_sheet
-
     sheets = _segment_sheets(study) if study.every is None else _matrix_sheets(study)
-    compared = published_sheet(study)
-    if compared.rows:
-        sheets.append(replace(compared, label="P"))
+    if published is not None and published.rows:
+        sheets.append(replace(published, label="P"))
     return [replace(sheet, title=f"{sheet.title} ({NOT_FOR_PUBLICATION})") for sheet in sheets]
 
 

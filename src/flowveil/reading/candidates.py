@@ -53,6 +53,8 @@ _FEWEST_VALUES = 20
 _FEWEST_IDENTIFIED = 10
 #: Repetitions in a sample that exclude row numbers.
 _FEWEST_REPEATED = 3
+#: At least one value in ten is 0 where numbers are counts.
+_ZEROS_OF_COUNTS = 10
 #: Columns that are checked, and that are named in one hint.
 _MOST_COLUMNS, _MOST_NAMED = 60, 8
 
@@ -199,7 +201,8 @@ def _identifies(name: str, sample: Sample, of: frozenset[str]) -> bool:
         return False
     if words & _IDENTIFIERS:
         return len(set(texts)) >= 2
-    # Small numbers with zeros under a name such as ``car_driver`` are counts of a mode.
-    if "0" in texts and all(re.fullmatch(r"\d{1,5}", text) for text in texts):
+    # Small numbers with many zeros under a name such as ``car_driver`` are counts of a mode. A person numbered 0 is
+    # one of many.
+    if texts.count("0") * _ZEROS_OF_COUNTS >= len(texts) and all(re.fullmatch(r"\d{1,5}", text) for text in texts):
         return False
     return len(set(texts)) >= _FEWEST_IDENTIFIED
