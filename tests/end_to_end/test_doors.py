@@ -181,7 +181,7 @@ def test_verify_finds_zones_that_differ_between_the_ends(tmp_path, capsys) -> No
     edit_table(out, "zones.parquet", lambda rows: one_role(rows))
     assert run("verify", out, "--against", trips) == 3
     said = recount_flows(out, read_trips(trips, resolution=8)).findings
-    assert any("zones differ, but both are said to be the same" in line for line in said)
+    assert any("zones differ, but the report says that they are the same" in line for line in said)
 
 
 def one_role(rows: list[dict]) -> list[dict]:

@@ -89,10 +89,10 @@ def _kinds(flows: SlicedFlows, coarser: Sequence[Key]) -> list[list[Key]]:
 def _finer_layers(
     flows: SlicedFlows, coarser: Sequence[Key], key: Key, published: Mapping[Key, Release]
 ) -> tuple[list[Flows], list[list[Layer]]]:
-    """What can be subtracted from a coarser matrix.
+    """Returns the matrices that can be subtracted from a coarser one.
 
     Returns:
-        The finest slices that it is made of; and the layers to subtract: each kind of finer matrices by itself, and
+        The finest slices that it is made of; and the layers to subtract: each kind of finer matrices alone, and
         all kinds at once, because a reader may mix them.
     """
     kinds = _kinds(flows, coarser)

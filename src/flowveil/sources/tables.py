@@ -70,7 +70,7 @@ class OpenTable:
     def with_timezone(self, trips: pa.Table) -> pa.Table:
         """Returns trips whose times have the type UTC if they are instants and no zone was named.
 
-        Local times have a type without a zone. `flowveil.read_slices` asks for the zone of times in UTC.
+        Local times have a type without a zone. `flowveil.read_slices` requires the zone of times in UTC.
         """
         if not self._in_utc:
             return trips

@@ -102,4 +102,4 @@ def test_a_command_leaves_nothing_next_to_its_release(tmp_path: Path, capsys):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["release", "trips.parquet"]
     with pytest.raises(SystemExit):
         main([*asked, "--set", "resources.resume=true", "--out", str(tmp_path / "other")])
-    assert "No slices are asked for" in capsys.readouterr().err
+    assert "No slices are requested" in capsys.readouterr().err

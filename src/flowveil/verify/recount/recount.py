@@ -322,7 +322,7 @@ class _Recount:
         labels = [key[0] for key in trips.slices]
         unknown = count_unknown_spans(spans, trips.every, labels)
         if unknown:
-            return [], [f"flows.parquet: {unknown} spans of time are none that steps fold into"]
+            return [], [f"flows.parquet: {unknown} spans of time cannot be made of folded steps"]
         inside = [[n for n, (start, stop) in enumerate(spans) if start <= label < stop] for label in labels]
         container = np.full((max(map(len, inside), default=1) or 1, len(labels)), -1, dtype=np.int32)
         for m, numbers in enumerate(inside):
@@ -521,12 +521,12 @@ class _Recount:
         for zone, tree, role in zip(zones, self.trees, _ENDS, strict=True):
             n = count_overlaps(slices, zone, tree)
             if n:
-                yield f"flows.parquet: {n} {role} zones overlap others, but the release is said to be homogeneous"
+                yield f"flows.parquet: {n} {role} zones overlap others, but the report says homogeneous"
                 return
         if release.parameters.get("same_zones") and count_overlaps(
             np.concatenate((slices, slices)), np.concatenate(zones), self.trees[0]
         ):
-            yield "flows.parquet: origin and destination zones differ, but both are said to be the same"
+            yield "flows.parquet: origin and destination zones differ, but the report says that they are the same"
         if release.parameters.get("stricter") is not None and self.trips.stricter is None:
             return
         for container in family.container:
