@@ -68,17 +68,20 @@ def a_commuter(pair: Pair, trips: int) -> list[int]:
     return [one_person_a_trip(pair, trips)[max(0, n - 1)] for n in range(trips)]
 
 
-def flows_of(
-    counts: Mapping[Pair, int], seen: Sequence[Pair], persons: Callable[[Pair, int], list[int]] | None
-) -> Flows:
+def flows_of(case: Case, counts: Mapping[Pair, int], seen: Sequence[Pair]) -> Flows:
     """The trips of a world on the trees of the pairs that were seen."""
     trees = [tree_of("".join(sorted({pair[end] for pair in seen}))) for end in (0, 1)]
     number = [{str(c): i for i, c in enumerate(tree.code_text(tree.leaf_node))} for tree in trees]
-    rows = [(pair, n) for pair, n in counts.items() if n]
-    ends = [np.repeat([number[end][pair[end]] for pair, _ in rows], [n for _, n in rows]) for end in (0, 1)]
-    who = None if persons is None else np.array([p for pair, n in rows for p in persons(pair, n)])
-    how = {"origins": trees[0], "destinations": trees[1], "whole_map": tree_of("abcdt")}
-    return Flows.from_pairs(*ends, person=who, **how)
+    rows = [pair for pair, n in counts.items() for _ in range(n)]
+    persons = None if case.persons is None else [p for pair, n in counts.items() for p in case.persons(pair, n)]
+    return Flows.from_pairs(
+        *(np.array([number[end][pair[end]] for pair in rows]) for end in (0, 1)),
+        person=None if persons is None else np.array(persons),
+        weight=None if case.weights is None else np.array([case.weights[pair[0]] for pair in rows]),
+        origins=trees[0],
+        destinations=trees[1],
+        whole_map=tree_of("abcdt"),
+    )
 
 
 @dataclass(frozen=True)
@@ -91,6 +94,7 @@ class Case:
         options: the request.
         fixed: pairs with a fixed count, unknown to the reader.
         persons: the persons of a pair.
+        weights: the weight of a trip from each tile, known to the reader.
     """
 
     pairs: Sequence[Pair]
@@ -98,6 +102,7 @@ class Case:
     options: Mapping[str, Any]
     fixed: Mapping[Pair, int] = field(default_factory=dict)
     persons: Callable[[Pair, int], list[int]] | None = None
+    weights: Mapping[str, float] | None = None
     most: int = K
 
     def worlds(self) -> Iterator[World]:
@@ -112,10 +117,10 @@ class Case:
             return None
         try:
             if len(seen[0]) == 2:
-                return to_published(anonymize(flows_of(counts, seen, self.persons), **request))
+                return to_published(anonymize(flows_of(self, counts, seen), **request))
             values = sorted({pair[2] for pair in seen})
             parts = [{p: n for p, n in counts.items() if p[2] == value} for value in values]
-            slices = tuple(flows_of(part, seen, self.persons) for part in parts)
+            slices = tuple(flows_of(self, part, seen) for part in parts)
             keys = tuple((value,) for value in values)
             return to_published(anonymize_slices(SlicedFlows(columns=("sex",), keys=keys, slices=slices), **request))
         except InfeasibleError:
@@ -201,6 +206,8 @@ OTHERS = {
     "people": Case(ROW, 23, {**VOLUME, "protect": "people"}, persons=one_person_a_trip),
     "people, large": Case(REST, 0, {**VOLUME, "protect": "people"}, LARGE, one_person_a_trip),
     "commuters": Case(REST, 1, {"method": "layercut", "protect": "people"}, persons=a_commuter),
+    "weights of places": Case(ROW, 172, VOLUME, weights={"a": 1.0, "b": 2.0, "c": 5.0, "d": 1.0}),
+    "one weight": Case(REST, 0, {**VOLUME, "protect": "population"}, LARGE, weights=dict.fromkeys("abcd", 2.0)),
     "locations": Case(SQUARE, 0, {**VOLUME, "l": 2}),
     "closeness": Case(SQUARE, 14, {**VOLUME, "t": 0.4, "max_suppressed": 0.5}),
     "dominance": Case(ROW, 3, {**VOLUME, "dominance": 0.5}, persons=a_commuter),
