@@ -92,8 +92,8 @@ def _private_lines(release: Any) -> Iterator[str]:
 
     summary = release.input.intake
     yield "For the operator, not for publication:"
-    dropped = ", ".join(f"{count:,} {reason}" for reason, count in sorted(summary.left_out.items()))
-    yield f"  Read {summary.rows:,} rows." + (f" Dropped: {dropped}." if dropped else "")
+    dropped = ", ".join(f"{count:,} ({reason})" for reason, count in sorted(summary.left_out.items()))
+    yield f"  Read {summary.rows:,} rows." + (f" Dropped rows: {dropped}." if dropped else "")
     for line in (*summary.about_reading(), *summary_lines(release)):
         yield f"  {line}"
 
