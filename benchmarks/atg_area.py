@@ -1,6 +1,6 @@
 """ATG with the area of a zone in tiles, as its paper has it, and with the H3 resolution number in its place.
 
-The ODkAnon papers report ATG as coarser than ODkAnon. The program that is published beside them takes the resolution
+The ODkAnon papers report ATG as coarser than ODkAnon. The program that is published with them takes the resolution
 number of a cell for its area. Finer cells have larger numbers, so the finest zone is the dearest: the cost is upside
 down. Here both areas go through the same search, on the same flows: only the sizes that it reads are exchanged. What
 comes out is measured in tiles for both. k = 10 trips, at most 10 % suppressed.
@@ -59,7 +59,7 @@ def print_rows(name: str, flows: flowveil.Flows) -> None:
 def by_resolution(flows: flowveil.Flows, target: float) -> Release:
     """What ATG-Dual makes where the resolution number of a cell is taken for its area.
 
-    The steps and their code are those of `flowveil.methods.atg`. The release is over the trees as they are, so it is
+    The steps and their code are those of `flowveil.methods.atg`. The release is over the unrefined trees, so it is
     recounted and measured like any other.
     """
     guarantee = flowveil.Guarantee.resolve(flows, k=K, protect="trips")

@@ -17,7 +17,7 @@ K = 10
 
 def main() -> None:
     if not DATA.is_dir():
-        print("The public data sets are not beside the repository.")
+        print("The public data sets are not next to the repository.")
         return
     print("| data | limit | proven bound | v_target auto | gap | best v_target | gap |")
     print("|---|---|---:|---:|---:|---:|---:|")

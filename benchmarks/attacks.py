@@ -211,7 +211,7 @@ def main() -> None:
         for page in TABLES:
             print(f"\n## {page}", *tables(page), sep="\n")
     elif not DATA.is_dir():
-        print("The public data sets are not beside the repository.")
+        print("The public data sets are not next to the repository.")
     else:
         for part in [options.part] if options.part else PARTS:
             fill(part, options.sets, options.method)

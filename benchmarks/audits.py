@@ -39,7 +39,7 @@ def main() -> None:
     parser.add_argument("part", nargs="?", choices=list(parts))
     chosen = parser.parse_args().part
     if not DATA.is_dir():
-        print("The public data sets are not beside the repository.")
+        print("The public data sets are not next to the repository.")
         return
     for name, part in parts.items():
         if chosen in (None, name):

@@ -1,8 +1,8 @@
-"""Mondrian and GLOVE: how long they take, and how fine they are beside ATG-Dual on the same flows.
+"""Mondrian and GLOVE: how long they take, and how fine they are compared with ATG-Dual on the same flows.
 
     python -m benchmarks.boxes [--rows 1700000] [--glove-flows 20000] [--repeat 3] [--trips FILE] [--sk]
 
-Mondrian is held against one `numpy.argsort` of a column of random coordinates of the same length, measured in turn in
+Mondrian is compared with one `numpy.argsort` of a column of random coordinates of the same length, measured in turn in
 the same run (target: 60 times); the ODkAnon thesis reports 3,094 s for 1.7 million trips in Porto. GLOVE is held
 against two minutes for 20,000 flows, and its mean generalisation error against that of ATG-Dual (target: not above).
 Both run on made-up trips around forty centres, or on the trips of a file, of which as many are drawn as give the

@@ -2,7 +2,7 @@
 
     python -m benchmarks.choosing_pictures DIR
 
-Made with ``flowveil anonymize`` and ``flowveil picture`` from the synthetic survey: nobody took part in it.
+Made with ``flowveil anonymize`` and ``flowveil picture`` from the synthetic survey, which has no real person.
 """
 
 from __future__ import annotations

@@ -32,9 +32,9 @@ RUNS = (
     ("paircut", "halves", {}),
     ("curvecut", "", {}),
 )
-#: From this error on, a release has merged something worth speaking of: tiles as they are have 2.
+#: From this error on, a release has merged tiles: single tiles have 2.
 MERGED = 2.1
-#: What is held against what in the last lines.
+#: Pairs of methods that the last lines compare.
 PAIRS = (
     (("twincut", "halves"), ("twincut", "h3")),
     (("paircut", "halves"), ("paircut", "h3")),
@@ -144,7 +144,7 @@ def main() -> None:
     elif DATA.is_dir():
         fill(tuple(asked.k or KS), asked.sets)
     else:
-        print("The public data sets are not beside the repository.")
+        print("The public data sets are not next to the repository.")
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import flowveil
 from benchmarks.tables import DATA
 from flowveil.sources.synthetic import synthetic_survey
 
-#: The two that work on a tree take H3 as it is.
+#: The two that work on a tree take unrefined H3.
 METHODS = {
     "twincut": ("TwinCut", {"hierarchy": "h3"}),
     "paircut": ("PairCut", {"hierarchy": "h3"}),

@@ -1,4 +1,4 @@
-"""Mutated trip files against a reading of its own: read right, or refused in flowveil's words; nothing else.
+"""Mutated trip files against a slow reader: read right, or refused with a message of flowveil; nothing else.
 
     python -m benchmarks.fuzz_reading --count 20000
 
@@ -171,7 +171,7 @@ def _number(value: Any) -> float:
 def read_text(content: bytes) -> tuple[list[str], list[list[Any]]] | None:
     """Names and rows by Python's csv module; None where the bytes are no table.
 
-    What is wrong in a column that nobody uses does no harm: bytes that are no UTF-8 are kept as marks, which no value
+    Errors in an unused column do no harm: bytes that are no UTF-8 are kept as marks, which no value
     that counts may have, a blank after a quote is passed over, and so is an empty field behind the last.
     """
     try:
@@ -240,7 +240,7 @@ def one(seed: int, folder: Path) -> tuple[str, str]:
 
 
 def main() -> None:
-    """Read so many files, and print what is wrong."""
+    """Reads n files and prints what is wrong."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=20_000)
     parser.add_argument("--first", type=int, default=0)

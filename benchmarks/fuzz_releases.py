@@ -24,7 +24,7 @@ FORMATS = "csv,geojson,gpkg,omx,flowmap,kepler,arrow"
 
 @dataclass(frozen=True)
 class Held:
-    """What the holder of the data has beside a published folder: its flows, and what verify is given besides."""
+    """The private side of a published folder: its flows, and the arguments of verify."""
 
     flows: Flows | SlicedFlows
     against: Mapping[str, Any] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""H3 and maps as they are against halves on every public set, as Markdown: k = 10 trips, mean generalisation error.
+"""Unrefined H3 and maps against halves on every public set, as Markdown: k = 10 trips, mean generalisation error.
 
 Seconds are those of the processor, so that a busy machine does not distort them.
 """
@@ -23,7 +23,7 @@ def main() -> None:
     parser.add_argument("--sets", default="", help="part of the names of the sets to run")
     wanted = parser.parse_args().sets
     if not DATA.is_dir():
-        print("The public data sets are not beside the repository.")
+        print("The public data sets are not next to the repository.")
         return
     columns = [f"{method}, {tree}" for method in METHODS for tree in HIERARCHIES]
     print(f"| data | limit | {' | '.join(columns)} |\n|---|---|{'---:|' * len(columns)}")
@@ -43,7 +43,7 @@ def entry(flows: flowveil.Flows, method: str, limit: float, tree: str) -> str:
     except flowveil.InfeasibleError:
         return "infeasible"
     except flowveil.ParameterError:
-        return "as it is"
+        return "unrefined"
     error = release.metrics()["trips"]["mean_generalization_error"]
     return f"{error:,.1f} ({time.process_time() - begun:.0f} s)"
 

@@ -1,4 +1,4 @@
-"""How long reading trips takes, against what nobody can do without.
+"""How long reading trips takes, compared with the unavoidable work.
 
 The floor is what a careful user would write: DuckDB reads the CSV file, a loop calls h3 for both ends of
 every trip, one GROUP BY counts the pairs; no column is checked, no row is screened, no tree is built. The

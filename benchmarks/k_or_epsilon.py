@@ -3,7 +3,7 @@
     python -m benchmarks k_or_epsilon
 
 Public data sets with persons: San Francisco cabs inside two H3 cells (the cab is the person), the Montpellier survey on
-the 110 sectors whose places are known. GeoLife has two persons, so nothing can be said of it. Every method is asked
+the 110 sectors whose places are known. GeoLife has two persons, so it is left out. Every method is measured
 the same: the flows between squares of 1, 2 and 5 km. Errors are against the true trips, one draw each. Results go to
 benchmarks/results/k-or-epsilon.csv.
 """
@@ -25,7 +25,7 @@ RESULTS = Path(__file__).parent / "results" / "k-or-epsilon.csv"
 EPSILONS = (0.1, 0.5, 1.0, 2.0, 5.0)
 STEPS = (5, 10, 20)
 #: Trips of one person that are counted. A cab of two shifts makes some 40 a day, in 24 days some 1,000; a respondent
-#: tells of one day, and hardly anybody makes more than 8 trips in it.
+#: covers one day, and hardly any person makes more than 8 trips in it.
 BOUNDS = {"San Francisco": 1000, "Montpellier": 8}
 
 
@@ -66,7 +66,7 @@ def runs(name: str, where: dict[str, Any]) -> Iterator[tuple[str, str, dict[str,
 
 def main() -> None:
     if not DATA.is_dir():
-        print("the public data sets are not beside the repository")
+        print("the public data sets are not next to the repository")
         return
     rows = []
     for name, flows, where, region in sets():

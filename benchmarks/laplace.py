@@ -1,12 +1,12 @@
-"""Noisy counts at the sizes the project asks for: peak memory of the whole way into a folder, and times as ratios.
+"""Noisy counts at the required sizes: peak memory of the whole way into a folder, and times as ratios.
 
     python -m benchmarks laplace
 
-Two releases, each in a process of its own: all pairs of some 5,000 zones at ε = 1 (asked: at most 4 GB, streamed to
+Two releases, each in a separate process: all pairs of some 5,000 zones at ε = 1 (required: at most 4 GB, streamed to
 Parquet), and from a threshold on over some 44,000 tiles, 1.9 billion pairs (asked: at most 4 GB). Times are given as
 multiples of one polars group-by of the same flows, measured in the same process just before; and the noise on all
-pairs also beside what OpenDP would take for a draw for every pair, which is worked out from a sample of draws. Then the
-table of the docs: what is left of the public data sets, where these are at hand.
+pairs also compared with a draw of OpenDP for every pair, estimated from a sample of draws. Then the
+table of the docs: the accuracy on the public data sets, where these are available.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from benchmarks import tables
 from benchmarks.stopwatch import best_of, peak_gigabytes
 from flowveil.sources.synthetic import synthetic_flows
 
-#: Peak memory that is asked for, in gigabytes.
+#: Required peak memory, in gigabytes.
 ASKED = 4.0
 #: Draws from which OpenDP's time for all pairs is worked out.
 SAMPLE = 200_000

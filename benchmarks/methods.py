@@ -12,7 +12,7 @@ from flowveil.sources.synthetic import synthetic_flows
 
 #: PairCut on a tree of halves.
 HALVES = "paircut/2"
-#: What the project asks of each method: at most so many group-bys on a million flows. TwinCut without its local search,
+#: Upper bound for each method: group-bys on a million flows. TwinCut without its local search,
 #: PairCut without spending the rest of its budget.
 ASKED = {
     "odkanon": 6,
@@ -30,7 +30,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     HALVES: {"spend": False, "hierarchy": "halves"},
 }
 
-#: With its local search, TwinCut is asked to take less than so many seconds on a million flows.
+#: Upper bound for TwinCut with its local search: seconds on a million flows.
 MOST_SECONDS = 60
 MILLION = 1_000_000
 

@@ -1,4 +1,4 @@
-"""What the choice of zones gives away to whoever knows the method, and whether a margin helps.
+"""What the choice of zones reveals to an attacker who knows the method, and whether a margin helps.
 
 Small: a map of four tiles below two parents and one destination, 0 to 5 trips from each tile: 1,295 worlds. A tile is
 confined where all worlds with the same published table have the same number of its trips, above 0 and below k = 3.

@@ -1,4 +1,4 @@
-"""Differential privacy down the trees: error, a race, time and memory, at the sizes the project asks for.
+"""Differential privacy down the trees: error, a race, time and memory, at the required sizes.
 
     python -m benchmarks noise
 

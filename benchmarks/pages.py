@@ -1,6 +1,6 @@
 """How long the pages of large releases take to open in Chromium, against an empty page opened in the same run.
 
-Two pages: one matrix of 10,000 zones and 10,000 flows, and 168 hours of a week with zones of their own. Written to
+Two pages: one matrix of 10,000 zones and 10,000 flows, and 168 hours of a week with different zones. Written to
 ``benchmarks/results/pages.md``.
 
     python -m benchmarks pages
@@ -79,7 +79,7 @@ def one_matrix() -> flowveil.Release:
 
 
 def one_week(pairs: int) -> flowveil.SlicedRelease:
-    """Every hour of a week has so many pairs of 400 places, drawn anew, each with 10 trips or more."""
+    """Every hour of a week has n pairs of 400 places, drawn for each hour, each with 10 trips or more."""
     rng = np.random.default_rng(11)
     tiles = np.array(h3.grid_disk(h3.latlng_to_cell(48.85, 2.35, 8), 12))[:400]
     places = np.array([h3.cell_to_latlng(int(tile)) for tile in tiles])

@@ -2,7 +2,7 @@
 
     python -m benchmarks.paircut_pictures DIR
 
-Made with ``flowveil anonymize``, ``picture`` and ``reconstruct`` from the synthetic survey: nobody took part in it.
+Made with ``flowveil anonymize``, ``picture`` and ``reconstruct`` from the synthetic survey, which has no real person.
 """
 
 from __future__ import annotations

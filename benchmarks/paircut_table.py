@@ -1,4 +1,4 @@
-"""The table of PairCut's page, as Markdown: its error beside those of the methods it generalises, at several limits."""
+"""The table of PairCut's page, as Markdown: its error and those of the methods it generalises, at several limits."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ K = 10
 
 def main() -> None:
     if not DATA.is_dir():
-        print("The public data sets are not beside the repository.")
+        print("The public data sets are not next to the repository.")
         return
     print(f"Mean generalisation error, k = {K} trips.\n")
     print(f"| data | limit | {' | '.join(METHODS)} | proven gap |\n|---|---|{'---:|' * (len(METHODS) + 1)}")

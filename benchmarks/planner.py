@@ -44,6 +44,7 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "layercut": ("layercut", {}),
     "paircut 1 %": ("paircut", {"max_suppressed": 0.01}),
     "paircut 10 %": ("paircut", {"max_suppressed": 0.1}),
+    "twincut 1 %": ("twincut", {"max_suppressed": 0.01}),
     "twincut 10 %": ("twincut", {"max_suppressed": 0.1}),
     "atg-dual 10 %": ("atg-dual", {"max_suppressed": 0.1}),
     "odkanon": ("odkanon", {}),

@@ -13,7 +13,7 @@ from benchmarks.stopwatch import interleaved
 from flowveil.errors import FlowveilError
 from flowveil.sources.synthetic import synthetic_survey
 
-#: What the project asks: at most so many times the time of protecting trips.
+#: Upper bound, as a multiple of the time of protecting trips.
 ASKED = {"population": 1.5, "people": 3.0}
 
 

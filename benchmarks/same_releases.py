@@ -5,7 +5,7 @@
 
 A restructuring must not change what is published. Tables and exports are compared byte by byte. report.json may differ
 in ``kind``, in the form of ``boxes`` and ``suppression`` and in words. HTML and SVG are compared as parsed documents:
-the same elements, attributes, numbers and embedded data, whatever the words. Noise is drawn anew by every run: of noisy
+the same elements, attributes, numbers and embedded data, whatever the words. Every run draws new noise: of noisy
 releases, the entries of report.json are compared and not their values; the tests hold folders of equal noise equal.
 """
 
@@ -46,7 +46,7 @@ NUMBER = re.compile(r"\d[\d,.]*")
 
 
 def commands(survey: Path) -> Iterator[tuple[str, list[str]]]:
-    """Name and words of every command; OUT stands for what it writes."""
+    """Name and words of every command; OUT is replaced by its output."""
     base = ["anonymize", str(survey), "--resolution", "8", "--k", "10", "--weight", "weight"]
     for method in (*TREE_METHODS, *BOX_METHODS):
         yield f"survey-{method}", [*base, "--method", method, "--protect", "trips", "--format", ALL_FORMATS]
@@ -101,7 +101,7 @@ def _public() -> Iterator[tuple[str, list[str]]]:
 
 
 def make(out: Path, only: str) -> None:
-    """Run every command into a folder of its own, with what it prints."""
+    """Runs every command into a separate folder, with what it prints."""
     import pyarrow.parquet as pq
 
     from flowveil.cli import main

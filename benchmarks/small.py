@@ -71,7 +71,7 @@ def mapped() -> tuple[pa.Table, pa.Table]:
 
 
 def kinds() -> dict[str, tuple[Callable[[], Any], Callable[[Any], Any], dict[str, Any]]]:
-    """How each kind of release is read and anonymised, and what is written besides."""
+    """How each kind of release is read and anonymised, and its exports."""
     table, (moves, zones) = trips(), mapped()
     anonymize: Any = flowveil.anonymize
     places = table.select([name for name in table.column_names if name.endswith(("lat", "lon", "sex", "start"))])

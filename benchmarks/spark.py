@@ -1,11 +1,11 @@
-"""Spark beside DuckDB: the release of the same trips by both engines, in one run, in seconds and processor seconds.
+"""Spark and DuckDB: the release of the same trips by both engines, in one run, in seconds and processor seconds.
 
-The trips are those of `benchmarks.scale`. Each side is a process of its own; its processor seconds are those of all
+The trips are those of `benchmarks.scale`. Each side is a separate process; its processor seconds are those of all
 processes that it starts: Java, and the Pythons of the workers. Three sides:
 
 - ``duckdb``: one machine;
 - ``spark``: ``local[2]``, all flows with numbers for persons on the driver;
-- ``cluster``: ``local-cluster[2,1,2048]``, executors in processes of their own, and persons stay with them. The memory
+- ``cluster``: ``local-cluster[2,1,2048]``, executors in separate processes, and persons stay with them. The memory
   of the driver is the most that its Python and its Java have had in memory (VmHWM) at any time, each by itself.
 
     python -m benchmarks.spark FOLDER_OF_TRIPS [--sides duckdb,spark,cluster] [--driver-memory 1g] [--read-only]
@@ -85,7 +85,7 @@ def one_side(side: str, folder: Path, driver_memory: str, driver_flows: int | No
         os.environ["PYSPARK_SUBMIT_ARGS"] = " ".join(f"--conf {k}={v}" for k, v in settings.items()) + " pyspark-shell"
         os.environ["PYSPARK_PYTHON"] = sys.executable
         how["engine"] = "spark"
-        # All rows come to the driver, however many, unless persons are to stay with the executors.
+        # All rows go to the driver, however many, unless persons are to stay with the executors.
         most = driver_flows if side == "cluster" else 10**9
         block = flowveil.cluster(master=MASTERS[side], driver_flows=most)
     times, spent = [time.perf_counter()], []

@@ -1,9 +1,9 @@
-"""How useful a release is to somebody who wants flows between areas of a given size: true counts against estimates.
+"""How useful a release is to a reader who needs flows between areas of a given size: true counts against estimates.
 
 Methods that merge and methods that add noise publish different things over different zones. A reader of either wants
-the same: how many trips go from here to there. So both are asked that, for squares of some kilometres. What a release
-says of two squares is estimated as anybody would: each published count is spread evenly over its two zones. The
-error is held against the true counts, empty pairs included, so it is for the data holder alone.
+the same: how many trips go from here to there. So both are compared by that, for squares of some kilometres. The count
+between two squares is estimated by spreading each published count evenly over its two zones. The
+error is computed from the true counts, empty pairs included, so it is for the data holder alone.
 
 A zone is spread over points in it: centres of small H3 cells, or of the tiles of the user's map.
 """
@@ -31,7 +31,7 @@ SIDES = (1, 2, 5)
 LARGEST = 100
 #: Zones are spread over H3 cells of this resolution, some 0.1 km² each.
 _POINTS_AT = 9
-#: A cell so many resolutions above them holds more than 10,000.
+#: A cell this many resolutions above them holds more than 10,000.
 _MANY_STEPS = 4
 _KM_PER_DEGREE = 111.195
 
@@ -42,7 +42,7 @@ _Points = tuple[pa.Array, Numbers, Floats]
 
 @dataclass(frozen=True)
 class Usefulness:
-    """What is left for a reader, for squares of one size.
+    """Errors of a reader's estimate, for squares of one size.
 
     Attributes:
         side: of the squares, in kilometres.
@@ -132,7 +132,7 @@ def _tiles(tree: Hierarchy, region: Sequence[int] | None) -> Floats | None:
 
 
 def _inside(cells: NDArray[np.uint64], region: Sequence[int]) -> NDArray[np.bool_]:
-    """Which cells lie in one of the cells of a region; coarser ones lie in none."""
+    """Which cells are inside one of the cells of a region; coarser ones are not."""
     inside = np.zeros(len(cells), dtype=np.bool_)
     level = resolution_of(cells)
     for place in region:
@@ -150,8 +150,8 @@ class _End:
         n: how many squares there are.
         of_tile: the square of each tile; -1 outside the region.
         codes: the published zones.
-        share: zones by squares: which share of each zone lies in each square.
-        inside: which share of each zone lies in the region, in these squares or elsewhere.
+        share: zones by squares: the share of each zone in each square.
+        inside: the share of each zone in the region, in these squares or elsewhere.
     """
 
     n: int
@@ -211,7 +211,7 @@ def _points_of(release: Any, end: str, region: Sequence[int] | None) -> _Points 
 
 
 def _points(cell: int) -> tuple[NDArray[np.uint64], Floats]:
-    """The small cells that make up a cell and their centres; a fine one stands for itself."""
+    """The small cells that make up a cell and their centres; a fine one is its own part."""
     coarse = _POINTS_AT - h3_cells.get_resolution(cell)
     if coarse > _MANY_STEPS:
         return _many_points(cell)

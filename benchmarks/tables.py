@@ -45,7 +45,7 @@ MOST_FOR_GLOVE = 50_000
 
 def main() -> None:
     if not DATA.is_dir():
-        print("The public data sets are not beside the repository.")
+        print("The public data sets are not next to the repository.")
         return
     for name, (path, how) in H3_SETS.items():
         print_table(name, flowveil.read_trips(DATA / path, **how))

@@ -1,4 +1,4 @@
-"""What the table of TwinCut's experiments comes to, as Markdown; read from ``results/``, nothing is run.
+"""The summary of TwinCut's experiments, as Markdown; read from ``results/``, nothing is run.
 
 The figures of ``docs/methods/twincut.md`` are printed by this.
 """

@@ -42,7 +42,7 @@ def zoned(path: str, zones: str, columns: dict[str, Any], **how: Any) -> Callabl
 
 
 def bay_area() -> flowveil.Flows:
-    """Trips between stations, which have their coordinates in a table of their own."""
+    """Trips between stations, which have their coordinates in a separate table."""
     table = pq.read_table(DATA / "bayarea_bikeshare14/trips.parquet")
     stations = pa_csv.read_csv(DATA / "bayarea_bikeshare14/stations.csv")
     place = {}
@@ -167,7 +167,7 @@ def print_rows(flows: flowveil.Flows, k: int, share: float) -> None:
 
 def main(ks: tuple[int, ...] = KS, shares: tuple[float, ...] = SHARES, only: str = "") -> None:
     if not DATA.is_dir():
-        print("The public data sets are not beside the repository.")
+        print("The public data sets are not next to the repository.")
         return
     for name, read in SETS.items():
         if only not in name:

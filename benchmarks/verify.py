@@ -1,6 +1,6 @@
 """How long the recount of a release takes, against reading the trips that it is recounted from.
 
-Trips of a synthetic city that come to about 1.6 million flows, released with ODkAnon, whose rule of hopeless flows asks
+Trips of a synthetic city, about 1.6 million flows, released with ODkAnon, whose rule of hopeless flows asks
 most of the recount. Reading and recounting take turns in one run, so that what else the machine does hits both.
 
     python -m benchmarks verify

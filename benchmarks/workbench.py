@@ -1,7 +1,7 @@
 """How soon a preview of the workbench is there, and how much memory its server takes.
 
-A synthetic survey of half a million trips is picked in a workbench that runs as users run it. Previews are asked for
-one after the other, each with another k, from the request to the whole result, the first one apart; beside them one run
+A synthetic survey of half a million trips is picked in a workbench that runs as users run it. Previews are requested
+one after the other, each with another k, from the request to the whole result, the first one apart; in addition one run
 of ODkAnon on the same flows. Then a large file is sent, and the server's memory is read before, during and after.
 
     python -m benchmarks workbench
@@ -38,18 +38,23 @@ class Page:
     """A browser's part of the talk."""
 
     def __init__(self, address: str) -> None:
-        self._at = re.match(r"http://([\d.:]+)/", address)[1]  # type: ignore[index]
-        self._headers = {"Origin": f"http://{self._at}"}
-        talk = http.client.HTTPConnection(self._at)
-        talk.request("GET", address.partition(self._at)[2])
-        self._headers["Cookie"] = (talk.getresponse().getheader("set-cookie") or "").partition(";")[0]
+        self.at = re.match(r"http://([\d.:]+)/", address)[1]  # type: ignore[index]
+        self.headers = {"Origin": f"http://{self.at}"}
+        talk = http.client.HTTPConnection(self.at)
+        talk.request("GET", address.partition(self.at)[2])
+        self.headers["Cookie"] = (talk.getresponse().getheader("set-cookie") or "").partition(";")[0]
 
     def ask(self, method: str, path: str, content: Any = None) -> Any:
-        talk = http.client.HTTPConnection(self._at, timeout=600)
+        talk = http.client.HTTPConnection(self.at, timeout=600)
         body = json.dumps(content) if isinstance(content, dict) else content
-        talk.request(method, path, body, self._headers, encode_chunked=not isinstance(body, str | None))
-        said = json.loads(talk.getresponse().read())
+        talk.request(method, path, body, self.headers, encode_chunked=not isinstance(body, str | None))
+        answer = talk.getresponse()
+        text = answer.read()
         talk.close()
+        try:
+            said = json.loads(text)
+        except ValueError:
+            raise SystemExit(f"{method} {path}: {answer.status}, no JSON but {text[:200]!r}") from None
         if "error" in said and said["error"] and "kind" not in said:
             raise SystemExit(said["error"])
         return said

@@ -1,8 +1,8 @@
 """How long it takes to find points in the polygons of a map.
 
 A million points in 4,000 polygons of two hundred corners each, as census tracts have. The floor is the search in the
-tree of bounding boxes alone, which nobody can do without; a spatial join of geopandas does the same work and is run
-beside it. The program prints the time of `Locator.zones_of` divided by each, all measured in turn in the same run.
+tree of bounding boxes alone, which is unavoidable; a spatial join of geopandas does the same work and is run
+for comparison. The program prints the time of `Locator.zones_of` divided by each, all measured in turn in the same run.
 
     python -m benchmarks zones
 """

@@ -26,7 +26,7 @@ SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 def shared_data() -> Path:
     """The folder of public data sets; tests that need it are skipped where it is absent."""
     if not SHARED_DATA.is_dir():
-        pytest.skip("the public data sets are not beside the repository")
+        pytest.skip("the public data sets are not next to the repository")
     return SHARED_DATA
 
 

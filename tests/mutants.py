@@ -32,10 +32,10 @@ class Mutant:
     """A mistake, and the tests that must notice it.
 
     Attributes:
-        name: what is wrong, in words.
+        name: what is wrong.
         place: file below `src/flowveil`, and the function, with its class. If the function is not in that file, the one
             file of the package that has it is taken, so that files can be renamed and merged.
-        body: the new body; ``correct`` stands for the correct function, to be called with the same arguments.
+        body: the new body; ``correct`` is the correct function, to be called with the same arguments.
         tests: files below the tests, and options of pytest.
     """
 
@@ -86,6 +86,25 @@ MUTANTS = (
         "return None",
         ("unit/published/test_folder.py",),
     ),
+    # ---- layers
+    Mutant(
+        "layers: rules on cells are ignored",
+        "methods/layercut.py:_Layers._refused",
+        "return np.zeros(len(cell), dtype=np.bool_) if lenient else self._determined(rows, cell, nodes)",
+        ("property/test_layercut.py", "-k", "break_a_rule"),
+    ),
+    Mutant(
+        "layers: refused parts are shown",
+        "methods/layercut.py:_Layers._unexplained",
+        "return np.zeros(len(cell), dtype=np.bool_)",
+        ("property/test_layercut.py", "-k", "break_a_rule"),
+    ),
+    Mutant(
+        "kept layers: trips of a short cell are lost",
+        "methods/zones_of.py:MapCells.assign",
+        "return correct(self, flows, guarantee, revise=True)",
+        ("property/test_zones_of.py",),
+    ),
     # ---- recount
     Mutant(
         "recount: nothing is short", "verify/recount/recount.py:_safe", "return counted['trips'] >= 0", RECOUNT
@@ -133,7 +152,7 @@ MUTANTS = (
 
 
 def find(tree: ast.Module, function: str) -> tuple[ast.Module | ast.ClassDef, int] | None:
-    """Returns the scope of a function and its position there; None if there is no such function."""
+    """Returns the scope of a function and its position there; None if it does not exist."""
     *outer, name = function.split(".")
     scope: ast.Module | ast.ClassDef = tree
     for wanted in outer:

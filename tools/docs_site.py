@@ -1,4 +1,4 @@
-"""What MkDocs does not know of: pages that are made from the program itself, so that they cannot be out of date.
+"""Pages of the site that are generated from the program, so that they cannot be out of date.
 
 `mkdocs.yml` names this file as a hook. It adds to the site, without writing into `docs/`:
 
@@ -7,8 +7,8 @@
 - notebooks/, from the notebooks in examples/, which are run here, with what they print and draw;
 - reference/report.schema.json, the schema that the package ships.
 
-Links in the documents work in the repository, where readers see them first; those that leave `docs/` are turned to the
-pages that stand for them here.
+Links in the documents work in the repository, where readers see them first; those that leave `docs/` are rewritten to
+the pages of the site.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-#: Files outside docs/ that are pages of the site, and where they stand in it.
+#: Files outside docs/ that are pages of the site, and their paths in it.
 PAGES = {
     "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "contributing.md",
@@ -64,7 +64,7 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
-    """Turns links that leave docs/ to the pages that stand for them."""
+    """Rewrites links that leave docs/ to pages of the site."""
     source = ROOT / "docs" / page.file.src_uri
     return turned(markdown, source) if source.is_file() else markdown
 
@@ -88,14 +88,14 @@ def _pages() -> dict[str, str]:
 
 
 def turned(markdown: str, source: Path, place: str | None = None) -> str:
-    """The text with its relative links as they are in the site.
+    """Returns the text with its relative links rewritten for the site.
 
-    A link to a file of the repository that is no page becomes plain text: the site does not carry code.
+    A link to a file that is not a page becomes plain text: the site does not carry code.
 
     Args:
         markdown: the text of a document.
-        source: where the document lies in the repository.
-        place: where it stands in the site, if that is not its place below docs/.
+        source: path of the document in the repository.
+        place: its path in the site, if that is not its path below docs/.
     """
     here = Path(place).parent if place else source.parent.relative_to(ROOT / "docs")
 
@@ -111,7 +111,7 @@ def turned(markdown: str, source: Path, place: str | None = None) -> str:
 
 
 def _place_of(target: Path) -> str | None:
-    """Where a file of the repository stands in the site; nothing if it is no page."""
+    """Returns the path in the site of a file of the repository; None if it is not a page."""
     path = target.relative_to(ROOT).as_posix()
     if path in (pages := _pages()):
         return pages[path]
@@ -191,7 +191,7 @@ def notebook(name: str, book: Any) -> Iterator[tuple[str, str | bytes]]:
                 yield f"notebooks/{name}-{pictures}.png", base64.b64decode(shown["image/png"])
                 parts += [f"![what the cell draws]({name}-{pictures}.png)", ""]
             elif "text/html" in shown:
-                # One line: Markdown would take indented or empty lines of it for text of its own.
+                # One line: Markdown would take its indented or empty lines for text.
                 parts += [
                     '<div class="output">'
                     + re.sub(r"\s*\n\s*", "\n", shown["text/html"]).replace("\n", "&#10;")

@@ -60,7 +60,7 @@ def page(command: click.Command, words: tuple[str, ...]) -> str:
 
 
 def _plain(text: str) -> str:
-    """Text in which man sees no command of its own."""
+    """Text with the commands of man escaped."""
     text = " ".join(text.split()).replace("\\", "\\e").replace("-", "\\-")
     return f"\\&{text}" if text.startswith((".", "'")) else text
 

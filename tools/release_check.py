@@ -48,7 +48,7 @@ def main(dist: Path, *, offline: bool = False) -> None:
 
 
 def check_wheel(wheel: Path) -> None:
-    """Size, version, and nothing in it that is no part of the package."""
+    """Checks size and version, and that it holds nothing but the package."""
     version = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["version"]
     names = zipfile.ZipFile(wheel).namelist()
     strange = [n for n in names if not n.startswith(("flowveil/", f"flowveil-{version}.dist-info/"))]

@@ -1,4 +1,4 @@
-"""A method for flowveil that stands in a package of its own: both ends lifted by a fixed number of levels.
+"""A method for flowveil in a separate package: both ends lifted by a fixed number of levels.
 
 Installed, it is one method among the others: ``flowveil anonymize trips.csv --method quarters --option levels=2``.
 """

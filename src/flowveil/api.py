@@ -84,7 +84,7 @@ def describe(
 
     Args:
         source: flows, or trips in any form `read_trips` takes.
-        k: what safety is held against.
+        k: the threshold of safe flows.
         protect: what the floor and the advice are for; by default people where persons are known, else trips.
         max_suppressed: share that may be suppressed, for the floor and the advice.
         hierarchy: ``h3`` or ``halves``: the tree of the floor and the estimates; by default those of the
@@ -249,7 +249,7 @@ def threshold_of_study(source: Any, settings: Mapping[str, Any], reading: Mappin
 
 
 def read_for_study(source: Any, *, by: Sequence[str], by_many: bool = False, **how: Any) -> SlicedFlows:
-    """The flows by attributes or by time, or of everybody together where neither is asked for."""
+    """Returns the flows by attributes or by time; all flows together without either."""
     if by or "time" in how or "every" in how:
         return read_slices(source, by=by, by_many=by_many, **how)
     return SlicedFlows((), ((),), (read_trips(source, **how),))
@@ -414,7 +414,7 @@ def derive(
     Args:
         release: the folder of the source.
         out: also write a release folder.
-        level: level of the zones: an H3 resolution, or a level of the map; coarser zones stay as they are.
+        level: level of the zones: an H3 resolution, or a level of the map; coarser zones are kept.
         zones_of: zones of another release: its folder, or a frozen map.
         sum: slice columns to add up, or units of time: ``hour``, ``weekday``, ``day``, ``time``.
         pick: slices to keep: ``{"sex": "f"}``, or ``["sex=f"]``; None is the matrix of all values.
@@ -578,8 +578,8 @@ def publish_series(source: Any, directory: str | PathLike[str], **settings: Any)
     Args:
         source: trips, in any form `read_slices` takes.
         directory: the folder of the series; an earlier one is continued.
-        **settings: ``time``, ``every``, ``zones_of``, ``formats``, how to read the trips, and ``asked``: what
-            `anonymize` is asked for.
+        **settings: ``time``, ``every``, ``zones_of``, ``formats``, how to read the trips, and ``asked``: the
+            arguments of `anonymize`.
     """
     from flowveil.series.steps import publish_series as run
 
@@ -642,7 +642,7 @@ def refuse_total_without_ledger(total: float | None) -> None:
     """
     if total is not None:
         raise ParameterError(
-            "--epsilon-total (epsilon_total) is about all noisy releases of a data set, which a ledger remembers. "
+            "--epsilon-total (epsilon_total) is about all noisy releases of a data set, which a ledger records. "
             "Hint: name its folder with --ledger."
         )
 

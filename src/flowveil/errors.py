@@ -1,4 +1,4 @@
-"""Everything flowveil raises on purpose.
+"""Exceptions of flowveil, and the exit code of each.
 
 ```
 FlowveilError
@@ -37,7 +37,7 @@ class ParameterError(FlowveilError, ValueError):
 
 
 class DataError(FlowveilError, ValueError):
-    """The input cannot be used as it is. All problems found are in the one message."""
+    """The input cannot be used. One message lists all problems found."""
 
     exit_code = 2
 
@@ -127,7 +127,7 @@ def switched_on(name: str) -> str:
 
 
 def without_value(name: str) -> str:
-    """How an option is said to have no value: ``--no-person`` or ``person=''``."""
+    """Returns how to give an option no value: ``--no-person`` or ``person=''``."""
     return f"--no-{name.replace('_', '-')}" if _flags.get() else f"{name}=''"
 
 

@@ -59,7 +59,7 @@ def has_slices(request: Request) -> bool:
 
 
 def only_for_ledger(request: Request) -> bool:
-    """Whether the time column cuts nothing: the ledger alone needs its days."""
+    """Returns whether the time column makes no slices and only the ledger uses its days."""
     slices = request.slices
     return bool(slices.time and request.output.ledger and not slices.every and slices.during is None)
 
@@ -78,7 +78,7 @@ def method_name(request: Request) -> str | None:
 
 
 def find_request_method(request: Request) -> Method | None:
-    """The method of a request; None over the zones of an earlier release.
+    """Returns the method of a request; None over the zones of an earlier release.
 
     Raises:
         ParameterError: the method is unknown.

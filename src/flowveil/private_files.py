@@ -62,7 +62,7 @@ def write_private(path: str | PathLike[str], document: str, *, folder: str | Pat
     Args:
         path: the file.
         document: its text.
-        folder: a release folder in which it must not lie, besides those that exist.
+        folder: a release folder, in addition to existing ones, that must not contain it.
 
     Raises:
         OutputError: the file would lie inside a release, or cannot be written.

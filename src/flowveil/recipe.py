@@ -147,7 +147,7 @@ def _said(value: Any) -> str:
 
 
 def _default(one: Setting) -> str:
-    """What stands in a commented line: the example, or the default of a flag."""
+    """Returns the value in a commented line: the example, or the default of a flag."""
     if one.kind == "flag":
         return "true"
     return _toml(one.parse(one.example))

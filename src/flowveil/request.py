@@ -240,7 +240,7 @@ class Method(Section, key="method", heading="Method", call="anonymize"):
         flag="--option", example="effort=2", metavar="NAME=VALUE", recorded=True,
     )  # fmt: skip
     hierarchy: str | None = setting(
-        "Tree above the tiles: as it is (h3), or refined in steps of two (halves).",
+        "Tree above the tiles: not refined (h3), or refined in steps of two (halves).",
         default="what the method's page says", allowed="flowveil.zoning.refinement:HIERARCHIES", example="h3",
         recorded=True,
     )  # fmt: skip
@@ -346,7 +346,7 @@ class Derive(Section, key="derive", heading="Derive", call="derive"):
     """What `flowveil derive` computes from a published release; no part of a request or a recipe."""
 
     level: int | None = setting(
-        "Level of the zones: an H3 resolution, or a level of the map. Coarser zones stay as they are.",
+        "Level of the zones: an H3 resolution, or a level of the map. Coarser zones are kept.",
         between=(0, 1000), example="7", metavar="N",
     )  # fmt: skip
     sum: tuple[str, ...] = setting(
@@ -380,7 +380,7 @@ def find_setting(name: str) -> Setting:
     """The setting of that name: ``k``, ``protection.k`` or ``--k``.
 
     Raises:
-        ParameterError: there is none; the message has the nearest name.
+        ParameterError: the name is unknown; the message has the nearest one.
     """
     known = {key: one for one in settings() for key in (one.name, one.path, one.flag, one.flag[2:])}
     if name not in known:

@@ -147,10 +147,10 @@ class SlicedFlows:
         keys: list[Key] = [(None,) * len(self.columns)] if total else []
         for step in sorted(every, key=lambda e: e.label_length):
             if self.every is None or not step.holds(self.every):
-                finest = "there is none" if self.every is None else f"it is {self.every.name}"
+                finest = "not set" if self.every is None else f"it is {self.every.name}"
                 raise ParameterError(
                     f"--every {step.name} is not made of whole steps of the finest --every ({finest}); "
-                    "allowed: month and day beside minutes or hours, weekday beside weekday-hour."
+                    "allowed: month and day with minutes or hours, weekday with weekday-hour."
                 )
             keys += sorted({(*key[:-1], key[-1][: step.label_length]) for key in self.keys})
         return keys
@@ -242,7 +242,7 @@ def check_slice_columns(by: Sequence[str], *, time: str | None, every: str | Eve
             )
     if not names:
         raise ParameterError(
-            "No slices are asked for. Hint: name attributes with --by, or a time with --time, --every."
+            "No slices are requested. Hint: name attributes with --by, or a time with --time, --every."
         )
 
 
@@ -325,7 +325,7 @@ def refuse_many_values(values: Mapping[str, int], *, rows: int) -> None:
             f"Too many values to make a matrix of each: {found}. Allowed are {MOST_VALUES} values, and one for "
             f"{ROWS_PER_VALUE} rows: a column like an identifier makes matrices of one contributor each, published "
             "under its name. Hint: use classes that many people share, or confirm with --by-many (by_many=True) that "
-            "no value stands for one person, vehicle or household."
+            "no value represents one person, vehicle or household."
         )
 
 
@@ -349,7 +349,7 @@ def refuse_many_combinations(flows: SlicedFlows) -> None:
             f"Too many combinations to make a matrix of each: {names} have {n:,} in {rows:,} rows. Allowed is one for "
             f"{ROWS_PER_VALUE} rows: combinations of few rows make matrices of one contributor each, published under "
             "their values. Hint: use fewer columns or classes that many people share, or confirm with --by-many "
-            "(by_many=True) that no combination stands for one person, vehicle or household."
+            "(by_many=True) that no combination represents one person, vehicle or household."
         )
 
 

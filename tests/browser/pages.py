@@ -1,4 +1,4 @@
-"""One real Chromium for all pages, with the network cut; tests are skipped where there is none."""
+"""One real Chromium for all pages, with the network cut; tests are skipped without Chromium."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 #: Kept as artefacts; git ignores the folder.
 SCREENSHOTS = Path(__file__).resolve().parents[2] / "build" / "screenshots"
-#: Painting whole pages takes longer than looking at them: only where somebody will see the pictures.
+#: Painting whole pages is slow: only where the pictures are kept.
 KEPT = bool(os.environ.get("CI") or os.environ.get("SCREENSHOTS"))
 
 ARGUMENTS = [
@@ -83,7 +83,7 @@ def violations(page, axe: Path, *, rules: Sequence[str] | None = None) -> list[t
 
 
 def redrawn(page) -> None:
-    """Wait until what was asked for is on the page: maps are drawn in the next frame."""
+    """Waits until the page shows the result: maps are drawn in the next frame."""
     page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(null))))")
 
 

@@ -62,7 +62,7 @@ def _releases(folder: Path) -> dict[str, Path]:
 
 
 def _of_commands(folder: Path) -> dict[str, Path]:
-    """Pages that commands write beside releases."""
+    """Pages that commands write next to releases."""
     trips = trip_table(600)
     days = pa.array([f"2024-0{1 + i % 2}-03 08:00:00" for i in range(len(trips))])
     csv.write_csv(trips.append_column("day", days), folder / "t.csv")
@@ -105,7 +105,7 @@ def test_nothing_is_found_light_or_dark(name, pages, open_page):
         opened.keep(f"{name}-dark")
 
 
-def test_what_nobody_can_read_is_found(tmp_path, open_page):
+def test_text_with_too_little_contrast_is_found(tmp_path, open_page):
     pale = "<p style='background: #fff; color: #eee'>pale</p>"
     text = f"<!doctype html><html lang='en'><title>x</title><img src='data:,'>{pale}"
     (tmp_path / "page.html").write_text(text, "utf-8")

@@ -1,6 +1,6 @@
 """The view of a release in a real JupyterLab: it is shown by the last line of a cell, and fits it.
 
-JupyterLab is large, so it is no test dependency: `pip install jupyterlab` has this test run.
+JupyterLab is large, so it is not a test dependency: `pip install jupyterlab` has this test run.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def lab(tmp_path):
     own = {name: str(tmp_path / name) for name in ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR")}
     own |= {"JUPYTERLAB_SETTINGS_DIR": str(tmp_path / "s"), "JUPYTERLAB_WORKSPACES_DIR": str(tmp_path / "w")}
     own["PYTHONPATH"] = os.pathsep.join([str(tmp_path / "less"), str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
-    # The checks of addresses, which nobody asks for here, would compile grammars for two seconds.
+    # Unused checks of addresses would compile grammars for two seconds.
     (tmp_path / "less").mkdir()
     (tmp_path / "less" / "rfc3987_syntax.py").write_text("raise ImportError\n", "utf-8")
     words = ["--no-browser", "--allow-root", f"--port={port}", "--IdentityProvider.token=t", "--ServerApp.ip=127.0.0.1"]

@@ -290,7 +290,7 @@ PIXEL = bytes.fromhex(
 
 @pytest.fixture
 def tiles(tmp_path):
-    """A tile server on this machine, and the addresses that it was asked for."""
+    """A tile server on this machine, and the addresses that were requested."""
     openssl = shutil.which("openssl")
     if openssl is None:
         pytest.skip("openssl is not installed")

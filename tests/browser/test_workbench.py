@@ -47,7 +47,7 @@ def served(folder, tmp_path_factory) -> Iterator[Served]:
 
 @contextmanager
 def opened(chromium, served, *, step: str = "", quiet: bool = True, **context):
-    """A page of the workbench; it must ask nobody else, and say nothing that is an error."""
+    """A page of the workbench; it must contact no other host and log no error."""
     context.setdefault("viewport", {"width": 1366, "height": 900})
     around = chromium.new_context(**context)
     said: list[str] = []
@@ -307,7 +307,7 @@ def test_the_whole_way_with_keys(chromium, served):
 def test_on_a_phone_in_the_dark(chromium, served):
     empty(served)
     served.do("POST", "/api/pick", {"role": "trips", "path": "trips.csv"})
-    # Two releases: what belongs to each has a name of its own.
+    # Two releases: the controls of each have distinct names.
     while sum(release["own"] for release in served.do("GET", "/api/state")["releases"]) < 2:
         served.job("check")
         published = served.do(
@@ -325,7 +325,7 @@ def test_on_a_phone_in_the_dark(chromium, served):
                 page.wait_for_selector("#description table.narrow")
             if step == "tradeoff":
                 page.wait_for_selector(".point")
-                # What stands beside the axes can be read; the chart is moved with a finger.
+                # Labels of the axes can be read; a finger moves the chart.
                 assert page.locator("#frontier text").first.bounding_box()["height"] >= 10
             fits(page)
             accessible(page)
@@ -341,7 +341,7 @@ def test_a_broken_file_says_what_is_wrong(chromium, served, folder):
         page.set_input_files("#file-trips", files=[{"name": "x.exe", "mimeType": "", "buffer": b"x"}])
         refused = page.locator("#problem", has_text="not read here")
         refused.wait_for()
-        # What the page asks for by itself, and is given, leaves the message to be read.
+        # Automatic requests that succeed leave the message on the page.
         with page.expect_response(re.compile("/api/jobs$")) as answered:
             page.locator("#k").focus()
             page.keyboard.press("ArrowRight")
@@ -356,7 +356,7 @@ def test_a_broken_file_says_what_is_wrong(chromium, served, folder):
         page.locator("#problem").wait_for(state="hidden")
 
 
-def test_an_error_stands_at_its_field_in_words_of_the_page(chromium, served):
+def test_an_error_is_shown_at_its_field_in_the_page_s_words(chromium, served):
     empty(served)
     served.do("POST", "/api/pick", {"role": "trips", "path": "trips.csv"})
     with opened(chromium, served, step="sign", quiet=False, bypass_csp=True) as page:
@@ -375,7 +375,7 @@ def test_an_error_stands_at_its_field_in_words_of_the_page(chromium, served):
 
 
 def test_only_what_can_be_is_offered(chromium, served):
-    """Noise asks for other things than k; what a method cannot do is not there to be chosen."""
+    """Noise needs other settings than k; options that a method lacks are not offered."""
     empty(served)
     served.do("POST", "/api/pick", {"role": "trips", "path": "trips.csv"})
     with opened(chromium, served, step="columns", bypass_csp=True) as page:
@@ -430,7 +430,7 @@ def test_cancel_reload_two_tabs_and_a_killed_server(chromium, folder, tmp_path):
                 page.locator("#k-value", has_text=re.compile("^11$")).wait_for()
                 full_run(page, "recommended 11")
             # A run that is cancelled leaves the preview; another tab and a reload in the middle see that, too. No job
-            # ends before it is cancelled: their processes are halted, which is no matter to whoever ends them.
+            # ends before it is cancelled: their processes are halted, and can still be ended.
             halted = all_at_rest(running)
             for pid in halted:
                 os.kill(pid, signal.SIGSTOP)

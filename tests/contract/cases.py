@@ -1,7 +1,7 @@
 """What the contract tests run: promises of the methods, trees, flows and guarantees.
 
-A new method is run as soon as it stands in METHODS; what it promises has to be declared in RUNS, or in NOISY_RUNS where
-it adds noise: such methods promise no smallest cell, and have a contract of their own.
+A new method is run as soon as it is in METHODS; what it guarantees has to be declared in RUNS, or in NOISY_RUNS where
+it adds noise: such methods guarantee no smallest cell, and have a separate contract.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ K_METHODS = [name for name, method in METHODS.items() if method.promises == "k"]
 
 RUNS = (
     Run("twincut", limit="volume"),
-    # Neither asks for fine zones where coarse ones publish as many cells, or spread evenly what is even.
+    # Neither objective prefers fine zones where coarse ones publish as many cells, or where trips are even.
     Run("twincut", {"objective": "cells"}, limit="volume", finest=False),
     Run("twincut", {"objective": "reconstruction", "effort": 0.0}, limit="volume", finest=False),
     Run("paircut", limit="volume"),
@@ -70,7 +70,7 @@ RUNS = (
     Run("odkanon", {"budget": "volume"}, limit="volume"),
     Run("oigh", limit="volume"),
     Run("suppression", enough="tiles", merges=False),
-    # Origin zones aim at a volume of their own, whatever k is.
+    # Origin zones aim at a volume that does not depend on k.
     Run("atg-dual", limit="volume", complete=False, finest=False),
     # By default zones that are large on this map cost more than suppression; with this price they never do.
     Run("atg-soft", enough="tiles", complete=False, finest=False),

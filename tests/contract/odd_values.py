@@ -17,7 +17,7 @@ UTC = dt.UTC
 
 
 def tiles(n: int, **columns: Any) -> pa.Table:
-    """So many trips from one tile to another, with more columns."""
+    """Returns n trips from one tile to another, with more columns."""
     return pa.table({"start_h3": [A] * n, "end_h3": [B] * n, **columns})
 
 
@@ -49,7 +49,7 @@ _NOBODY = ["nan\t", "NULL\u00a0", "-", "?", "unknown", "", None, "-99", "0000", 
 _ZONED = [dt.datetime(2024, 3, 31, h, 30, tzinfo=UTC) for h in (0, 1, 22)]
 
 ODD: dict[str, tuple[pa.Table, dict[str, Any], Any]] = {
-    "persons with blanks, words for nobody, and case": (
+    "persons with blanks, placeholders, and case": (
         tiles(21, person_id=_SPELLINGS + _NOBODY),
         {},
         (
@@ -83,7 +83,7 @@ ODD: dict[str, tuple[pa.Table, dict[str, Any], Any]] = {
         {"weight": "w"},
         "text that is not a number in column 'w': 2 rows",
     ),
-    "points that are none": (
+    "invalid points": (
         points(48.85, float("nan"), None, 91.0, float("inf"), 0.0),
         {"person": ""},
         ({(): ([1, 1], None, None)}, {"missing end": 2, "off the earth": 2}, {}),

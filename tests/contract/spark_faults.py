@@ -26,7 +26,7 @@ from flowveil.slices import SlicedFlows
 
 
 def fatal(marker: str) -> Any:
-    """Rows as they come; the first task of all kills the executor it runs in, and the second fails once more."""
+    """Rows unchanged; the first task kills its executor, and the second fails again."""
 
     def passed(batches: Any) -> Iterator[Any]:
         fail_twice(marker)

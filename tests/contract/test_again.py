@@ -32,7 +32,7 @@ def run(*words: str) -> int:
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory) -> dict[str, str]:
-    """Trips with persons, weights, times and attributes; the same between zones of a map of their own; an area."""
+    """Trips with persons, weights, times and attributes; the same between zones of a user's map; an area."""
     folder = tmp_path_factory.mktemp("again")
     n = 240
     times = pa.array([f"2024-03-0{4 + i % 2}T0{7 + i % 3}:15:00" for i in range(n)])
@@ -90,7 +90,7 @@ def test_every_method(number, files, flows, tmp_path):
         release = flowveil.anonymize(flows, chosen.method, **{"max_suppressed": 0.5, **asked}, **chosen.options)
     except flowveil.InfeasibleError:
         release = flowveil.anonymize(flows, chosen.method, k=5, protect="trips", max_suppressed=0.9, **chosen.options)
-    # The recount of a release owes nothing to the options of its method.
+    # The recount of a release does not depend on the options of its method.
     with unchecked() if chosen.options else nullcontext():
         folder = release.write(tmp_path / "one", formats="geojson,csv" if number % 2 else ())
     again(folder, files, tmp_path / "two")

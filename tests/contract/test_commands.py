@@ -1,6 +1,6 @@
 """Every command of the program fails the same way: code, message, JSON, and nothing changed on disk.
 
-A new command is run as soon as it is part of the program: it must say below how it fails.
+Every command of the program is run: each must list below how it fails.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from flowveil.cli import cli, main
 
 #: How each command fails: arguments, exit code, words of the message. 2 is bad usage or bad input, 3 a guarantee that
 #: cannot be met or does not hold. {in} is a file of trips, {bad} one without coordinates, {records} a table, {old} an
-#: earlier output that must stay as it is, {release} a release, {short} one that was tampered with.
+#: earlier output that must not change, {release} a release, {short} one that was tampered with.
 TRIPS = ("--resolution", "8")
 RECORDS = ("--quasi", "age", "--sensitive", "illness", "--no-identifiers")
 FAILURES: dict[str, list[tuple[tuple[str, ...], int, str]]] = {

@@ -1,4 +1,4 @@
-"""Persons that stay where they were read: the same releases, byte by byte, or a refusal in words; nobody comes here."""
+"""Persons that stay on the executors: the same releases, byte by byte, or a refusal with a reason."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def decided(flows: Flows, run: Run, asked: str) -> Any:
 @pytest.mark.parametrize("run", COUNTING, ids=str)
 @pytest.mark.parametrize("asked", ["people", "combined"])
 def test_methods_that_count_decide_the_same(run: Run, asked: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    if asked == "people":  # Every depth a question of its own; otherwise all of them are one.
+    if asked == "people":  # One query for each depth; otherwise one for all.
         monkeypatch.setattr(remote_pairs, "QUERY_BYTES", 0)
     flows = flows_of("uneven", "h3") if asked == "people" else flows_of("all-equal", "ragged")
     assert decided(distant(flows), run, asked) == decided(flows, run, asked)
@@ -56,7 +56,7 @@ def test_folded_times_are_decided_the_same(asked: str) -> None:
 
 
 @pytest.mark.parametrize("method", sorted(NEED_ROWS))
-def test_who_needs_the_rows_of_persons_is_refused_in_words(method: str) -> None:
+def test_methods_that_need_the_rows_of_persons_are_refused_with_a_reason(method: str) -> None:
     flows = distant(flows_of("uneven", "h3"))
     how: dict[str, Any] = {"k": 4, "protect": "people"}
     if METHODS[method].promises == "epsilon":

@@ -208,10 +208,10 @@ def test_no_message_discloses_a_value_or_a_person(engine: str, tmp_path: Path) -
 
 def test_one_person_is_one_person_however_blanks_are_written(engine):
     spellings = ["P1", " P1", "P1 ", "\tP1", "P1\u00a0", "\ufeffP1", "P\u200b1", "P1\r", "\u3000P1"]
-    nobody = ["nan\t", "NULL\u00a0", "-", "?", "unknown", ""]
+    placeholders = ["nan\t", "NULL\u00a0", "-", "?", "unknown", ""]
     cell = "8a1fb46622dffff"
-    n = len(spellings) + len(nobody)
-    table = pa.table({"start_h3": [cell] * n, "end_h3": [cell] * n, "person_id": spellings + nobody})
+    n = len(spellings) + len(placeholders)
+    table = pa.table({"start_h3": [cell] * n, "end_h3": [cell] * n, "person_id": spellings + placeholders})
     flows = read_trips(table, engine=engine)
     assert flows.trips.tolist() == [n]
     assert flows.n_people().tolist() == [1]

@@ -18,7 +18,7 @@ from contract.cases import GUARANTEES
 from flowveil.verify.from_flows import recount_flows
 from flowveil.verify.verification import PrivateFiles
 
-#: Reading of the trips by tree: as it is, in halves, and a tree of the user.
+#: Reading of the trips by tree: unrefined H3, halves, and a tree of the user.
 TREES = {"h3": "h3", "halves": "halves", "sectors": None}
 
 

@@ -5,9 +5,9 @@ Cells are recounted here with dictionaries and sets from the flows and the plan;
 For every method, every tree that leaves something to decide, table, guarantee and limit meets every other one
 (`pairwise`). Chains, stars and the like meet every table, guarantees and limits in turn; with further options of a
 method, every tree, table, guarantee and limit comes once or more (`in_turn`). Each run chooses its combinations with a
-seed of its own, so that between them the methods meet more than pairs. With one of the limits, which meets the
+separate seed, so that between them the methods meet more than pairs. With one of the limits, which meets the
 same trees, tables and guarantees, and with further options always, a combination is run again, on the same rows in
-another order, and must come to the same.
+another order, and must give the same result.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def attempt(flows: Flows, run: Run, **asked) -> Release | None:
 
 
 def decimal_of(value: float) -> Fraction:
-    """The decimal of six places that a weight stands for."""
+    """The decimal of six places that a weight represents."""
     return Fraction(round(value * 10**6), 10**6)
 
 

@@ -20,12 +20,12 @@ from reference import laplace as naive
 from samples.verified import findings_of
 
 runs = pytest.mark.parametrize("run", NOISY_RUNS, ids=str)
-#: Every tree with every table; None: the unit is a trip, otherwise a person with at most so many trips.
+#: Every tree with every table; None: the unit is a trip, otherwise the most trips of a person.
 problems = pytest.mark.parametrize(("kind", "table", "bound"), pairwise(TREES, TABLES, (None, 1, 3)))
 
 #: ε a trip of the bound at which noise is zero, and the same where it is spent in steps: none gets a smaller share.
 SILENT, SILENT_IN_STEPS = 60, 60 * 64
-#: Noise beyond so many times its scale is drawn once in e**20 draws.
+#: Noise beyond this multiple of its scale is drawn once in e**20 draws.
 RARE = 20
 
 
@@ -126,7 +126,7 @@ def test_the_form_and_the_promise(run, kind, table, bound):
 @pytest.mark.parametrize("bound", [None, 3], ids=["trip", "person-3"])
 def test_what_is_written_holds(run, bound, tmp_path):
     flows = unit_flows(run, "uneven", "star", bound=bound)
-    # What is written has real noise, which may leave nothing of a table this small above a threshold: draw anew then.
+    # What is written has real noise, which may leave nothing of a table this small above a threshold: then draw again.
     draws = (attempt(flows, run, epsilon=5.0, **options_of(run, bound)) for _ in range(40))
     release = next(release for release in draws if release is not None)
     assert findings_of(release.write(tmp_path / "out"), flows) == []

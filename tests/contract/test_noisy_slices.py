@@ -50,7 +50,7 @@ def slices_of(table: pa.Table):
 
 
 def naive_counts(table: pa.Table, values: list[str]) -> dict[str, Counter]:
-    """The pairs of zones of each slice, one trip at a time: at most the bound of each person over all slices."""
+    """The pairs of zones of each slice, trip by trip: at most the bound of each person over all slices."""
     made = defaultdict(list)
     for row in table.to_pylist():
         ends = [h3.latlng_to_cell(row[f"{end}_lat"], row[f"{end}_lon"], 7) for end in ("start", "end")]

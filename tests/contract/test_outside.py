@@ -52,7 +52,7 @@ def table() -> pa.Table:
 
 @pytest.fixture(scope="module")
 def folder(table, tmp_path_factory) -> Path:
-    """The trips, and two maps of square zones with names: one without parents, one with a root of its own."""
+    """The trips, and two maps of square zones with names: one without parents, one with a root."""
     place = tmp_path_factory.mktemp("outside")
     csv.write_csv(table, place / "t.csv")
     for name, extra in (("map", {}), ("nested", {"town": "town"})):
@@ -67,12 +67,12 @@ def folder(table, tmp_path_factory) -> Path:
 
 
 def read(table, folder, kind: str, **more):
-    """The trips on H3, on a map whose tree is made of places, or on one with sectors and a root of its own."""
+    """The trips on H3, on a map whose tree is made of places, or on one with sectors and a root."""
     if kind == "h3":
         return flowveil.read_trips(table, resolution=7, within=AREA, outside="keep", weight="weight", **more)
     columns = {"map": {}, "nested": {"levels": "town,sector,code"}}[kind]
     zones = flowveil.read_zones(folder / f"{kind}.geojson", tile="code", name="label", **columns)
-    # The map covers a part of the ends: what lies in no zone is outside, with an area and without.
+    # The map covers a part of the ends: points in no zone are outside, with an area and without.
     within = AREA if kind == "map" else None
     return flowveil.read_trips(table, zones=zones, within=within, outside="keep", weight="weight", **more)
 
@@ -149,7 +149,7 @@ def test_a_release_that_places_outside_or_hides_it_is_found(table, folder, tmp_p
     assert findings_of(tmp_path / "r", dropped)
 
 
-def test_methods_that_need_places_and_areas_that_are_none_are_refused(table, folder):
+def test_keeping_the_outside_needs_an_area_and_a_method_on_trees(table, folder):
     flows = read(table, folder, "h3")
     for method in set(METHODS) - set(ON_TREES):
         promise = {"epsilon": 1.0} if METHODS[method].promises == "epsilon" else {}
@@ -173,7 +173,7 @@ def run(*words: str) -> int:
 
 @pytest.fixture
 def at(folder, tmp_path, monkeypatch):
-    """Runs commands in an empty folder, on the trips and an area, or on the map with a root of its own."""
+    """Runs commands in an empty folder, on the trips and an area, or on the map with a root."""
     monkeypatch.chdir(tmp_path)
     nested = str(folder / "nested.geojson")
     zones = ["--zones", nested, "--zones-tile", "code", "--zones-levels", "town,sector,code"]

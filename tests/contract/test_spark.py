@@ -40,7 +40,7 @@ from samples.small_spark import QUICK, SMALL
 from samples.spark_cluster import standalone_cluster
 
 if shutil.which("java") is None and not os.environ.get("JAVA_HOME"):
-    pytest.skip("the Spark engine needs Java 17, and there is no Java here", allow_module_level=True)
+    pytest.skip("the Spark engine needs Java 17, and Java is missing", allow_module_level=True)
 needs("pyspark")
 pytestmark = pytest.mark.filterwarnings("ignore:PySpark does not yet:FutureWarning")
 
@@ -196,7 +196,7 @@ def test_no_message_discloses_a_value(tmp_path: Path, bad: bytes, capfd: Any) ->
     assert caught.value.__suppress_context__ or caught.value.__context__ is None
 
 
-def test_flows_come_to_the_driver_however_many_and_are_refused_where_its_memory_does_not_suffice(
+def test_all_flows_go_to_the_driver_and_are_refused_if_they_exceed_its_memory(
     spark: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = trips(40)
@@ -271,7 +271,7 @@ def test_a_task_that_fails_each_time_is_a_clear_error(spark: Any) -> None:
     assert "SECRET" not in str(caught.value)
 
 
-def test_pandas_that_spark_wants_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_pandas_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     from pyspark.sql.pandas.functions import pandas_udf  # what every task of the engine is made by
 
     monkeypatch.setitem(sys.modules, "pandas", None)

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.real
 
 
 def directly(coarse: Path, fine: Path, k: int) -> dict[tuple[str, str], int]:
-    """What is left of each cell after the finer cells inside it, where that is above 0 and below k."""
+    """The remainder of each cell without the finer cells inside it, where that is above 0 and below k."""
     rows = [pq.read_table(folder / "flows.parquet").to_pylist() for folder in (coarse, fine)]
     cells = {(r["origin_zone"], r["destination_zone"]): r["trips"] for r in rows[0]}
     left = {}

@@ -1,7 +1,7 @@
-"""Every code block of the README and of the docs runs as it stands, or says why it does not.
+"""Every code block of the README and of the docs runs unchanged, or says why it does not.
 
 The blocks of a page are run one after the other in one folder, which holds small files under the names that the pages
-use (`samples.stage`). A block that cannot run here stands below a comment: `<!-- not run: the reason -->`. Blocks of
+use (`samples.stage`). A block that cannot run here follows a comment: `<!-- not run: the reason -->`. Blocks of
 `text`, `json`, `toml`, `csv` and `dockerfile` are not programs.
 """
 
@@ -75,7 +75,7 @@ def test_the_blocks_of_a_page_run(page: Path, files: Path, tmp_path: Path, monke
     folder = tmp_path / "stage"
     shutil.copytree(files, folder)
     monkeypatch.chdir(folder)
-    # Noise sometimes leaves nothing to publish, which is no mistake of the page: here it is the same in every run.
+    # Noise sometimes leaves nothing to publish, so it is fixed here: the same in every run.
     monkeypatch.setattr("flowveil.methods.discrete_laplace.system_bits", repeatable_bits(0))
     # Fifteen syntheses of each setting make smooth curves; two are enough for a page to run.
     monkeypatch.setattr(Grid, "__post_init__", lambda grid: object.__setattr__(grid, "repeats", 2))

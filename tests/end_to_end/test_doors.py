@@ -1,4 +1,4 @@
-"""What people bring and need: zones of their own, study areas, one set of zones; each read, published, verified."""
+"""What people bring and need: their zones, study areas, one set of zones; each read, published, verified."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def run(*arguments: object) -> int:
 
 
 def write_rides(path: Path, n: int = 600) -> None:
-    """Rides as bike-share systems publish them: coordinates, and other columns beside."""
+    """Rides as bike-share systems publish them: coordinates and other columns."""
     rng = np.random.default_rng(3)
     ends = {end: np.round(rng.normal((43.65, -79.38), 0.012, (n, 2)), 5) for end in ("start", "end")}
     columns = {f"{end}_{axis}": at[:, i] for end, at in ends.items() for i, axis in enumerate(("lat", "lng"))}
@@ -181,7 +181,7 @@ def test_verify_finds_zones_that_differ_between_the_ends(tmp_path, capsys) -> No
     edit_table(out, "zones.parquet", lambda rows: one_role(rows))
     assert run("verify", out, "--against", trips) == 3
     said = recount_flows(out, read_trips(trips, resolution=8)).findings
-    assert any("zones differ, but both are said to be the same" in line for line in said)
+    assert any("zones differ, but the report says that they are the same" in line for line in said)
 
 
 def one_role(rows: list[dict]) -> list[dict]:

@@ -1,4 +1,4 @@
-"""The documentation site builds strictly, finds its own words, and asks nobody for anything; its notebooks run."""
+"""The documentation site builds strictly, its search works, and it fetches nothing; its notebooks run."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Fetched(HTMLParser):
-    """What a page makes a browser fetch by itself."""
+    """The addresses that a page makes a browser fetch."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -59,7 +59,7 @@ def test_participants_and_population_of_montpellier_by_sex(montpellier, tmp_path
     assert not any(person in everything for person in long)
 
 
-def test_a_total_beside_the_sexes_takes_common_zones(montpellier, tmp_path: Path, capsys):
+def test_a_total_next_to_the_sexes_takes_common_zones(montpellier, tmp_path: Path, capsys):
     asked = ["anonymize", *montpellier, "--by", "sex", "--total", "--protect", "people", "--max-suppressed", "0.2"]
     assert code_of([*asked, "--method", "atg-dual", "--out", str(tmp_path / "refused")]) == 3
     assert "differences above zero" in capsys.readouterr().err

@@ -148,7 +148,7 @@ test("class limits are round, and a few huge values do not stretch them", () => 
   assert.equal(namesOf(limits, 0.01, 2000).length, limits.length + 1);
 });
 
-test("names of towns do not lie on each other, and the largest comes first", () => {
+test("names of towns do not overlap, and the largest comes first", () => {
   const towns = [["Large", 50, 50], ["Hidden", 52, 52], ["Far", 50, 90], ["Outside", 500, 50]];
   const placed = placedTowns(towns, { x: 0, y: 0, k: 1 }, 200, 120, (text) => 6 * text.length);
   assert.deepEqual(placed.map((t) => t.name), ["Large", "Far"]);

@@ -71,7 +71,7 @@ def release_of(cells, *, by_trips=True, homogeneous=True):
 
 
 def members(group, solutions):
-    """The unknowns that a group stands for."""
+    """The unknowns of a group."""
     if group.kind == "shared":
         sets = [
             solutions.inside(pair) if pair != ("", "") else solutions.unpublished(side)

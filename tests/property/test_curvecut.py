@@ -135,8 +135,8 @@ def test_the_exchange_never_makes_boxes_coarser_at_its_price(problem, share):
     price, pieces = curve.within(budget)
     for number in range(3):
         before = cost_and_left(flows, guarantee, frame, cells_of(pieces))
-        nobody = np.zeros(len(pieces.first), dtype=np.bool_)
-        pieces = exchanged(curve.points, pieces, nobody, price, budget - before[1], 100, number)
+        none_aside = np.zeros(len(pieces.first), dtype=np.bool_)
+        pieces = exchanged(curve.points, pieces, none_aside, price, budget - before[1], 100, number)
         after = cost_and_left(flows, guarantee, frame, cells_of(pieces))
         assert sorted(pieces.order.tolist()) == list(range(len(flows)))
         assert after[1] <= budget

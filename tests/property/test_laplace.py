@@ -40,7 +40,7 @@ def test_no_person_changes_the_counts_by_more_than_the_bound(data):
     bound = data.draw(st.integers(1, 12))
 
     def flows_of(rows: np.ndarray) -> Flows:
-        # Persons are numbered anew, as an engine that has never seen the other would.
+        # Persons are renumbered, as an engine that has never seen the other would.
         _, number = np.unique(person[rows], return_inverse=True)
         number = number - int((person[rows] < 0).any())
         return Flows.from_pairs(

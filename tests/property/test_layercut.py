@@ -19,7 +19,7 @@ ANY = st.one_of(small_problems(7), timed_problems())
 
 
 def planned(flows, guarantee, **asked):
-    """The flows and the guarantee as methods get them, and the plan; None where there is none."""
+    """The flows and the guarantee as methods get them, and the plan, or None."""
     flows, guarantee = guarantee.to_fixed_point(flows)
     try:
         return flows, guarantee, layercut(flows, guarantee, **asked)

@@ -104,7 +104,7 @@ def test_strict_boxes_share_no_flow(problem):
 
 
 def test_relaxed_divides_flows_at_the_median():
-    """Twenty flows on one line but for one: strict cannot cut beside the line, relaxed can."""
+    """Twenty flows on one line but for one: strict cannot cut next to the line, relaxed can."""
     tree = star(np.full(20, 48.0), np.r_[np.full(19, 2.0), 2.05])
     tiles = np.arange(20)
     flows = Flows.from_pairs(tiles, tiles, np.full(20, 3), origins=tree, destinations=tree)

@@ -113,7 +113,7 @@ def test_the_frontier_is_made_of_best_divisions(problem):
         assert point.value * (total - lost) == pytest.approx(best, rel=1e-6, abs=1e-9)
 
 
-def test_an_objective_that_is_none():
+def test_an_unknown_objective_is_refused():
     from flowveil.errors import ParameterError
 
     with pytest.raises(ParameterError, match="objective must be one of"):

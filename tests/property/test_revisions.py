@@ -81,7 +81,7 @@ def test_a_revision_shows_changes_that_reach_the_guarantee_and_no_others(first, 
             listed = release.flows.to_pylist()
             found = {(r["origin_zone"], r["destination_zone"]): (r["trips"], r["revised"]) for r in listed}
             assert found == expected(chain, cells_of(rows), protect)
-            # Verified before it appears, by a recount of its own of what may be revised.
+            # Verified before it appears, by an independent recount of what may be revised.
             release.write(folders[n])
             chain.append({pair: value for pair, (value, _) in found.items()})
 

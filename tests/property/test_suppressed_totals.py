@@ -20,7 +20,7 @@ PAIRS = list(product(range(3), range(3)))
 
 
 def tiles_of(trips: dict[tuple[int, int], int], k: int, *, unit: str = "trips") -> Release:
-    """A map of three zones as they are: pairs short of k are suppressed. Each trip is a person's own, of weight 2."""
+    """A map of three zones: pairs below k are suppressed. Each trip has its own person and weight 2."""
     rows = [(o, d) for (o, d), n in trips.items() for _ in range(n)]
     flows = Flows.from_pairs(
         np.array([o for o, _ in rows]),

@@ -1,4 +1,4 @@
-"""t-closeness removes the zones that the slow version removes, and what is left keeps t."""
+"""t-closeness removes the zones that the slow version removes, and the remaining ones keep t."""
 
 from __future__ import annotations
 

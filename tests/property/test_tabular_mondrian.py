@@ -136,7 +136,7 @@ def test_release_is_safe_true_and_free_of_the_input_order(drawn, k, l, t, strict
     st.booleans(),
 )
 def test_ranges_are_cells_of_the_grid(values, k, step, lowest, highest, strict):
-    """The published text is the one worked out by hand; no range ends at somebody unless the grid says so."""
+    """The published text is the one worked out by hand; no range ends at a person's value unless the grid says so."""
     known = [v for v in values if v is not None]
     table = pa.table({"n": pa.array(values, pa.int64())})
     attribute = Attribute("n", grid=step, public_range=(lowest, highest), fine_grid=step is not None)

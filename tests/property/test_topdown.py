@@ -35,7 +35,7 @@ def test_children_fit_and_the_largest_error_is_the_smallest_there_is(families):
         assert error == smallest_largest_error(given_, wanted)
 
 
-def test_what_is_left_over_goes_evenly_to_equals_and_first_to_the_largest():
+def test_the_remainder_goes_first_to_the_largest_and_evenly_to_equals():
     even = fit_to_totals(np.zeros(9, np.int64), np.zeros(9, np.int64), np.array([3]))
     assert even.tolist() == [0, 0, 1, 0, 0, 1, 0, 0, 1]
     assert fit_to_totals(np.array([5, 1, 1, 7]), np.zeros(4, np.int64), np.array([11])).tolist() == [4, 0, 0, 7]

@@ -126,7 +126,7 @@ def test_the_first_guess_changes_no_multiplier_that_matters(problem, share, near
 @SEARCH
 @given(st.lists(st.integers(0, 5), max_size=150), st.data())
 def test_ancestor_depth_is_that_of_the_lowest_common_ancestor(rises, data):
-    # The next node is a child of the last one, or of one so many steps above it.
+    # The next node is a child of the last one, or of one some steps above it.
     parent = [-1]
     for rise in rises:
         above = len(parent) - 1

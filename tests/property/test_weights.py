@@ -31,7 +31,7 @@ def _rows(n: int) -> dict[str, list]:
 
 def _read(rows: dict[str, list], order: np.ndarray, *, parts: int = 1):
     table = pa.table(rows).take(pa.array(order))
-    # Engines see the parts as batches of their own.
+    # Engines see the parts as separate batches.
     table = pa.concat_tables([table.slice(i * len(order) // parts, len(order) // parts) for i in range(parts)])
     return read_trips(table, origin_tile="o", destination_tile="d", weight="w")
 

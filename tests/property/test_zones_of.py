@@ -16,7 +16,7 @@ from reference.zones_of import recounted, recounted_layers
 from samples.drafts import unchecked
 from samples.verified import findings_of
 
-#: Two neighbourhoods that lie in one base cell, a pentagon, and one on the other side of the earth.
+#: Two neighbourhoods in one base cell, a pentagon, and one on the other side of the earth.
 PLACES = [h3.latlng_to_cell(48.85, 2.35, 2), h3.latlng_to_cell(48.2, 4.0, 2), sorted(h3.get_pentagons(2))[0]]
 NEAR = [tile for place in PLACES[:2] for tile in sorted(h3.cell_to_children(place, 4))[::6]]
 FAR = [tile for place in PLACES[2:] for tile in sorted(h3.cell_to_children(place, 4))[::9]]

@@ -1,4 +1,4 @@
-"""t-closeness, slow and obvious: distances as fractions, zones removed one at a time."""
+"""t-closeness, slow and obvious: distances as fractions, zones removed one by one."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ Piece = tuple[tuple[int, ...], bool]
 
 
 def all_cuts(flows: Flows, guarantee: Guarantee, order: Sequence[int]) -> Iterator[tuple[Piece, ...]]:
-    """All cuts; a flow is left out by itself, a run is published where it is safe."""
+    """All cuts; flows are suppressed one by one, a run is published where it is safe."""
     if not order:
         yield ()
         return

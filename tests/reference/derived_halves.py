@@ -1,4 +1,4 @@
-"""The tree of halves, derived anew: for a release whose report says that its zones are parts of cells or of zones.
+"""The tree of halves, derived independently: for a release whose zones are parts of cells or of zones.
 
 Nothing here is shared with what makes the tree for the methods. For H3, all tiles are followed upwards together, one
 resolution at a time, by the bits of their codes, and through the parts between by the list of
@@ -29,7 +29,7 @@ from reference.h3_parts import PARTS, hexadecimal, numbers_of, parts_above
 
 _MARK = "~"
 _WHOLE_DEGREE = 10**7
-#: What is no cell, among nodes that are cells times eight.
+#: Marks a missing cell, among nodes that are cells times eight.
 _ALL_NODE, _OUTSIDE_NODE = np.uint64(0), np.uint64(1)
 
 
@@ -95,7 +95,7 @@ def _moved(flows: Flows, trees: tuple[Hierarchy, Hierarchy, Hierarchy | None]) -
 
 
 def _texts(codes: Any) -> Any:
-    """Codes as they are written."""
+    """Codes as text."""
     if codes.dtype.kind == "U":
         return codes
     return np.where(codes == np.uint64(OUTSIDE_CELL), np.array(OUTSIDE), hexadecimal(codes))
@@ -104,7 +104,7 @@ def _texts(codes: Any) -> Any:
 def _tree(
     above: dict[str, str], levels: dict[str, int], geography: Any, kind: str, *, to_the_top: bool = False
 ) -> Hierarchy:
-    """The tree of (node, what it lies in), from the smallest node that holds all tiles on, or from the top."""
+    """The tree of (node, parent), from the smallest node that holds all tiles on, or from the top."""
     children: dict[str, list[str]] = {}
     for code, parent in above.items():
         children.setdefault(parent, []).append(code)
@@ -127,7 +127,7 @@ def _tree(
 
 @dataclass(frozen=True, eq=False)
 class _TileCenters:
-    """Where the tiles of a tree of these codes and parents lie; nothing else of it is asked for.
+    """Positions of the tiles of a tree of these codes and parents, and nothing else.
 
     Attributes:
         code, parent: of each node.
@@ -177,7 +177,7 @@ def _h3_tree(
         cells = _distinct(cells, inside[resolutions == resolution])
         parents, small, large = parts_above(cells, resolution)
         above = parents << np.uint64(3)
-        # A child that is in no small part lies in the large one itself.
+        # A child that is in no small part is in the large one itself.
         first = np.where(small > 0, above | small, above | large)
         lower += [cells << np.uint64(3), (above | small)[small > 0], above | large]
         upper += [first, (above | large)[small > 0], above]
@@ -218,9 +218,9 @@ def _nodes_of(tiles: Any) -> Any:
 
 
 def _by_first_tile(up: Any, tiles: Any) -> Any:
-    """A number for each node, by the first of some tiles that lies in it, nodes before what lies in them.
+    """A number for each node, by the first of some tiles inside it, parents before children.
 
-    Siblings that stand in this order leave tiles in theirs, wherever the tiles of every node stand together.
+    Siblings in this order keep the order of tiles, wherever the tiles of every node are consecutive.
     """
     first, height = np.full(len(up), len(tiles)), np.zeros(len(up), dtype=np.int64)
     at, place, step = tiles, np.arange(len(tiles)), 0

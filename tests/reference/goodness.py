@@ -7,7 +7,7 @@ from scipy import stats
 
 from reference.laplace import chance
 
-#: How often a test of real noise may fail a right sampler: every run draws anew, so seldom enough for all of them
+#: How often a test of real noise may fail a right sampler: every run draws again, so seldom enough for all of them
 #: together never to be seen.
 FALSE_ALARM = 1e-10
 

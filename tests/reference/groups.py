@@ -1,4 +1,4 @@
-"""What a set of flows comes to, one flow at a time: its box, and whether it is safe."""
+"""The box of a set of flows, and whether it is safe, flow by flow."""
 
 from __future__ import annotations
 

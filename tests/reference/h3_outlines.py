@@ -31,7 +31,7 @@ _ASIDE = 0.05
 #: Degrees from the equator.
 _NEAR_POLE = 89.9
 _RADIUS_KM = 6371.007180918475
-#: Areas may differ in so much.
+#: Tolerance of areas.
 _SHARE = 1e-6
 #: More cells are those of all the world: their outline may go around the globe.
 _CELLS_OF_A_ZONE = 4
@@ -155,7 +155,7 @@ def _sides(points: Floats, edge: Numbers, finest: int) -> tuple[Cells, Cells, Tr
 
 
 def _lie_in(found: Cells, zone: Numbers, zones: Zones) -> Truths:
-    """Whether each cell lies in its zone, whose cells are coarser and of one level: a cell begins as those above it do.
+    """Whether each cell is in its zone, whose cells are coarser and of one level: a cell begins as those above it do.
 
     Behind the resolution there are seven bits for the base cell, then three for each level.
     """
@@ -178,7 +178,7 @@ def _lie_in(found: Cells, zone: Numbers, zones: Zones) -> Truths:
 def _at_corners(ends: tuple[Floats, Floats], cells: Cells) -> list[Truths]:
     """Whether the points at both ends of edges are corners of the cell at each edge, but for rounding."""
     distinct, number = np.unique(cells, return_inverse=True)
-    # The first corner stands in for those that a cell has not.
+    # The first corner replaces those that a cell lacks.
     bounds = [h3_int.cell_to_boundary(cell) for cell in distinct.tolist()]
     corners = np.array([b + b[:1] * (_CORNERS - len(b)) for b in bounds]).reshape(-1, _CORNERS, 2)
     near = [np.zeros(len(cells), dtype=np.bool_) for _ in ends]

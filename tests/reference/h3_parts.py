@@ -7,7 +7,7 @@ from typing import Any
 import h3.api.basic_int as h3_int
 import numpy as np
 
-#: The parts that the child of each digit lies in, from the smallest up.
+#: The parts that contain the child of each digit, from the smallest up.
 _PARTS_OF_CHILD = {
     0: ("04", "0246"),
     4: ("04", "0246"),
@@ -26,7 +26,7 @@ PENTAGONS = (4, 14, 24, 38, 49, 58, 63, 72, 83, 97, 107, 117)
 
 
 def _part_numbers(*, pentagon: bool) -> Any:
-    """For each digit of a child, the numbers of the small and of the large part it lies in; 0 where there is none."""
+    """For each digit of a child, the numbers of its small and of its large part; 0 without one."""
     numbers = np.zeros((2, 8), dtype=np.uint64)
     for digit, names in _PARTS_OF_CHILD.items():
         kept = [name.replace("1", "") if pentagon else name for name in names]
@@ -56,20 +56,20 @@ def parts_above(cells: Any, resolution: int) -> tuple[Any, Any, Any]:
 
 
 def hexadecimal(cells: Any) -> Any:
-    """Cells as they are usually written, all at once: sixteen digits, of which the first is a nought."""
+    """Cells as sixteen hexadecimal digits, the first of them 0, for a whole array."""
     digits = np.frombuffer(cells.astype(">u8").tobytes().hex().encode(), dtype="S1").reshape(-1, 16)
     return np.ascontiguousarray(digits[:, 1:]).view("S15").ravel().astype(np.str_)
 
 
 def numbers_of(codes: Any) -> Any:
-    """The cells that codes as `hexadecimal` writes them stand for, all at once."""
+    """The inverse of `hexadecimal`, for a whole array."""
     digits = np.full((len(codes), 16), ord("0"), dtype=np.uint8)
     digits[:, 1:] = np.ascontiguousarray(codes.astype("S15")).view(np.uint8).reshape(-1, 15)
     return np.frombuffer(bytes.fromhex(digits.tobytes().decode("ascii")), dtype=">u8").astype(np.uint64)
 
 
 def parts_around(cell: int, parent: int, resolution: int) -> list[str]:
-    """The codes of the parts of a parent that a child lies in, from the smallest up."""
+    """The codes of the parts of a parent that contain a child, from the smallest up."""
     names = _PARTS_OF_CHILD[cell >> 3 * (15 - resolution) & 7]
     if h3_int.is_pentagon(parent):
         names = tuple(name.replace("1", "") for name in names)
@@ -83,7 +83,7 @@ def cells_in(code: str) -> list[int]:
         cell = int(name, 16)
     except ValueError:
         return []
-    # A code of somebody's own map may be any number in this form.
+    # A code of a user's map may be any number in this form.
     if not 0 < cell < 1 << 63 or format(cell, "x") != name or not h3_int.is_valid_cell(cell):
         return []
     if not dot:

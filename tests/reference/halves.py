@@ -1,6 +1,6 @@
 """Halves, as the agreement says them: an H3 cell's children by their digits, two parts, two of these, single children.
 
-Slow and obvious: strings and sets, one cell at a time.
+Slow and obvious: strings and sets, cell by cell.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ def digit(cell: str) -> int:
 
 
 def path(cell: str) -> list[str]:
-    """The codes from a cell up to its parent: the cell, the parts it lies in, the parent."""
+    """The codes from a cell up to its parent: the cell, its parts, the parent."""
     parent = h3.cell_to_parent(cell)
     siblings = {digit(c) for c in h3.cell_to_children(parent)}
     found = [cell]

@@ -1,4 +1,4 @@
-"""Discrete Laplace noise and bounded contributions, one trip and one number at a time."""
+"""Discrete Laplace noise and bounded contributions, trip by trip and number by number."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ def mondrian(flows: Flows, guarantee: Guarantee, frame: Frame, *, strict: bool) 
 def proposed_cuts(
     flows: Flows, guarantee: Guarantee, frame: Frame, group: list[int], *, strict: bool
 ) -> list[tuple[list[int], list[int]]]:
-    """Widest dimension first; in each, the more equal cut beside the median first."""
+    """Widest dimension first; in each, the more equal cut next to the median first."""
     volume = flows.volume(guarantee.basis)
 
     def width(d: int) -> int:

@@ -1,4 +1,4 @@
-"""ODkAnon as published, one merge at a time: short, obvious and slow."""
+"""ODkAnon as published, merge by merge: short, obvious and slow."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from reference.trees import ancestors, children, is_safe, leaf_nodes, tiles_belo
 
 
 def cuts(tree: Hierarchy) -> list[list[int]]:
-    """For every level from the tiles to the root, the zone of every tile, going up one level at a time."""
+    """For every level from the tiles to the root, the zone of every tile, going up level by level."""
     leaves = leaf_nodes(tree)
     kids = {v: children(tree, v) for v in range(tree.n_nodes)}
     inner = [v for v in kids if kids[v]]

@@ -15,7 +15,7 @@ from reference.trees import is_safe, persons_by_flow, tiles_below, volume
 def all_divisions(flows: Flows, guarantee: Guarantee, time_weight: float = 0.0) -> set[tuple[float, float]]:
     """Cost and published volume of every division: of every way to publish, divide or suppress, pair after pair.
 
-    Where the flows have times, time is a third end: an hour costs so many tiles, and only times of k people are named.
+    Where the flows have times, time is a third end: an hour costs some tiles, and only times of k people are named.
     """
     trees = [flows.origins, flows.destinations]
     ends = [flows.origin, flows.destination]

@@ -1,4 +1,4 @@
-"""Reading trips the slow and obvious way: one row at a time, into a dictionary."""
+"""Reading trips the slow and obvious way: row by row, into a dictionary."""
 
 from __future__ import annotations
 

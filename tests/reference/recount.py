@@ -1,4 +1,4 @@
-"""A slow, obvious recount of small releases on a map: one trip at a time, every cell looked at for each."""
+"""A slow, obvious recount of small releases on a map: for each trip, every cell."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def problems(
 
     Args:
         cells: origin_zone, destination_zone, trips, weight, and layer where there are layers.
-        trips: origin, destination, person (None for nobody), weight in millionths; one trip each.
+        trips: origin, destination, person (None if unknown), weight in millionths; one trip each.
         parents: of each zone of the map.
         guarantee: fewest trips, people, population (millionths) and locations.
         homogeneous: whether zones are disjoint and no safe cell may be missing.

@@ -1,4 +1,4 @@
-"""One cut for both ends, one merge or one cut at a time: short, obvious and slow."""
+"""One cut for both ends, merge by merge or cut by cut: short, obvious and slow."""
 
 from __future__ import annotations
 

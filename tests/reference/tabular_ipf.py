@@ -6,7 +6,7 @@ from itertools import product
 
 
 def fit_full_table(shape, margins, targets, rounds):
-    """A dict from cells to probabilities, after so many rounds over all margins from the uniform start."""
+    """A dict from cells to probabilities, after a number of rounds over all margins from the uniform start."""
     cells = list(product(*(range(n) for n in shape)))
     table = dict.fromkeys(cells, 1 / len(cells))
     for _ in range(rounds):

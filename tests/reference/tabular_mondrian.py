@@ -1,5 +1,5 @@
 # ruff: noqa: E741
-"""Mondrian as a plain recursion, one partition at a time: slow, and short enough to be believed."""
+"""Mondrian as a plain recursion, partition by partition: slow, and short enough to be checked by eye."""
 
 from __future__ import annotations
 

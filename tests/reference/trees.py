@@ -1,4 +1,4 @@
-"""Trees and cells as plain Python: what the flat arrays are held against."""
+"""Trees and cells as plain Python: the reference for the flat arrays."""
 
 from __future__ import annotations
 

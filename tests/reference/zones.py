@@ -1,4 +1,4 @@
-"""Zone trees as dictionaries, and Ward's clustering by trying every pair: what the builders are held against."""
+"""Zone trees as dictionaries, and Ward's clustering by trying every pair: the reference for the builders."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The zones of an earlier release on new trips, as the documentation says them: paths of codes, one tile at a time."""
+"""The zones of an earlier release on new trips, as the documentation defines them: paths of codes, tile by tile."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from flowveil.slices import SlicedFlows
 
 
 class BlocksHere:
-    """Rows of persons in so many blocks; which block a person is in owes nothing to the order of persons."""
+    """Rows of persons in n blocks; the block of a person does not depend on the order of persons."""
 
     def __init__(self, flow: Ints, person: Ints, *, n_flows: int, n_blocks: int) -> None:
         self.n_flows, self.n_rows = n_flows, len(flow)

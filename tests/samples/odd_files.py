@@ -6,12 +6,12 @@ import os
 
 
 def pipe(path, _) -> None:
-    """Whoever opens it for reading waits for ever."""
+    """A named pipe: opening it for reading waits for ever."""
     path.unlink()
     os.mkfifo(path)
 
 
 def endless(path, _) -> None:
-    """Whoever reads it to its end fills the memory."""
+    """An endless file: reading it to its end fills the memory."""
     path.unlink()
     path.symlink_to("/dev/zero")

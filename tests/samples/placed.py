@@ -16,7 +16,7 @@ from samples.strategies import generators, weights_of
 
 @dataclass(frozen=True, eq=False)
 class Squares:
-    """A star of square tiles, one kilometre wide; the root has no place of its own that matters."""
+    """A star of square tiles, one kilometre wide; the position of the root does not matter."""
 
     lat: np.ndarray
     lon: np.ndarray

@@ -1,6 +1,6 @@
 """Work that goes to other processes, done in this one.
 
-A process takes more than a second to start. Tests of what a comparison or a study comes to need none; that tasks end
+A process takes more than a second to start. Tests of the results of a comparison or a study need none; that tasks end
 in time, and what happens where a process does not, is for `unit/test_workers.py` and the tests of late runs.
 """
 
@@ -38,7 +38,7 @@ def in_this_process() -> Iterator[None]:
 
 
 def light_sources(folder: Path) -> str:
-    """A place where processes find a flowveil that imports what is asked for and not all of it.
+    """A folder with a flowveil whose package imports only the requested modules.
 
     All of it takes ten times as long as Python itself.
     """

@@ -22,7 +22,7 @@ TILES = sorted(set(PARENTS) - set(PARENTS.values()))
 
 
 def trips_of(rows: list[dict[str, Any]]) -> Trips:
-    """Raw trips, one row each: origin, destination, person (None for nobody), weight in millionths."""
+    """Raw trips, one row each: origin, destination, person (None if unknown), weight in millionths."""
     codes = np.array(sorted(PARENTS))
     number = {code: i for i, code in enumerate(codes.tolist())}
     parent = np.array([-1 if PARENTS[c] is None else number[PARENTS[c]] for c in codes.tolist()])

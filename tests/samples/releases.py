@@ -27,7 +27,7 @@ from flowveil.zoning.h3 import h3_hierarchy
 def city_flows(
     *, seed: int = 0, rows: int = 1500, weights: bool = True, persons: bool = True, around: int = 6
 ) -> Flows:
-    """Trips between 49 hexagons, most of them near the middle; 343, where they lie in a cell of resolution 5."""
+    """Trips between 49 hexagons, most of them near the middle; 343, where they are in a cell of resolution 5."""
     rng = np.random.default_rng(seed)
     tiles = np.sort(np.array(h3.cell_to_children(h3.latlng_to_cell(48.85, 2.35, around), 8), dtype=np.uint64))
     tree = h3_hierarchy(tiles)
@@ -43,7 +43,7 @@ def city_flows(
 
 @cache
 def region_flows(*, seed: int = 0) -> Flows:
-    """Trips between districts with codes of their own, no map; leaves at different depths."""
+    """Trips between districts with the user's codes, no map; leaves at different depths."""
     rng = np.random.default_rng(seed)
     parent = [-1, 0, 0, 0, 1, 1, 1, 2, 2, 7, 7]
     tree, _ = Hierarchy.from_parents(parent, np.array([f"é{i:02d}" for i in range(len(parent))]), kind="table")

@@ -1,7 +1,7 @@
-"""A workbench that runs in a process of its own, or in this one, and a browser's part of the talk with it.
+"""A workbench that runs in a separate process, or in this one, and a browser's part of the talk with it.
 
 Every process of a job takes a second to import what it needs. Tests of what is answered and shown do their jobs in
-threads here (`serving_here`); those of processes, of memory and of what is left behind start real ones (`serving`).
+threads here (`serving_here`); those of processes, of memory and of leftover files start real ones (`serving`).
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class Served:
         raise AssertionError(f"job {id_} did not end: {job}")
 
     def workers(self) -> set[int]:
-        """The processes of its jobs, where /proc tells."""
+        """The processes of its jobs, where /proc exists."""
         assert self.process is not None
         threads = Path(f"/proc/{self.process.pid}/task").iterdir()
         return {int(pid) for thread in threads for pid in (thread / "children").read_text("utf-8").split()}
@@ -140,7 +140,7 @@ class Served:
 
 @contextmanager
 def serving(folder: Path, temporary: Path, *words: str) -> Iterator[Served]:
-    """A workbench that was started in a folder, with a temporary folder of its own."""
+    """A workbench that was started in a folder, with a separate temporary folder."""
     temporary.mkdir(exist_ok=True)
     path = os.pathsep.join(os.path.abspath(entry) for entry in sys.path)
     process = subprocess.Popen(
@@ -169,13 +169,13 @@ def serving(folder: Path, temporary: Path, *words: str) -> Iterator[Served]:
 
 
 class _GivenUpError(BaseException):
-    """Nobody wants the result any more; no part of the work may take it for a failure."""
+    """The job was cancelled; no part of the work may take it for a failure."""
 
 
 class _Thread:
     """What `flowveil.workbench.jobs` sees of a process, done by a thread."""
 
-    #: One at a time: processes have memories of their own, threads do not.
+    #: One after the other: processes have separate memories, threads do not.
     _turn = threading.Lock()
 
     def __init__(self) -> None:
@@ -203,7 +203,7 @@ class _Thread:
     def hear(self, text: str) -> None:
         if self.returncode is not None:
             raise _GivenUpError
-        # The server may have gone meanwhile.
+        # The server may have ended.
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(lambda: self.returncode is None and self.stdout.feed_data(text.encode()))
 
@@ -216,7 +216,7 @@ class _Thread:
 
 @dataclass
 class _Answers:
-    """Where a task says how far it is; one that was ended is told here that it was."""
+    """Reports the progress of a task; raises where the task was cancelled."""
 
     thread: _Thread
 
@@ -227,7 +227,7 @@ class _Answers:
 
 
 class _Here(jobs._Process):
-    """A process that is none."""
+    """Replaces a process by nothing."""
 
     @classmethod
     async def start(cls, room: Path) -> _Here:  # noqa: ARG003

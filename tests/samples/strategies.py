@@ -19,7 +19,7 @@ generators = st.integers(0, 2**32 - 1).map(np.random.default_rng)
 def weights_of(rng: np.random.Generator, n: int) -> np.ndarray:
     """Weights of n trips up to 5, with ties and zeros.
 
-    Whole 64ths: these are whole millionths too, and their sums are exact also where a test adds them up as they are.
+    Whole 64ths: these are whole millionths too, and their sums are exact also where a test adds up floats.
     """
     few = rng.random() < 0.3
     return (rng.choice((0, 0, 1, 32, 64, 160, 320), n) if few else rng.integers(0, 321, n)) / 64

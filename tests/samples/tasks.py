@@ -1,4 +1,4 @@
-"""Tasks for other processes, in a module of their own that imports next to nothing: each process imports it."""
+"""Tasks for other processes, in a separate module that imports next to nothing: each process imports it."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def nap(_shared, task):
 
 
 class Slow:
-    """Whoever unpickles it gets a number, late."""
+    """Unpickles to a number, slowly."""
 
     def __reduce__(self):
         return operator.getitem, ([Nap(), 7], 1)
 
 
 class Nap:
-    """Whoever unpickles it sleeps."""
+    """Sleeps when unpickled."""
 
     def __reduce__(self):
         return time.sleep, (1.5,)

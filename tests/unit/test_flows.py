@@ -53,7 +53,7 @@ def test_merge_equals_a_dictionary(dense, flows, data):
 @settings(max_examples=40, deadline=None)
 @given(generators, st.booleans())
 def test_renumbering_moves_every_row_of_a_person(rng, in_order):
-    """Whether rows stand in their order, so that nothing is sorted, or in any."""
+    """Whether rows are sorted already, or in any order."""
     rows = sorted({(int(c), int(p)) for c, p in rng.integers(0, 6, (12, 2))})
     if not in_order:
         rng.shuffle(rows)
@@ -80,7 +80,7 @@ def test_weights_add_up_to_the_same_in_any_order(rng, n):
 
 
 @given(st.integers(0, LARGEST_SUM * MILLION - 1))
-def test_every_millionth_has_a_double_of_its_own(whole):
+def test_every_millionth_has_a_distinct_double(whole):
     one, next_one = np.array([whole, whole + 1]) / MILLION
     assert one < next_one
     assert to_fixed_point(np.array([one, next_one])).tolist() == [whole, whole + 1]
@@ -102,7 +102,7 @@ def test_rows_of_the_same_pair_are_added_up_whatever_their_order():
         assert flows.trips.tolist() == [1, 7]
 
 
-def test_an_unknown_person_counts_as_nobody():
+def test_an_unknown_person_is_not_counted():
     flows = Flows.from_pairs([0, 0, 0], [1, 1, 1], person=[4, -1, 4], origins=TREE, destinations=TREE)
     assert flows.trips.tolist() == [3]
     assert flows.n_people().tolist() == [1]

@@ -47,7 +47,7 @@ def test_the_population_threshold_is_k_mean_weights_unless_given():
 def test_one_commuter_making_ten_trips_is_one_person():
     flows = Flows.from_pairs([0], [0], [10], person=[3], origins=TREE, destinations=TREE)
     assert Guarantee.resolve(flows, k=10, protect="trips").safe(flows).tolist() == [True]
-    # People are protected unless somebody chooses otherwise.
+    # People are protected by default.
     assert Guarantee.resolve(flows, k=10).units == ("people",)
     assert Guarantee.resolve(flows, k=2, protect="people").safe(flows).tolist() == [False]
     assert Guarantee.resolve(flows, k=1, protect=["trips", "people"]).units == ("trips", "people")

@@ -56,9 +56,9 @@ def test_commands_do_not_quote_it_either(tmp_path, capsys, command):
     with pytest.raises(SystemExit) as stopped:
         main([command[0], str(path), *command[1:], "--json"])
     assert stopped.value.code == 2
-    told = capsys.readouterr()
-    assert "zoulou" not in told.out + told.err
-    assert "not repeated" in told.err
+    message = capsys.readouterr()
+    assert "zoulou" not in message.out + message.err
+    assert "not repeated" in message.err
 
 
 def test_a_line_that_a_map_stumbles_over_is_not_quoted(tmp_path):

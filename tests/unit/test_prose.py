@@ -1,4 +1,4 @@
-"""Prose in the sources and documents stays plain: phrases of the older style may only become fewer."""
+"""Prose in sources, tests and documents stays plain: phrases of the older style may only become fewer."""
 
 from __future__ import annotations
 
@@ -25,9 +25,14 @@ PHRASES = {
 }
 PATTERN = re.compile(rf"\b(?:{'|'.join(PHRASES)})\b", re.IGNORECASE)
 #: Files in which such words are right: quotations, and placeholders of persons.
-ALLOWED = {"docs/papers.md", "docs/related-systems.md", "src/flowveil/reading/persons.py"}
+ALLOWED = {
+    "docs/papers.md",
+    "docs/related-systems.md",
+    "src/flowveil/reading/persons.py",
+    "tests/unit/test_prose.py",
+}
 #: Today's counts. Lower them when the count falls; never raise them.
-LIMITS = {"src": 360, "docs": 7}
+LIMITS = {"src": 54, "docs": 2, "tests": 11, "benchmarks": 1}
 
 
 def count(folder: str) -> int:

@@ -97,7 +97,7 @@ def test_missing_times_and_attributes_are_left_out_and_counted():
     assert sliced.intake.left_out == {"missing time": 1, "missing attribute": 1}
 
 
-def test_what_is_no_time_is_an_error_without_the_value():
+def test_an_invalid_time_is_an_error_without_the_value():
     table = timed(t2=["noon"] + ["2024-03-04 08:00"] * 399)
     with pytest.raises(DataError) as caught:
         read_slices(table, time="t2", every="1h")

@@ -16,7 +16,7 @@ REGION = h3.latlng_to_cell(48.85, 2.35, 5)
 
 
 def naive(release, side: float) -> list[float]:
-    """Error of flows, of what begins and of what ends in a square, one pair of squares at a time."""
+    """Error of flows, of what begins and of what ends in a square, pair by pair of squares."""
 
     def points(zone: str) -> list[str]:
         return [zone] if h3.get_resolution(zone) >= 9 else sorted(h3.cell_to_children(zone, 9))

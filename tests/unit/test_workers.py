@@ -103,14 +103,14 @@ def test_threads_have_the_limits_of_their_caller():
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-def test_work_beside_is_there_when_it_is_asked_for_and_fails_then(threads):
+def test_background_work_returns_or_raises_when_its_result_is_requested(threads):
     with limits.limits(threads=threads), run_in_background(limits.threads, threads=threads) as counted:
         assert counted() == threads
 
     def fails() -> None:
-        raise ValueError("beside")
+        raise ValueError("in the background")
 
-    with run_in_background(fails, threads=threads) as failed, pytest.raises(ValueError, match="beside"):
+    with run_in_background(fails, threads=threads) as failed, pytest.raises(ValueError, match="in the background"):
         failed()
 
 

@@ -111,7 +111,7 @@ def _tables(study: Study) -> Iterator[tuple[str | None, str, str, str]]:
 
 
 def _counterpart(study: Study, entry: Published) -> str:
-    """Our method for a published row: the port of ATG in the ODkAnon papers limits suppression, as ATG-Dual does."""
+    """Returns our method for a published row. ATG-Soft of the ODkAnon papers limits suppression: it is ATG-Dual."""
     is_port = entry.preset != "matet-2023" and entry.method == "atg-soft" and "atg-dual" in study.methods
     return "atg-dual" if is_port else entry.method
 

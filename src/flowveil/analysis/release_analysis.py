@@ -245,7 +245,8 @@ def _lines(release: Any, measures: dict[str, Values], areas: Sequence[AreaAccura
     if error is not None:
         lines.append(f"Mean generalisation error: {error:,.1f} tiles (2 means that nothing was generalised).")
     if moved is not None:
-        lines.append(f"Trip ends moved by {moved:,.0f} m on average.")
+        exact = "Accuracy: exact to the input tile."
+        lines.append(f"Trip ends moved by {moved:,.0f} m on average." if moved else exact)
     people = trips.get("k_people")
     if people is not None and "people" not in getattr(release.guarantee, "units", ("people",)):
         lines.append(f"Smallest number of people in a cell: {people:,}. People are not protected.")

@@ -259,17 +259,15 @@ def _is_published(release: PublishedRelease, world: Flows, end: _End, unit: int)
 
 
 def in_words(found: Mapping[str, Any]) -> str:
-    """What was found, in one sentence."""
+    """Returns the findings as one sentence."""
     sentences = []
     if found["certain"]:
-        sentences.append(f"of {found['certain']:,} of {found['units']:,} zones it is certain that a part is short")
+        sentences.append(f"{found['certain']:,} of {found['units']:,} zones certainly have a part below the threshold")
     if found["blocked"]:
-        sentences.append(
-            f"{found['blocked']:,} of {found['units']:,} zones have {found['short']:,} parts that are short"
-        )
+        sentences.append(f"{found['blocked']:,} of {found['units']:,} zones have a part below the threshold")
     if found["tried"]:
         sentences.append(
-            f"{found['divided']:,} of {found['tried']:,} tried would have been divided if no part were short, "
-            f"so at least one of each one's short parts ({found['confined']:,} in all) is given away"
+            f"{found['divided']:,} of {found['tried']:,} zones tried would be divided if all their parts reached the "
+            f"threshold, so a reader infers that at least one does not ({found['confined']:,} such parts)"
         )
     return "; ".join(sentences)

@@ -191,9 +191,9 @@ def _forest(releases: Sequence[PublishedRelease], known: Mapping[tuple[str, str]
 
 
 def holders(parents: tuple[Nodes, Nodes], origin: Nodes, destination: Nodes) -> Callable[[Nodes, Nodes], Nodes]:
-    """A function that finds, for pairs of nodes, the cell that holds each: -1 where none does.
+    """Returns a function that finds the cell containing each of some pairs of nodes, or -1.
 
-    Cells share no pair, so there is one at most; found by going up from either end.
+    Cells are disjoint, so at most one contains a pair. The function goes up the trees from either end.
 
     Args:
         parents: of the nodes of each end; -1 at the top.

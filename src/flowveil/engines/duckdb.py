@@ -33,7 +33,8 @@ from flowveil.reading.persons import spelling_sql
 from flowveil.reading.plausibility import guess_timezone, to_degrees
 from flowveil.reading.screening import Batch, Kept, Screening
 from flowveil.reading.sql import MISSING_PATTERN, attribute_sql, label_sql, number_sql
-from flowveil.reading.tables import Table, open_table
+from flowveil.reading.table import Table
+from flowveil.reading.tables import open_table
 from flowveil.reading.tiling import NO_TILE, UNREADABLE_TILE, H3Tiling, MapTiling, Tiling, tiling_of
 from flowveil.reading.times import MICROSECONDS, TimeForm, decide
 from flowveil.slices import SlicedFlows

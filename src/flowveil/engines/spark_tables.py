@@ -22,7 +22,8 @@ import pyarrow.compute as pc
 from flowveil.errors import DataError, ParameterError
 from flowveil.reading import Reading
 from flowveil.reading.sql import partition_sql
-from flowveil.reading.tables import PEEKED_ROWS, Table, delimiter_of, kind_of
+from flowveil.reading.table import PEEKED_ROWS, Table
+from flowveil.reading.tables import delimiter_of, kind_of
 
 #: Name of the table of rows in a task; see `SparkTable.attach`.
 ROWS = "flowveil_source"

@@ -31,7 +31,7 @@ def first_safe_ends(
     fewest: NDArray[np.int64],
     seen: tuple[Any, Any, Any],
 ) -> NDArray[np.int64]:
-    """Returns the end of the shortest safe run from each position; beyond the end of the order if there is none.
+    """Returns the end of the shortest safe run from each position; beyond the end of the order without one.
 
     One window slides along the order and updates sums and distinct counts.
 

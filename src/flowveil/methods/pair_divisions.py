@@ -248,7 +248,7 @@ class PairTable:
                 along = [np.asarray(column, dtype=np.float64) for column in sums]
 
     def _below(self, action: Actions, values: Floats) -> Floats:
-        """For each pair, the sum over the cells that these actions make of it."""
+        """Returns for each pair the sum of the values of the cells into which these actions divide it."""
         sums = np.empty(len(self))
 
         def settle(here: slice, along: Sequence[Floats]) -> Floats:

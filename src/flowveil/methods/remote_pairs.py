@@ -75,7 +75,7 @@ def with_enough(
             waiting, held = [], 0
         level = bounds.candidates(candidate)
         if first:
-            # Without a pair at the destination root there are none below.
+            # Without a pair at the destination root, no pair exists below.
             waiting.append([])
             held += candidate.order.nbytes
         if level is not None:
@@ -109,7 +109,7 @@ class _Bounds:
         self._order: NDArray[Any] | None = None
 
     def candidates(self, level: Level) -> _Undecided | None:
-        """Returns the pairs of a level that may have enough persons; None if there are none."""
+        """Returns the pairs of a level that may have enough persons; None without any."""
         if level.order is not self._order:
             # All levels of an origin depth share one order.
             self._order = level.order

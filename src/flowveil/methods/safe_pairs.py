@@ -360,7 +360,7 @@ class _Runs(Cells):
 def _divide(start: Positions, stop: Positions, fresh: Positions) -> tuple[Positions, Positions]:
     """Divide runs at the fresh starts that lie inside them; other fresh starts are in runs that were dropped.
 
-    Both are ascending and have none in common, so a fresh start's place is known from the run that it lies in.
+    Both are ascending and disjoint, so the run that contains a fresh start determines its position.
     """
     run = np.searchsorted(start, fresh, side="right") - 1
     inside = np.flatnonzero((run >= 0) & (fresh < stop[run]))
@@ -380,7 +380,7 @@ def _divide(start: Positions, stop: Positions, fresh: Positions) -> tuple[Positi
 
 
 def leaf_ancestors(tree: Hierarchy) -> list[Ints]:
-    """For each depth the node that each leaf lies in; the leaf itself where it does not reach the depth."""
+    """Returns, for each depth, the ancestor of each leaf; the leaf itself if it is above that depth."""
     depths = tree.depth[tree.leaf_node]
     columns = []
     node = tree.leaf_node

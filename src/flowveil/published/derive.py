@@ -37,7 +37,7 @@ _ROUNDING = 1e-6
 
 @dataclass(frozen=True)
 class Within:
-    """An area, for zones that lie in it as a whole.
+    """An area, for zones that are completely inside.
 
     Attributes:
         text: as the report states it.
@@ -348,7 +348,7 @@ def _refuse_different_zones(cells: pa.Table, name: str, rest: Sequence[str], sou
 
 
 def _coarser_zones(source: Published, how: Derivation) -> dict[str, dict[str, str]] | None:
-    """Returns the new zone of each zone, by end; None where zones stay as they are."""
+    """Returns the new zone of each zone, by end; None where zones do not change."""
     if how.level is None and how.zones_of is None:
         return None
     if how.level is not None and how.zones_of is not None:
@@ -368,12 +368,12 @@ def _coarser_zones(source: Published, how: Derivation) -> dict[str, dict[str, st
         nearest = [next((code for code, _ in chain if code in wanted), chain[0][0]) for chain in chains]
         renamed[end] = dict(zip(codes, nearest, strict=True))
         if not wanted & set(nearest):
-            raise ParameterError("No zone of this release lies in a zone of the other one: check --zones-of.")
+            raise ParameterError("No zone of this release is inside a zone of the other one: check --zones-of.")
     return renamed
 
 
 def _at_level(chain: Chain, level: int | None) -> str:
-    """Returns the ancestor at a level; the zone itself where it is no finer."""
+    """Returns the ancestor at a level; the zone itself if it is not finer."""
     assert level is not None
     return next((code for code, height in chain if height <= level), chain[-1][0])
 
@@ -464,7 +464,7 @@ def _guarantee(before: Statement, most: int) -> Mapping[str, Any]:
 
 
 def _is_homogeneous(source: Published, table: _Table) -> bool:
-    """Returns whether, in each matrix, no zone of an end lies in another one of that end."""
+    """Returns whether, in each matrix, no zone of an end contains another one of that end."""
     if source.statement.boxes is not None or {"layer", *TIME_COLUMNS} & set(table.cells.column_names):
         return source.statement.homogeneous
     return not has_nested_zones(table.cells, table.slice_columns, source.map)

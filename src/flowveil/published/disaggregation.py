@@ -137,11 +137,11 @@ class _Rows:
 
     Attributes:
         cell, area_o, area_d: of each row.
-        share_o, share_d: the share of the area that lies in the cell's zone.
+        share_o, share_d: the share of the area inside the cell's zone.
         pair: the pair of areas of each row, a place in ``pairs``.
         pairs: origin area times the number of destination areas plus destination area; sorted.
         n_cells: how many cells there are.
-        whole: which cells lie in one pair of areas and nowhere else.
+        whole: which cells are completely inside one pair of areas.
         origins, destinations: the overlaps.
     """
 

@@ -2,7 +2,7 @@
 
 Every writer gets published tables alone, so no export can disclose more than they do. The same release gives the same
 bytes: no time, no host, no random name is written. Text in a CSV file is written so that no spreadsheet runs it
-(`flowveil.published.spreadsheets`); the other formats keep every code as it is.
+(`flowveil.published.spreadsheets`); the other formats keep every code unchanged.
 
 | name | files | read by |
 |---|---|---|

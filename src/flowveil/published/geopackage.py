@@ -1,7 +1,7 @@
 """GeoPackage writer: layers, and a style of each for QGIS; nothing else.
 
 Written with SQLite alone, without the spatial index, triggers, statistics and times that geographic libraries add:
-these could hide what no table shows, and they change with the version of the library. What is left is the minimum of
+these could hide what no table shows, and they change with the version of the library. The rest is the minimum of
 the standard (OGC GeoPackage 1.3), and ``layer_styles``, the table in which QGIS looks for styles.
 """
 

@@ -211,7 +211,10 @@ def _meaning(report: Mapping[str, Any]) -> list[str]:
     if report["kind"] == "folded":
         lines.append("For one hour the map shows the mean per hour of the intervals that hold it.")
     elif statement["slice_columns"]:
-        lines.append("All slices together are the sum of the finest ones; totals are in the files.")
+        slices = report["parameters"].get("slices") or {}
+        has_totals = slices.get("total") or slices.get("also_every")
+        totals = "; published totals are in the files" if has_totals else ""
+        lines.append(f"All slices together are the sum of the finest ones{totals}.")
     return lines
 
 
@@ -261,7 +264,7 @@ def _files(report: Mapping[str, Any]) -> list[tuple[str, str]]:
     names += ["lookup.csv"] if report["parameters"].get("zones") else []
     names += ["context.geojson"] if statement["context"] else []
     exports = [
-        (file, f"the same as {wanted.name}") for wanted in parse_formats(statement["formats"]) for file in wanted.files
+        (file, f"the same, as {wanted.name}") for wanted in parse_formats(statement["formats"]) for file in wanted.files
     ]
     return [*((name, _FILES[name]) for name in names), *exports, ("manifest.json", _FILES["manifest.json"])]
 

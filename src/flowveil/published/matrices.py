@@ -179,7 +179,7 @@ def write_omx(
 
 
 def _fill(written: Any, matrix: Matrix, codes: Sequence[str]) -> None:
-    """Writes the cells a block of rows at a time, never the whole square; blocks without cells are not stored."""
+    """Writes the cells in blocks of rows, never the whole square; blocks without cells are not stored."""
     n, known = len(codes), pa.array(codes, pa.string())
     row, column = (pc.index_in(matrix.cells[end], value_set=known).to_numpy() for end in ENDS)
     volume = matrix.values.to_numpy().astype(np.float64)

@@ -30,7 +30,7 @@ from flowveil.zoning.halves import halved_map
 from flowveil.zoning.outside import with_outside
 from flowveil.zoning.public_map import BoxMap, H3Map, PublicMap, TreeMap
 
-#: Columns of flows.parquet besides slice columns, by type.
+#: Columns of flows.parquet without slice columns, by type.
 _CELL_TYPES = {
     "origin_zone": pa.string(),
     "destination_zone": pa.string(),

@@ -126,6 +126,8 @@ def command(statement: Statement) -> str:
         # Common zones have no options: those listed are defaults.
         given["options"] = None
     given |= {find_setting(f"--{name}").name: True for name in statement.confirmed}
+    if (parameters.get("columns") or {}).get("person") == "":
+        given |= {"person": None, "no_person": True}
     # A method of the user is not known here, so its name is not checked.
     text = command_line(Request.from_report({"parameters": parameters}).with_values(**given))
     is_chosen = statement.zones_of is None

@@ -4,7 +4,7 @@ Codes, names, slice values and column names come from the input, and a spreadshe
 ``=``, ``+``, ``-`` or ``@``. So an apostrophe is put in front of text that begins so, and in front of such a beginning
 after a semicolon, a tab or a line break inside the text, where a program with another separator would start a cell.
 An apostrophe in such a place is itself doubled, which makes the rule reversible: `decoded` takes off exactly what
-`encoded` put there. Numbers are not text and stay as they are. No other format is read by a spreadsheet as formulas:
+`encoded` put there. Numbers are not text and do not change. No other format is read by a spreadsheet as formulas:
 they keep the codes.
 """
 

@@ -18,6 +18,8 @@ from flowveil.zoning.outlines import dissolved
 from flowveil.zoning.public_map import PublicMap, TreeMap, ZonePlaces, zone_chains
 
 _H3_CELLS = "h3_cells"
+#: Levels below a zone at which its outline is drawn where zones overlap: within 2 % of its width.
+_LEVELS_BELOW = 4
 
 
 def zones_table(published: Published) -> pa.Table:
@@ -28,7 +30,7 @@ def zones_table(published: Published) -> pa.Table:
     """
     codes, roles = _codes_and_roles(published)
     places = published.map.places(codes)
-    area, outlines = _drawn(places)
+    area, outlines = _drawn(places, fit=published.statement.homogeneous)
     columns: dict[str, Any] = {
         "zone": pa.array(codes, pa.string()),
         "role": pa.array(roles, pa.string()),
@@ -55,7 +57,7 @@ def _codes_and_roles(published: Published) -> tuple[list[str], list[str]]:
 
 
 def has_nested_zones(cells: pa.Table, by: Sequence[str], places: PublicMap) -> bool:
-    """Returns whether, among rows with equal values in some columns, a zone of an end lies in another one."""
+    """Returns whether, among rows with equal values in some columns, a zone of an end contains another one."""
     for end in ("origin_zone", "destination_zone"):
         used = cells.select([*by, end]).group_by([*by, end], use_threads=False).aggregate([]).to_pylist()
         codes = list({row[end]: None for row in used})
@@ -72,16 +74,27 @@ def _column(values: Any, kind: pa.DataType, length: int) -> pa.Array:
     return pa.nulls(length, kind) if values is None else pa.array(values, type=kind, from_pandas=True)
 
 
-def _drawn(places: ZonePlaces) -> tuple[Any, Any]:
-    """Returns areas and outlines; those of H3 cells are drawn together, at the finest resolution of any zone."""
+def _drawn(places: ZonePlaces, *, fit: bool) -> tuple[Any, Any]:
+    """Returns areas and outlines.
+
+    Args:
+        places: the zones.
+        fit: whether zones of H3 cells fit together. Then all are drawn at the finest resolution of any zone. Zones that
+            overlap are each drawn a few levels below their own: the rim of a coarse zone has three times the cells at
+            each level.
+    """
     if places.h3_cells is None:
         return places.area_km2, places.polygons
     cells = [[int(cell, 16) for cell in own] for own in places.h3_cells]
-    finest = int(resolution_of(np.array([c for own in cells for c in own], dtype=np.uint64)).max(initial=0))
-    # A zone without cells ("outside") lies nowhere.
-    placed = [i for i, own in enumerate(cells) if own]
+    own = np.array([resolution_of(np.array(of, dtype=np.uint64)).max(initial=0) for of in cells], dtype=np.int64)
+    finest = own.max(initial=0)
+    resolution = np.full(len(cells), finest) if fit else np.minimum(own + _LEVELS_BELOW, finest)
+    # A zone without cells ("outside") has no place.
+    placed = np.array([bool(of) for of in cells])
     outlines, area = np.full(len(cells), None, dtype=object), np.full(len(cells), np.nan)
-    outlines[placed], area[placed] = dissolved([cells[i] for i in placed], finest)
+    for level in np.unique(resolution[placed]).tolist():
+        at = np.flatnonzero(placed & (resolution == level))
+        outlines[at], area[at] = dissolved([cells[i] for i in at.tolist()], level)
     return area, outlines
 
 

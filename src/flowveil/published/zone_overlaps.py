@@ -29,7 +29,7 @@ Outlines = NDArray[np.object_]
 #: What H3 cells, or outlines, are worth: tiles, square kilometres, inhabitants or land.
 Measure = Callable[[Any], Floats]
 
-#: Zones of more areas than this are spread only over areas that smaller zones lie in: nothing is known of the rest.
+#: Zones of more areas than this are spread only over areas with smaller zones: nothing is known of the rest.
 MOST_AREAS = 343
 #: Kilometres of a degree of latitude.
 _DEGREE_KM = 111.195
@@ -43,7 +43,7 @@ class Overlap:
         zones: codes of the zones.
         first: the areas of zone z are the slice ``first[z]:first[z + 1]`` of ``area`` and ``measure``.
         area: numbers of areas.
-        measure: how much of the area lies in the zone.
+        measure: how much of the area is in the zone.
         size: how much each whole area is worth, in the same unit.
         codes: codes of the areas, sorted.
         partial: zones that also have areas that are not listed.
@@ -111,7 +111,7 @@ def zones_of_end(zones: pa.Table, end: str) -> pa.Table:
 
 
 def h3_overlap(zones: pa.Table, end: str, *, level: int, resolution: int, measure: Measure | None = None) -> Overlap:
-    """The H3 cells of a level that the zones of an end lie in, or that lie in them.
+    """Returns the overlap of the zones of an end with the H3 cells of a level.
 
     Args:
         zones: the published zones, with ``h3_cells`` where a zone is not one cell.
@@ -199,7 +199,7 @@ def map_overlap(
         zones: the published zones.
         lookup: ``zone``, ``role``, ``tile``.
         end: ``origin`` or ``destination``.
-        places: the centres of the tiles, as far as they are known.
+        places: the centres of the tiles, where known.
         worth: inhabitants of each tile, for example; by default every tile is worth the same.
 
     Raises:
@@ -224,7 +224,7 @@ def map_overlap(
 def outline_overlap(
     zones: pa.Table, end: str, codes: NDArray[np.str_], outlines: Outlines, *, measure: Measure | None = None
 ) -> Overlap:
-    """The parts of each zone in a reader's polygons; what lies in none of them is one area, ``outside``.
+    """Returns the parts of each zone in a reader's polygons; the rest is one area, ``outside``.
 
     Args:
         zones: the published zones with their outlines.
@@ -279,7 +279,7 @@ def areas_km2(outlines: Outlines) -> Floats:
 
 
 def hexagons_around(zones: pa.Table, level: int) -> tuple[NDArray[np.str_], Outlines]:
-    """The H3 cells of a level that zones with outlines lie in, for zones that are not made of such cells."""
+    """Returns the H3 cells of a level that cover zones with outlines, for zones that are not made of such cells."""
     shapes = shapely.from_wkb(zones["geometry"].drop_null().to_numpy(zero_copy_only=False))
     size = shapely.area(shapes)
     small = shapes[size <= max(np.quantile(size, 0.9), MOST_AREAS * size.min(initial=np.inf))]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.dataset as pads
 
-from flowveil.reading.tables import PEEKED_ROWS, Table, spread_rows, timezone_of_type
+from flowveil.reading.table import PEEKED_ROWS, Table, spread_rows, timezone_of_type
 
 _NAME_IN_DUCKDB = "flowveil_source"
 
@@ -20,7 +20,9 @@ def open_in_memory(con: Any, source: Any) -> Table | None:
         return ArrowTable(con=con, names=source.schema.names, n_rows=source.num_rows, table=source)
     if isinstance(source, pa.RecordBatchReader):
         return StreamTable(con=con, names=source.schema.names, reader=source)
-    if isinstance(source, pads.Dataset):
+    # The caller has imported it to make a data set; importing it here would load pandas.
+    datasets = sys.modules.get("pyarrow.dataset")
+    if datasets is not None and isinstance(source, datasets.Dataset):
         folders = getattr(getattr(source, "partitioning", None), "schema", None)
         from_path = () if folders is None else tuple(folders.names)
         return _DatasetTable(
@@ -116,7 +118,7 @@ class StreamTable(_MemoryTable):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class _DatasetTable(_MemoryTable):
-    dataset: pads.Dataset
+    dataset: Any
 
     def peek(self, position: int) -> list[Any]:
         name = self.names[position]

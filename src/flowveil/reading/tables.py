@@ -26,7 +26,9 @@ from flowveil.reading import Reading
 from flowveil.reading.database import in_own_words
 from flowveil.reading.databases import database_address, read_address
 from flowveil.reading.matrices import Form, omx_table, wide_sql
+from flowveil.reading.memory_tables import ArrowTable, StreamTable, open_in_memory
 from flowveil.reading.sql import csv_sql, literal_path, partition_sql, quoted_name, quoted_text
+from flowveil.reading.table import PEEKED_ROWS, SAMPLED_ROWS, Table, timezone_of_type
 
 #: Endings of file names, by kind.
 ENDINGS = {
@@ -35,7 +37,6 @@ ENDINGS = {
     "omx": (".omx",),
 }
 DELIMITERS = ",;\t|"
-PEEKED_ROWS = 1000
 _ACCEPTED = (
     "Allowed: a path to .csv, .tsv, .txt (also with .gz), .parquet or .omx, a folder or pattern of Parquet or of text "
     "files, a table of a database (duckdb:FILE?table=NAME), or a pyarrow, pandas, polars or geopandas table."
@@ -53,55 +54,8 @@ _PEEKED_BYTES = 1 << 20
 _SEARCHED_ROWS = 100_000
 #: The column with the path of each row's file.
 _PATH_COLUMN = "flowveil_path"
-#: Rows in a sample, places in the files that they are read from, and bytes read at each place of a text file.
-_SAMPLED_ROWS, _SAMPLED_PLACES, _BLOCK_BYTES = 2_000, 20, 1 << 16
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Table:
-    """A trip table that can be read once, with any choice of columns.
-
-    Attributes:
-        con: the database that reads it.
-        label: its name in messages.
-        names: its columns; a name may occur twice.
-        n_rows: the number of rows, known or estimated, for progress only; or None.
-        partitions: the columns that come from the paths of files.
-        form: the roles of the columns of a matrix; None if they are to be recognised.
-        in_text: whether the names are the first line of a text file.
-    """
-
-    con: Any
-    label: str
-    names: Sequence[str]
-    n_rows: int | None = None
-    partitions: Sequence[str] = ()
-    form: Form | None = None
-    in_text: bool = False
-
-    def peek(self, position: int) -> list[Any]:
-        """Returns the first values of a column."""
-        raise NotImplementedError
-
-    def sample(self, position: int) -> list[Any]:
-        """Returns some values of a column, spread over the table if that is possible without reading all of it."""
-        return self.peek(position)
-
-    def timezone_of(self, position: int) -> str | None:  # noqa: ARG002
-        """Returns the time zone that the type of a column names, or None."""
-        return None
-
-    def header(self) -> Header:
-        """Returns the names of the columns for messages; searches rows for them."""
-        return Header(self.names, below=map(self.peek, range(len(self.names))), in_text=self.in_text)
-
-    def attach(self, positions: Sequence[int]) -> str:
-        """Makes columns readable as c0, c1, ...; returns a FROM clause."""
-        raise NotImplementedError
-
-    def rereadable(self, relation: str) -> str:
-        """Returns a FROM clause of the same rows that can be read more than once."""
-        return relation
+#: Places in the files that a sample is read from, and bytes read at each place of a text file.
+_SAMPLED_PLACES, _BLOCK_BYTES = 20, 1 << 16
 
 
 def open_table(con: Any, source: Any, reading: Reading | None = None) -> Table:
@@ -119,8 +73,6 @@ def open_table(con: Any, source: Any, reading: Reading | None = None) -> Table:
         ParameterError: the source is of an unknown kind, or the path leads to no file.
         DataError: the file is empty, or its content does not match its name.
     """
-    from flowveil.reading.memory_tables import open_in_memory
-
     reading = reading or Reading()
     if isinstance(source, str | PathLike):
         return _open_path(con, fspath(source), reading)
@@ -142,8 +94,6 @@ def _refuse_file_options(reading: Reading) -> None:
 
 
 def _open_path(con: Any, path: str, reading: Reading) -> Table:
-    from flowveil.reading.memory_tables import StreamTable
-
     address = database_address(path)
     if address is not None:
         _refuse_file_options(reading)
@@ -166,8 +116,6 @@ def _open_path(con: Any, path: str, reading: Reading) -> Table:
 
 def _open_files(con: Any, label: str, files: list[Path], reading: Reading) -> Table:
     """Opens files of one kind, in their order."""
-    from flowveil.reading.memory_tables import ArrowTable
-
     kinds = {kind_of(file.name) for file in files}
     if (reading.matrix or reading.lookup) and kinds != {"omx"}:
         raise ParameterError(f"{option('matrix')} and {option('lookup')} are for OMX files; not for '{label}'.")
@@ -260,11 +208,6 @@ def _open_parquet(con: Any, label: str, files: Sequence[Path | str], partition_c
         timezones=_timezones_of(schemas, names),
         files=[path for path in files if isinstance(path, Path)],
     )
-
-
-def timezone_of_type(kind: pa.DataType) -> str | None:
-    """Returns the time zone of an Arrow type, or None."""
-    return kind.tz if pa.types.is_timestamp(kind) else None
 
 
 def _timezones_of(schemas: Sequence[pa.Schema], names: Sequence[str]) -> dict[int, str]:
@@ -448,11 +391,6 @@ class FileTable(Table):
 # ---- samples: rows are often sorted by time or person, so the first ones say little --------------------------
 
 
-def spread_rows(n: int) -> list[int]:
-    """Returns up to `_SAMPLED_ROWS` row numbers, evenly spread over n rows."""
-    return list(range(n)) if n <= _SAMPLED_ROWS else [i * n // _SAMPLED_ROWS for i in range(_SAMPLED_ROWS)]
-
-
 def _sample_text(files: Sequence[Path], delimiter: str, columns: int) -> list[list[str]]:
     """Returns rows from blocks at evenly spread positions; empty for compressed files.
 
@@ -473,7 +411,7 @@ def _sample_text(files: Sequence[Path], delimiter: str, columns: int) -> list[li
             file.seek(at)
             block = file.read(_BLOCK_BYTES).decode("utf-8", errors="replace")
         last = None if len(block) < _BLOCK_BYTES else -1
-        lines = block.splitlines()[1:last][: _SAMPLED_ROWS // _SAMPLED_PLACES]
+        lines = block.splitlines()[1:last][: SAMPLED_ROWS // _SAMPLED_PLACES]
         try:
             found = list(csv.reader(io.StringIO("\n".join(lines), newline=""), delimiter=delimiter))
         except csv.Error:
@@ -496,6 +434,6 @@ def _sample_parquet(files: Sequence[Path], position: int) -> list[Any]:
         if name is None or file.schema_arrow.names.count(name) != 1:
             continue
         column = file.read_row_group(group, columns=[name]).column(0)
-        step = max(1, len(column) * len(groups) // _SAMPLED_ROWS)
+        step = max(1, len(column) * len(groups) // SAMPLED_ROWS)
         values += column.take(list(range(0, len(column), step))).to_pylist()
     return values

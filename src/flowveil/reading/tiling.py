@@ -147,7 +147,7 @@ class MapTiling:
 
     @property
     def outside(self) -> int:
-        """The number after the last zone of the map."""
+        """Returns the zone number of everything outside the map: one above the last zone."""
         return self.zone_map.hierarchy.n_tiles + _FIRST_OF_MAP
 
     @property

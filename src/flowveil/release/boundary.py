@@ -177,22 +177,34 @@ def _suppressed_share(
 ) -> float:
     """Returns the rounded share of suppressed trips; a share that only full pairs explain looks like a smaller one.
 
-    An unlisted pair of listed zones holds at most k - 1 trips of mean weight, or a reader may assume so. A share that
-    is reached only if every such pair holds some would reveal them, so it is shown as that of all of them full.
+    A pair in no cell holds at most k - 1 trips of mean weight, or a reader may assume so. If a share were reached first
+    by a multiple of k - 1 trips, that number would reveal that every pair of so many is full; so one trip less has the
+    same share. In a homogeneous release a share that is reached only if every unlisted pair of listed zones holds some
+    is shown as that of all of them full. Layers suppress exactly what would be determined, and slices as a whole, so
+    their share is at least the limit that the operator chose.
     """
     guarantee = release.guarantee  # type: ignore[attr-defined]
-    shown = round_share(suppressed / whole, step)
+    rest, per_trip = whole - suppressed, _mean_volume(release)
+    full_pair = per_trip * (guarantee.k - 1)
+
+    def show(volume: Fraction) -> float:
+        return round_share(volume / max(rest + volume, Fraction(1)), step)
+
+    shown = show(suppressed)
+    if guarantee.k > 2 and full_pair:
+        next_full = (suppressed // full_pair + 1) * full_pair
+        shown = show(next_full) if next_full - suppressed <= per_trip else shown
+    if release.slice_columns or any(part.plan.layer is not None for part in parts):
+        limit = Fraction(str(release.parameters.get("max_suppressed") or 0))
+        shown = max(shown, round_share(limit, step))
     whole_cells = all(part.plan.homogeneous and part.plan.suppression.rule == "short cells" for part in parts)
     if not whole_cells:
         return shown
     unlisted = sum(
         len(np.unique(part.cells.origin)) * len(np.unique(part.cells.destination)) - len(part.cells) for part in parts
     )
-    rest, per_trip = whole - suppressed, _mean_volume(release)
-    most, nearly = (per_trip * max(n, 0) * (guarantee.k - 1) for n in (unlisted, unlisted - 1))
-    if suppressed > most or shown < round_share(nearly / max(rest + nearly, Fraction(1)), step):
-        return shown
-    return round_share(most / max(rest + most, Fraction(1)), step)
+    most, nearly = (full_pair * max(n, 0) for n in (unlisted, unlisted - 1))
+    return shown if suppressed > most or shown < show(nearly) else max(shown, show(most))
 
 
 def _mean_volume(release: Publishable) -> Fraction:

@@ -34,8 +34,8 @@ def confirmed(guarantee: Guarantee, flows: Cells, *, allow_small_k: bool, popula
     if guarantee.k < SMALLEST_K:
         if not allow_small_k:
             raise ParameterError(
-                f"k = {guarantee.k} hides next to nobody; at least {SMALLEST_K} is needed. Hint: choose a larger k; if "
-                "you mean it, confirm it with --yes-k-below-3 (allow_small_k=True)."
+                f"k = {guarantee.k} protects almost no one; at least {SMALLEST_K} is needed. Hint: choose a larger k; "
+                "or confirm it with --yes-k-below-3 (allow_small_k=True)."
             )
         needed.append(SMALL_K)
     if guarantee.units == ("population",) and flows.people is not None:

@@ -77,7 +77,7 @@ class ReleaseFolder:
                 raise self._unreadable("lookup.csv")
             return found
         except (OSError, pa.ArrowException):
-            raise ParameterError("The release is not on a map of its own: it has no lookup.csv.") from None
+            raise ParameterError("The release is not on a user's map: it has no lookup.csv.") from None
 
     def check_manifest(self) -> None:
         """Refuse a folder in which a table or the report is not the file that its manifest lists.

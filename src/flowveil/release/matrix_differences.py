@@ -27,11 +27,13 @@ def differences(
     two layers: then no count settles it.
     """
     found = Differencing()
-    kinds = [kind for kind in _kinds(flows, coarser) if any(key in published for key in kind)]
+    requested = _kinds(flows, coarser)
+    kinds = [kind for kind in requested if any(key in published for key in kind)]
     complete = len(published) == len(coarser) + len(flows.keys) and all(
         bool((release.cell_of_flow >= 0).all()) for release in published.values()
     )
-    if len(kinds) < 2:
+    # Slices that are all missing are known to be short, and a total of short slices may reveal each.
+    if len(requested) < 2 or not any(key in published for key in coarser):
         return found
     if any(release.plan.layer is not None for release in published.values()):
         return Differencing(comparisons=1, unchecked=1)
@@ -87,10 +89,10 @@ def _kinds(flows: SlicedFlows, coarser: Sequence[Key]) -> list[list[Key]]:
 def _finer_layers(
     flows: SlicedFlows, coarser: Sequence[Key], key: Key, published: Mapping[Key, Release]
 ) -> tuple[list[Flows], list[list[Layer]]]:
-    """What can be subtracted from a coarser matrix.
+    """Returns the matrices that can be subtracted from a coarser one.
 
     Returns:
-        The finest slices that it is made of; and the layers to subtract: each kind of finer matrices by itself, and
+        The finest slices that it is made of; and the layers to subtract: each kind of finer matrices alone, and
         all kinds at once, because a reader may mix them.
     """
     kinds = _kinds(flows, coarser)

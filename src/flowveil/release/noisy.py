@@ -210,7 +210,7 @@ class NoisyRelease(Matrix):
         if self.counts.repeatable:
             raise ParameterError(
                 "This release cannot be written: its noise was drawn from a seed (unsafe_seed_for_tests), and "
-                "whoever knows or guesses the seed can take the noise off again. Hint: leave the option out; noise "
+                "an attacker who guesses the seed can remove the noise. Hint: leave the option out; noise "
                 "is then drawn from the operating system."
             )
 

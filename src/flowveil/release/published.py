@@ -19,7 +19,7 @@ class Published:
 
     Attributes:
         cells: flows.parquet: the zones of each cell by code, its trips, its slice or time; sorted.
-        statement: the closed list of what is said besides.
+        statement: the closed list of all other published facts.
         map: where zones lie, by their codes: a function of the map that was given, never of the trips.
         outlines: text of context.geojson, where the operator gave outlines.
     """

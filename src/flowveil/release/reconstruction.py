@@ -146,7 +146,7 @@ class Reconstruction:
 def reconstruct(release: Release, zones: Any) -> Reconstruction:
     """Spread the published cells of a release evenly over their tiles and add up by area.
 
-    Guaranteed: where areas hold every tile, the total is that of the published cells; where every cell lies in one pair
+    Guaranteed: where areas hold every tile, the total is that of the published cells; where every cell is in one pair
     of areas, the result is exact.
 
     Raises:
@@ -174,7 +174,7 @@ def reconstruct(release: Release, zones: Any) -> Reconstruction:
 
 @dataclass(frozen=True, eq=False)
 class _Shares:
-    """For each zone, the areas it lies in and how much of it, as slices of two arrays."""
+    """For each zone, the areas that contain it and its share in each, as slices of two arrays."""
 
     start: NDArray[np.int64]
     area: Ints

@@ -1,4 +1,4 @@
-"""The surface of every release, and the release of one matrix with exact counts.
+"""The base class of releases, and the release of one matrix with exact counts.
 
 A `Release` is a plan that was applied and recounted: its cells satisfy the guarantee. `flowveil.release.noisy` has the
 release of noisy counts, `flowveil.release.sliced` that of many matrices. Code that publishes, measures or draws a
@@ -49,7 +49,7 @@ class Publishable(ABC):
 
         @property
         def parameters(self) -> Mapping[str, Any]:
-            """Everything needed to run it again."""
+            """The settings of the run, enough to repeat it."""
 
         @property
         def input(self) -> Any:

@@ -1,6 +1,6 @@
 """A revision: a published release again, after its trips were corrected, over the same zones.
 
-A reader can subtract the two releases, so each change is treated as a cell: if it reaches the guarantee by itself, in
+A reader can subtract the two releases, so each change is treated as a cell: if it reaches the guarantee alone, in
 every unit, the cell gets its new value; otherwise it keeps the earlier one. Of the earlier trips only the published
 cells are known. So persons and tiles behind a change are bounded from below: added trips are trips of the new table,
 and the fewest persons who can have made them are those with the most. Of removed trips no person is known; where

@@ -380,7 +380,7 @@ class _Records:
         known[remainder.origin] = True
         bad[remainder.origin] = ~coarse.guarantee.safe(remainder)
         # A coarser matrix that filtered flows out first may count less than its finer cells do: then the published
-        # numbers differ by something else than what is left, and that must not look like a small group either.
+        # numbers do not differ by the remainder, and that must not look like a small group either.
         shown = self._published_difference(coarse, regions, np.where(covered, region, np.int32(-1)), n)
         bad |= shown
         known |= shown

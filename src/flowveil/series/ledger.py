@@ -177,7 +177,8 @@ def _check(release: Publishable, new: Mapping[str, Any], book: LedgerFile) -> Le
         if entry.get("flows") in revised:
             continue
         facts = entry.get("facts")
-        if facts is None or not shares_no_trip(new["facts"], facts, release.input):
+        same_flows = entry.get("fingerprint") == new["fingerprint"]
+        if facts is None or not shares_no_trip(new["facts"], facts, release.input, same_flows=same_flows):
             overlapping.append(_refusal(number, entry, new))
     return LedgerCheck(len(earlier), tuple(overlapping), repeated)
 

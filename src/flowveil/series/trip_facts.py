@@ -10,6 +10,7 @@ Stored are names of columns, keyed hashes of days and values, and the area; noth
 from __future__ import annotations
 
 import hashlib
+import unicodedata
 from collections.abc import Mapping
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
@@ -46,13 +47,15 @@ def trip_facts(given: Any, ledger: LedgerFile) -> dict[str, Any]:
     }
 
 
-def shares_no_trip(facts: Mapping[str, Any], earlier: Mapping[str, Any], given: Any) -> bool:
+def shares_no_trip(facts: Mapping[str, Any], earlier: Mapping[str, Any], given: Any, *, same_flows: bool) -> bool:
     """Returns whether the facts prove that two releases share no trip.
 
     Args:
         facts: of the new release.
         earlier: of an earlier one.
         given: the input of the new release.
+        same_flows: all tiles and trips are the same. Then other values of an attribute prove nothing: they may be other
+            names of the same.
     """
     one, other = facts["time"], earlier["time"]
     if one and other and all(one[name] == other[name] for name in ("column", "timezone", "time_format")):
@@ -60,7 +63,8 @@ def shares_no_trip(facts: Mapping[str, Any], earlier: Mapping[str, Any], given: 
         if is_complete and set(one["days"]).isdisjoint(other["days"]):
             return True
     common = facts["attributes"].keys() & earlier["attributes"].keys()
-    if any(set(facts["attributes"][name]).isdisjoint(earlier["attributes"][name]) for name in common):
+    is_disjoint = any(set(facts["attributes"][name]).isdisjoint(earlier["attributes"][name]) for name in common)
+    if is_disjoint and not same_flows:
         return True
     has_same_tiles = facts["tiling"] is not None and facts["tiling"] == earlier["tiling"]
     if facts["keeps_outside"] or earlier["area"] is None or not has_same_tiles:
@@ -98,8 +102,8 @@ def _attribute_facts(given: Any, ledger: LedgerFile) -> dict[str, list[str]]:
 
 
 def _canonical(value: str) -> str:
-    """One spelling of a value: files of another type write 1, 01 and 1.0."""
-    text = value.strip().casefold()
+    """One spelling of a value: files of another type write 1, 01 and 1.0, and accents in two ways."""
+    text = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", value).casefold()).strip()
     try:
         number = Decimal(text)
     except InvalidOperation:

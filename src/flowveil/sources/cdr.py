@@ -153,9 +153,10 @@ def _join_visits(con: Any) -> None:
 
 
 def _replaced(kept: str) -> str:
-    """SQL: only the visits that a rule keeps, decided for all of them at once.
+    """Returns SQL that keeps only the visits for which a rule holds, decided for all of them at once.
 
-    The rule may use ``before`` and ``after``, the antennas of the visits around, and ``gone``, the time between these.
+    The rule may use ``before`` and ``after``, the antennas of the neighbouring visits, and ``gone``, the time between
+    these.
     """
     return (
         "CREATE OR REPLACE TABLE visits AS WITH around AS (SELECT *, lag(antenna) OVER w AS before, lead(antenna) OVER "

@@ -12,7 +12,8 @@ import pyarrow as pa
 from flowveil.headers import Header
 from flowveil.reading.database import in_own_words, open_database
 from flowveil.reading.sql import MISSING_PATTERN, number_sql
-from flowveil.reading.tables import Table, open_table
+from flowveil.reading.table import Table
+from flowveil.reading.tables import open_table
 from flowveil.reading.times import MICROSECONDS, check_time_options, decide
 
 #: A column, and what makes SQL of its place and its type in the database.
@@ -69,7 +70,7 @@ class OpenTable:
     def with_timezone(self, trips: pa.Table) -> pa.Table:
         """Returns trips whose times have the type UTC if they are instants and no zone was named.
 
-        Local times have a type without a zone. `flowveil.read_slices` asks for the zone of times in UTC.
+        Local times have a type without a zone. `flowveil.read_slices` requires the zone of times in UTC.
         """
         if not self._in_utc:
             return trips

@@ -293,7 +293,7 @@ def _on_grid(column: Column, distinct: Any, kind: Any, grid: Grid, k: int) -> Co
 
 
 def _tails(ordered: Ints, grid: Grid, kind: Any, k: int) -> tuple[int, int]:
-    """The outermost cells: what lies beyond is in them. Those that are not public hold at least k records."""
+    """Returns the first and the last cell, which also take all values beyond. Unless public, they hold k records."""
     n = len(ordered)
     first = last = None
     if grid.lowest is not None:

@@ -166,6 +166,8 @@ def _compare_values(name: str, found: Path, made: Path, notes: list[str]) -> Ite
             yield f"{name}: its values are not what the cells, the zones and the statement produce"
     elif name in ("report.json", MANIFEST):
         one, other = read_json(found), read_json(made)
+        if not isinstance(one["version"], str):
+            yield f"{name}: has no version"
         texts = ("sentences", "command")
         for content in (one, other):
             # check_files compares the hashes.

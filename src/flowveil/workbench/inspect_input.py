@@ -22,7 +22,8 @@ from flowveil.reading import Reading
 from flowveil.reading.columns import PERSONS, TRIPS
 from flowveil.reading.database import in_own_words, open_database
 from flowveil.reading.sql import number_sql
-from flowveil.reading.tables import Table, open_table
+from flowveil.reading.table import Table
+from flowveil.reading.tables import open_table
 from flowveil.reading.tiling import tiling_of
 from flowveil.reading.times import MICROSECONDS, decide
 

@@ -132,7 +132,7 @@ def enclosing_parts(code: int) -> list[int]:
     number = code >> H3_PART_SHIFT & 7
     cell = code ^ number << H3_PART_SHIFT
     if number:
-        # A part lies in the larger part of its first child.
+        # A part is inside the larger part of its first child.
         around = _parts_above(children_in(code)[0])
         return list(around[around.index(code) :])
     return [cell, *_parts_above(cell)]

@@ -121,7 +121,7 @@ def test_one_person_with_most_of_the_trips_is_seen():
     assert "5.5 trips and is in 1.0 flows (different pairs of tiles)" in text
 
 
-def test_trips_of_unnamed_rows_are_nobodys():
+def test_rows_without_a_person_add_no_person():
     table = commuter_table()
     names = [None if name == "C" else name for name in table["person_id"].to_pylist()]
     flows = flowveil.read_trips(

@@ -146,7 +146,7 @@ def test_each_method_has_its_own_limit_and_options(survey, tmp_path):
     assert rows["atg-soft", "trips"]["v_target"] == 100
     mean = float(flows.weight.sum() / flows.trips.sum())
     assert rows["atg-soft", "population"]["v_target"] == pytest.approx(100 * mean)
-    # Nobody asked for segments.
+    # No segments were requested.
     assert {row["by"] for row in found.rows} == {None}
     with pytest.raises(ParameterError, match="option"):
         flowveil.run_study(flows_of(survey), tmp_path / "b", options={"oigh": {"v_target": 1}})
@@ -158,7 +158,7 @@ def flows_of(survey: pa.Table) -> flowveil.SlicedFlows:
     return flowveil.read_slices(survey, by="sex", **READ)
 
 
-def test_a_segment_over_its_own_trees_is_as_if_nobody_else_were_there(survey, tmp_path):
+def test_a_segment_over_its_own_trees_equals_a_run_on_its_trips_alone(survey, tmp_path):
     settings = {"methods": ["odkanon"], "protections": ["trips"], "k": 5}
     errors = {}
     for trees in ("own", "common"):

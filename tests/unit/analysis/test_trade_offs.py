@@ -1,4 +1,4 @@
-"""Error and what is dropped are shown together, and said in words."""
+"""Error and suppressed share are shown together, with an explanation."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def test_the_order_of_rows_and_the_names_leave_no_trace():
     assert first == second
 
 
-def test_describe_says_it_and_names_nobody():
+def test_describe_states_uniqueness_and_names_no_person():
     found = flowveil.describe(flowveil.read_trips(trips_of([("SECRET", 1, 2), ("bob", 1, 3)]), person="person"), k=5)
     assert any("known place" in line for line in found.lines())
     assert "SECRET" not in str(found.to_dict())

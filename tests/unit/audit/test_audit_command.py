@@ -38,8 +38,8 @@ def test_exit_codes_are_the_three_verdicts(tmp_path):
     assert lines[1].startswith("Not compared: ")
     assert "othing below the guarantee was found" not in done.output
     assert "othing was found" not in (tmp_path / "audit" / "audit.html").read_text("utf-8")
-    told = json.loads(CliRunner().invoke(cli, ["audit", here, away, "--json"]).stdout)
-    assert (told["verdict"], len(told["not_compared"])) == ("not everything compared", 1)
+    message = json.loads(CliRunner().invoke(cli, ["audit", here, away, "--json"]).stdout)
+    assert (message["verdict"], len(message["not_compared"])) == ("not everything compared", 1)
     # The second suppresses three trips that the first counts together with fifty.
     one, other, *_ = h3.cell_to_children("871fb4662ffffff", 8)
     table = pa.table({"start_h3": [one] * 50 + [other] * 3, "end_h3": ["881fb46601fffff"] * 53})

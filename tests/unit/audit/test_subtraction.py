@@ -47,7 +47,7 @@ def release(
     return published_release(pa.table(columns), zones, report)
 
 
-def test_what_is_left_of_a_cell_is_a_group_and_one_pair_is_a_single_cell():
+def test_the_remainder_of_a_cell_is_a_group_and_one_pair_is_a_single_cell():
     coarse = release({("west", "east"): 9, ("east", "east"): 9})
     fine = release({("t0", "east"): 8, ("east", "east"): 9, ("t1", "west"): 5})
     (group,) = confined_groups([coarse, fine]).groups
@@ -55,8 +55,8 @@ def test_what_is_left_of_a_cell_is_a_group_and_one_pair_is_a_single_cell():
     assert group.pairs == (("t1", "east"),)
 
 
-def test_two_pairs_that_are_short_cannot_hide_what_is_more_than_one_of_them_can_hold():
-    # 4 trips in two pairs of at most 2: each holds exactly 2, though what is left is above k.
+def test_pairs_at_their_bounds_are_exact_though_their_sum_is_above_k():
+    # 4 trips in two pairs of at most 2: each holds exactly 2, though the remainder is above k.
     coarse = release({("west", "east"): 4})
     fine = release({("t0", "west"): 5, ("t1", "west"): 5, ("east", "east"): 6})
     found = confined_groups([coarse, fine])
@@ -108,7 +108,7 @@ def test_what_is_not_stated_to_be_of_the_same_trips_is_not_compared(other, reaso
     assert reason in found.unchecked[0][1]
 
 
-def test_zones_of_h3_and_of_a_map_are_not_put_beside_each_other():
+def test_zones_of_h3_and_of_a_map_are_not_compared():
     of_cells = release({("west", "east"): 9})
     square = shapely.to_wkb(shapely.box(0, 0, 1, 1))
     of_map = replace(of_cells, h3_cells={}, outlines={"west": square, "east": square})

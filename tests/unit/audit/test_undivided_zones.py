@@ -28,7 +28,7 @@ TILES = sorted(h3.cell_to_children(ABOVE, 9))
 
 
 def table(counts):
-    """So many trips between two tiles, each by another person."""
+    """n trips between two tiles, each by another person."""
     rows = [pair for pair, n in counts.items() for _ in range(n)]
     return pa.table(
         {
@@ -71,7 +71,7 @@ def test_nothing_is_given_away_where_no_part_is_short_or_nothing_was_chosen(tmp_
     anonymize(read(LEAK), zones_of=tmp_path / "earlier", k=10, protect="trips").write(tmp_path / "kept")
     one = audit([tmp_path / "kept"], against=table(LEAK), shadows=2).releases[0]
     assert (one.minimality.short, one.minimality.share) == (1, 0)
-    # Persons are known, and the kept zones can be counted anew without one of them.
+    # Persons are known, and the kept zones can be recounted without one of them.
     assert one.membership.shadows == 10
 
 

@@ -22,7 +22,7 @@ from samples.drafts import unchecked
 
 
 def run(*arguments: object) -> int:
-    """A command; what it publishes is verified by another where that is asked."""
+    """Runs a command; verifies its release on request."""
     try:
         with unchecked():
             main([str(a) for a in arguments])
@@ -180,7 +180,7 @@ def test_bad_input_says_why_and_leaves_the_old_release_alone(kind, words, tmp_pa
     assert sorted(p.name for p in tmp_path.iterdir() if p.name.startswith(".")) == []
 
 
-def test_more_than_all_trips_cannot_be_hidden(release, trips_csv, capsys):
+def test_a_k_above_all_trips_is_refused_and_the_earlier_release_stays(release, trips_csv, capsys):
     before = snapshot(release)
     assert run("anonymize", trips_csv, "--k", 100_000, "--out", release) == 3
     assert "lower k" in capsys.readouterr().err
@@ -247,7 +247,7 @@ def test_ctrl_c_leaves_the_old_release_alone(tmp_path, release):
     assert interrupted
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs a file system of its own")
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs a separate file system")
 def test_a_full_disk_leaves_the_old_release_alone(trips_csv, capsys):
     """A real full disk where one can be mounted; elsewhere the writers' tests fake it."""
     import tempfile

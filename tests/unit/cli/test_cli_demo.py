@@ -17,11 +17,11 @@ def test_the_demo_publishes_a_survey_that_verify_accepts(tmp_path, capsys, monke
     # It is verified below.
     with unchecked():
         main(["demo", "--out", str(out)])
-    told = capsys.readouterr().out
+    message = capsys.readouterr().out
     report = json.loads((out / "report.json").read_text(encoding="utf-8"))
     # Persons are known, so they are protected; nothing says that a cell is one person's.
     assert report["guarantee"]["protect"] == ["people"]
-    assert "every published cell holds at least 10 people" in told
-    assert "fewest people" not in told
+    assert "every published cell holds at least 10 people" in message
+    assert "fewest people" not in message
     assert report["statement"]["about"]["licence"] == "CC0 1.0"
     assert flowveil.verify_release(out, against=survey, weight="weight").findings == ()

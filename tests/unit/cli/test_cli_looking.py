@@ -59,7 +59,7 @@ def test_the_command_of_a_report_makes_the_same_files(trips_csv, tmp_path):
     assert snapshot(again) == snapshot(first)
 
 
-def test_the_background_map_is_off_unless_asked_for(trips_csv, tmp_path):
+def test_the_background_map_is_off_by_default(trips_csv, tmp_path):
     usual = ("anonymize", trips_csv, "--k", 5, *READ, "--out", tmp_path / "out")
     assert run(*usual) == 0
     assert "https:" not in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")

@@ -85,18 +85,18 @@ def test_finer_tiles_are_lifted_and_coarser_ones_keep_their_resolution() -> None
 
 
 def test_tiles_of_several_resolutions_are_refused() -> None:
-    told = message_of(tiles([CELL, h3_int.cell_to_parent(CELL, 8)], [CELL, CELL]), resolution=5)
-    assert "several H3 resolutions" in told
-    assert "8: 1 end" in told
+    message = message_of(tiles([CELL, h3_int.cell_to_parent(CELL, 8)], [CELL, CELL]), resolution=5)
+    assert "several H3 resolutions" in message
+    assert "8: 1 end" in message
 
 
 def test_unknown_tiles_are_refused_or_skipped() -> None:
     bad = ["rest_of_usa", "8a1fb46622dfffe", "-1", "12", "ffffffffffffffffffff"]
     table = tiles([HEX, *bad, HEX], [HEX] * 7)
-    told = message_of(table)
-    assert "not an H3 cell: 5 rows (rows 2, 3, 4, 5, 6)" in told
-    assert "skip_unknown" in told
-    assert not any(text in told for text in bad)
+    message = message_of(table)
+    assert "not an H3 cell: 5 rows (rows 2, 3, 4, 5, 6)" in message
+    assert "skip_unknown" in message
+    assert not any(text in message for text in bad)
     flows = read_trips(table, skip_unknown=True, max_dropped=0.8)
     assert flows.intake.left_out == {"unknown tile": 5}
     assert flows.trips.tolist() == [2]
@@ -127,9 +127,9 @@ def test_a_share_of_gaps_is_allowed_and_no_more() -> None:
     flows = read_trips(table)
     assert flows.intake.left_out == {"missing end": 3, "off the earth": 1, "at 0,0": 1}
     assert flows.intake.rows == 100
-    told = message_of(table, max_dropped=0.049)
-    assert "5 of 100 rows (5.0%)" in told
-    assert "3 missing end, 1 off the earth, 1 at 0,0" in told
+    message = message_of(table, max_dropped=0.049)
+    assert "5 of 100 rows (5.0%)" in message
+    assert "3 missing end, 1 off the earth, 1 at 0,0" in message
 
 
 def test_rows_without_trips_do_not_count_as_lost() -> None:
@@ -141,8 +141,8 @@ def test_rows_without_trips_do_not_count_as_lost() -> None:
 
 
 def test_swapped_axes_are_guessed() -> None:
-    told = message_of(points(o_lat=[139.7] * 3, o_lon=[35.6] * 3, d_lat=[139.6] * 3, d_lon=[35.5] * 3))
-    assert "are latitude and longitude swapped?" in told
+    message = message_of(points(o_lat=[139.7] * 3, o_lon=[35.6] * 3, d_lat=[139.6] * 3, d_lon=[35.5] * 3))
+    assert "are latitude and longitude swapped?" in message
     assert "swapped" not in message_of(points(o_lat=[float("inf")] * 3))
 
 
@@ -153,12 +153,12 @@ def test_all_problems_are_reported_at_once_with_five_places() -> None:
     for row in (7, 131_080, 200_000, 262_200, 299_998, 299_999):
         late[row] = "SECRET"
     weights[3], weights[5] = "-2", "inf"
-    told = message_of(points(o_lat=late, weight=weights), weight="weight")
-    assert "column 'o_lat': 6 rows (rows 8, 131081, 200001, 262201, 299999, ...)" in told
-    assert "a negative weight: 1 row (row 4)" in told
-    assert "infinite weight" in told
-    assert "SECRET" not in told
-    assert "comma" not in told
+    message = message_of(points(o_lat=late, weight=weights), weight="weight")
+    assert "column 'o_lat': 6 rows (rows 8, 131081, 200001, 262201, 299999, ...)" in message
+    assert "a negative weight: 1 row (row 4)" in message
+    assert "infinite weight" in message
+    assert "SECRET" not in message
+    assert "comma" not in message
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
@@ -183,11 +183,11 @@ def test_decimal_commas_are_explained(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("trips", "told"),
+    ("trips", "message"),
     [(-1, "negative"), (float("inf"), "infinite"), (1e17, "impossibly large")],
 )
-def test_counts_that_are_no_counts_are_refused(trips: float, told: str) -> None:
-    assert told in message_of(tiles([CELL] * 2, [CELL] * 2, trips=[trips, 1.0]), trips="trips")
+def test_counts_that_are_no_counts_are_refused(trips: float, message: str) -> None:
+    assert message in message_of(tiles([CELL] * 2, [CELL] * 2, trips=[trips, 1.0]), trips="trips")
 
 
 def test_numbers_with_underscores_are_no_numbers() -> None:
@@ -197,9 +197,9 @@ def test_numbers_with_underscores_are_no_numbers() -> None:
     )
 
 
-@pytest.mark.parametrize(("weight", "told"), [(2.0**32, "total weight above"), (4e-7, "too fine")])
-def test_weights_that_millionths_cannot_count_are_refused(weight: float, told: str) -> None:
-    assert told in message_of(tiles([CELL] * 3, [CELL] * 3, weight=[weight] * 3), weight="weight")
+@pytest.mark.parametrize(("weight", "message"), [(2.0**32, "total weight above"), (4e-7, "too fine")])
+def test_weights_that_millionths_cannot_count_are_refused(weight: float, message: str) -> None:
+    assert message in message_of(tiles([CELL] * 3, [CELL] * 3, weight=[weight] * 3), weight="weight")
 
 
 def test_more_trips_than_can_be_counted_are_refused() -> None:
@@ -227,7 +227,7 @@ def test_nothing_left() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "error", "told"),
+    ("name", "content", "error", "message"),
     [
         ("empty.csv", b"", DataError, "is empty"),
         ("header.csv", b"o_lat,o_lon,d_lat,d_lon\n", DataError, "has no rows"),
@@ -241,19 +241,19 @@ def test_nothing_left() -> None:
     ],
 )
 def test_files_that_cannot_be_read(
-    name: str, content: bytes, error: type[Exception], told: str, tmp_path: Path
+    name: str, content: bytes, error: type[Exception], message: str, tmp_path: Path
 ) -> None:
     (tmp_path / name).write_bytes(content)
     with pytest.raises(error) as caught:
         read_trips(tmp_path / name)
-    assert told in str(caught.value)
+    assert message in str(caught.value)
     assert name in str(caught.value)
     assert "SECRET" not in str(caught.value)
 
 
 def test_sources_that_are_not_there(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text("{}")
-    for source, told in (
+    for source, message in (
         (tmp_path / "nothing.csv", "no file"),
         (tmp_path, "no Parquet file and no text file"),
         (str(tmp_path / "*.parquet"), "matches no file"),
@@ -261,7 +261,7 @@ def test_sources_that_are_not_there(tmp_path: Path) -> None:
         ("s3://bucket/trips.parquet", "local files"),
         ({"o_lat": [1]}, "dict"),
     ):
-        with pytest.raises(ParameterError, match=told):
+        with pytest.raises(ParameterError, match=message):
             read_trips(source)
 
 
@@ -284,7 +284,7 @@ def test_quoted_fields_and_blank_lines(tmp_path: Path) -> None:
 # ---- people ----------------------------------------------------------------------------------------------------
 
 
-def test_missing_persons_add_nobody_and_blanks_make_no_new_person() -> None:
+def test_missing_persons_add_no_person_and_blanks_make_no_new_one() -> None:
     flows = read_trips(points(uid=["b", " b", "a", None, "", "NA", "None"]))
     assert flows.trips.tolist() == [7]
     assert flows.people is not None
@@ -295,9 +295,9 @@ def test_people_of_flows_without_any() -> None:
     flows = read_trips(tiles([CELL, OTHER], [CELL, OTHER], uid=[None, 5]))
     assert flows.people is not None
     assert flows.people.count(2).tolist() == [1, 0]  # OTHER comes before CELL
-    nobody = read_trips(tiles([CELL], [CELL], uid=pa.array([float("nan")])))
-    assert nobody.people is not None
-    assert nobody.people.count(1).tolist() == [0]
+    unknown = read_trips(tiles([CELL], [CELL], uid=pa.array([float("nan")])))
+    assert unknown.people is not None
+    assert unknown.people.count(1).tolist() == [0]
 
 
 # ---- arguments, progress, threads, Ctrl-C ------------------------------------------------------------
@@ -355,7 +355,7 @@ def test_threads_and_rows_that_arrive_leave_no_trace(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("in_one_piece", [1 << 18, 60_000])
 def test_spellings_of_one_person_are_one_in_every_flow(monkeypatch: pytest.MonkeyPatch, in_one_piece: int) -> None:
-    """However rows are grouped: case, blanks and words for nobody are found out afterwards."""
+    """However rows are grouped: case, blanks and placeholders are recognised afterwards."""
     monkeypatch.setattr("flowveil.engines.staging._IN_ONE_PIECE", in_one_piece)
     rng, n = np.random.default_rng(6), 140_000
     cells = np.array(sorted(h3_int.grid_disk(CELL, 3)), dtype=np.uint64)
@@ -380,8 +380,12 @@ def test_spellings_of_one_person_are_one_in_every_flow(monkeypatch: pytest.Monke
     assert np.array_equal(found, truth)
     assert len(flows.people.person) == np.count_nonzero(truth)
     assert flows.trips.sum() == trips.sum()
-    nobody = {word: int(np.count_nonzero(uid == word)) for word in ("?", "unknown", "UNKNOWN")}
-    assert flows.intake.nobody == {"?": nobody["?"], "empty": 140, "unknown": nobody["unknown"] + nobody["UNKNOWN"]}
+    placeholders = {word: int(np.count_nonzero(uid == word)) for word in ("?", "unknown", "UNKNOWN")}
+    assert flows.intake.nobody == {
+        "?": placeholders["?"],
+        "empty": 140,
+        "unknown": placeholders["unknown"] + placeholders["UNKNOWN"],
+    }
 
 
 def test_progress_rises_to_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -404,7 +408,7 @@ def test_an_error_of_the_progress_callback_is_not_hidden() -> None:
         read_trips(points(), progress=broken)
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGINT to send")
+@pytest.mark.skipif(sys.platform == "win32", reason="no SIGINT on Windows")
 def test_ctrl_c_stops_and_leaves_nothing_behind(tmp_path: Path) -> None:
     (tmp_path / "spill").mkdir()
     # Enough rows that reading is far from its end when the signal comes.
@@ -425,14 +429,14 @@ def test_ctrl_c_stops_and_leaves_nothing_behind(tmp_path: Path) -> None:
     assert float(run.stdout.readline()) < 0.5
     run.send_signal(signal.SIGINT)
     start = time.monotonic()
-    _, told = run.communicate(timeout=60)
+    _, message = run.communicate(timeout=60)
     assert time.monotonic() - start < 20
     assert run.returncode != 0
-    assert "KeyboardInterrupt" in told
+    assert "KeyboardInterrupt" in message
     assert list((tmp_path / "spill").iterdir()) == []
 
 
-def test_reading_needs_no_engine_before_it_is_asked_for() -> None:
+def test_importing_flowveil_does_not_load_duckdb() -> None:
     program = "import sys, flowveil, flowveil.engines; print('duckdb' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

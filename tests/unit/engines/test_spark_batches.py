@@ -20,7 +20,7 @@ SLICES = (("f",), ("m",))
 
 
 def moved(rows: list[Row], tasks: int, parts: int, *, person: bool = True) -> list[list[pa.RecordBatch]]:
-    """The batches of each part, as if a cluster had read rows in so many tasks and grouped them in so many parts."""
+    """The batches of each part, as if a cluster had read rows in some tasks and grouped them in some parts."""
     grouping = Grouping(("slice0",), person, ("trips",), parts, "the table")
     made = []
     for task in range(tasks):

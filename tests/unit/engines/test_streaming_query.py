@@ -52,7 +52,7 @@ class Deaf:
 
 @pytest.mark.parametrize("connected", [lambda con: con, Deaf])
 def test_it_ends_where_rows_stop_coming(connected: Any) -> None:
-    """Whoever brings them fails in the middle: no thread stays behind, and nothing is counted as if it were all."""
+    """The source of rows fails in the middle: no thread stays behind, and no partial count is returned."""
     con, before = duckdb.connect(), threading.active_count()
     with pytest.raises(KeyboardInterrupt):
         hand_over(connected(con), COUNT, 1000, then=KeyboardInterrupt)
@@ -60,7 +60,7 @@ def test_it_ends_where_rows_stop_coming(connected: Any) -> None:
     assert con.execute("SELECT count(*) FROM duckdb_tables()").fetchall() == [(0,)]
 
 
-def test_a_statement_that_fails_is_told_to_whoever_brings_rows() -> None:
+def test_the_caller_that_sends_rows_gets_the_error_of_the_statement() -> None:
     """And not waited for for ever: it takes no more rows."""
     con, before = duckdb.connect(), threading.active_count()
     with pytest.raises(duckdb.Error):

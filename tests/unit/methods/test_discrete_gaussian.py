@@ -26,7 +26,7 @@ def law_of(variance: float) -> dict[int, float]:
 
 
 @pytest.mark.parametrize("variance", VARIANCES, ids=str)
-def test_draws_have_the_law(variance):
+def test_draws_follow_the_distribution(variance):
     draws = DiscreteGaussian(variance).draw(40_000, system_bits)
     assert draws.dtype == np.int64
     assert fit(draws, law_of(float(variance))) > FALSE_ALARM
@@ -65,7 +65,7 @@ def test_rho_keeps_the_promise_and_is_hardly_smaller_than_it_must_be(epsilon, de
     assert not any(keeps(more, epsilon, delta, Fraction(a)) for a in np.geomspace(1.01, 1000, 300))
 
 
-def test_one_rare_draw_is_no_reason_to_reject_a_law():
+def test_one_rare_draw_does_not_reject_a_distribution():
     law = law_of(0.3)
     values = np.repeat(list(law), np.rint(40_000 * np.array(list(law.values()))).astype(int))
     assert fit(np.append(values, 3), law) > 0.5

@@ -21,13 +21,13 @@ scales = pytest.mark.parametrize("scale", [0.4, 1.0, 7.3, 20.0])
 
 
 @scales
-def test_opendp_draws_the_law(scale):
+def test_opendp_draws_from_the_distribution(scale):
     values = opendp_laplace(np.full(20_000, 5), sensitivity=1, epsilon=1 / scale) - 5
     assert fit(values, laplace_law(scale)) > FALSE_ALARM
 
 
 @scales
-def test_the_exact_sampler_draws_the_law(scale):
+def test_the_exact_sampler_draws_from_the_distribution(scale):
     values = DiscreteLaplace(Fraction(scale)).draw(300_000, system_bits)
     assert fit(values, laplace_law(scale)) > FALSE_ALARM
 
@@ -45,7 +45,7 @@ def test_the_test_finds_samplers_that_only_come_near():
 
 
 @scales
-def test_positives_of_empty_pairs_have_the_law(scale):
+def test_positive_noise_of_empty_pairs_follows_the_distribution(scale):
     """Numbers, values, places and gaps of the draws above zero are those of a draw for each pair."""
     n = 600_000
     law = DiscreteLaplace(Fraction(scale))
@@ -100,7 +100,7 @@ def test_a_draw_takes_a_few_words_whatever_the_scale(scale):
     assert words <= 4 * 10_000 + 100
 
 
-def test_the_rest_below_a_table_has_its_own_law():
+def test_the_tail_beyond_a_table_follows_its_distribution():
     rest = Geometric(lambda _: Decimal("0.9"), below=5)
     with localcontext(prec=80):
         whole = 1 - Decimal("0.9") ** 5
@@ -117,7 +117,7 @@ def test_nothing_above_zero_where_epsilon_is_huge():
 
 
 @pytest.mark.parametrize("scale", [Fraction(1), Fraction(20), Fraction(73, 10), Fraction(1, 30), Fraction(10**6)])
-def test_tables_are_the_first_64_bits_of_the_law(scale):
+def test_tables_hold_the_first_64_bits_of_the_probabilities(scale):
     law = DiscreteLaplace(scale)
     with localcontext(prec=300):
         q = (-Decimal(scale.denominator) / Decimal(scale.numerator)).exp()

@@ -1,8 +1,8 @@
 """The promise itself, measured: how much likelier a release is with a person than without.
 
-Thousands of small worlds stand side by side in one release. Each has a pair of zones that ten people use and a pair
-that nobody uses; in a second input, one more person uses both, forty times each, far more than the bound allows. Worlds
-share neither pairs nor people, so one release runs the real mechanism once in each world. Whatever an attacker looks
+One release holds thousands of small worlds. Each has a pair of zones that ten people use and a pair that is never used;
+in a second input, one more person uses both, forty times each, far more than the bound allows. Worlds share neither
+pairs nor people, so one release runs the real mechanism once in each world. Whatever an attacker looks
 for may be at most exp(ε) times as frequent with that person as without, plus δ, and the other way round.
 
 A right mechanism fails here once in ten thousand million runs. That a wrong one fails is tested as well.

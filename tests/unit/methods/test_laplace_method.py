@@ -30,7 +30,7 @@ def star(n: int) -> Hierarchy:
 
 
 def full_table(n: int, trips: np.ndarray) -> Flows:
-    """Trips between all pairs of n tiles; where there are none, there is no flow."""
+    """Trips between all pairs of n tiles; a pair without trips is no flow."""
     o, d = np.divmod(np.flatnonzero(trips), n)
     return Flows.from_pairs(o, d, trips[trips > 0], origins=star(n), destinations=star(n))
 
@@ -46,7 +46,7 @@ def matrix_of(release: NoisyRelease) -> np.ndarray:
 
 
 @pytest.mark.parametrize("epsilon", [1.0, 0.25])
-def test_noise_that_reaches_the_table_has_the_law(epsilon):
+def test_noise_in_the_published_table_follows_the_distribution(epsilon):
     """Counts so large that nothing is clamped: published minus true is the noise, as drawn by OpenDP."""
     n, count = 140, 1000
     release = anonymize(full_table(n, np.full(n * n, count)), "laplace", epsilon=epsilon, region="observed")

@@ -37,7 +37,7 @@ WEST, STEP = 2.35, 0.014
 
 
 def in_a_row(world: np.ndarray) -> Flows:
-    """Trips from three squares beside each other."""
+    """Trips from three adjacent squares."""
     tile = np.flatnonzero(world)
     n = len(tile)
     origins = star(np.full(n, 48.85), WEST + STEP * tile)

@@ -66,7 +66,7 @@ def test_a_method_that_suppresses_more_than_the_limit_is_refused(flows):
         (flowveil.Method("twincut", own_method, ""), "user-defined"),
     ],
 )
-def test_what_is_no_method_is_refused(flows, method, match):
+def test_an_invalid_method_is_refused(flows, method, match):
     with pytest.raises(flowveil.ParameterError, match=match):
         flowveil.anonymize(flows, method)
 

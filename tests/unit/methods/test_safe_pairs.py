@@ -1,4 +1,4 @@
-"""The walk over safe pairs: what a depth finds is its own, whenever a thread comes to look at it."""
+"""The search for safe pairs: the results of a depth do not depend on the order of threads."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def told(levels: list[Level]) -> list[tuple[int, list[int], list[int]]]:
 
 
 def test_a_depth_that_is_looked_at_late_finds_the_same(flows: Flows) -> None:
-    """Depths above it have left out by then whom they need not tell apart. Here they must be."""
+    """Depths above it have dropped persons whom they need not distinguish. Here they must be distinct."""
     guarantee = Guarantee(k=10, people=10)
     origins = sketch(flows.origins, flows.origin, flows, guarantee)
     destinations = sketch(flows.destinations, flows.destination, flows, guarantee)

@@ -1,6 +1,6 @@
 """The promise of TopDown, measured: how much likelier a release is with a person than without.
 
-Thousands of small worlds are walked down at once: each is a tree of its own with four zones below two nodes, and
+Thousands of small worlds are processed together: each is a tree with four zones below two nodes, and
 begins with its own whole. Ten people use one pair of each world; in a second input one more person uses that pair and
 another one that no one uses, as often as the bound allows. Worlds share no draws, so one run is the real mechanism once
 in each world. The noisy counts of all levels are looked at, before children are fitted to their parents: that is
@@ -32,7 +32,7 @@ USED, UNUSED = (0, 1), (2, 2)
 
 @pytest.fixture(autouse=True)
 def raw_counts(monkeypatch):
-    """Leaves noisy counts as they are drawn."""
+    """Returns noisy counts without the correction."""
     monkeypatch.setattr(sys.modules["flowveil.methods.topdown"], "fit_to_totals", lambda noisy, _family, _totals: noisy)
 
 
@@ -115,5 +115,5 @@ def test_so_do_steps_of_gaussian_noise():
     assert 0.3 < measured(distributions, 0.01)[0] <= EPSILON
 
 
-def test_a_budget_that_is_spent_anew_on_every_step_is_noticed():
+def test_a_budget_that_is_spent_again_on_every_step_is_noticed():
     assert measured([DiscreteLaplace(Fraction(BOUND))] * 3)[0] > 1

@@ -39,7 +39,7 @@ def test_a_slow_machine_finds_the_same_zones(flows, guarantee, monkeypatch):
     clock = itertools.count(0.0, 0.004)
     monkeypatch.setattr(module.time, "monotonic", lambda: next(clock))
     slowly = module.twincut(flows, guarantee, time_limit=1e6)
-    assert next(clock) > 0.02, "the clock was asked, and late"
+    assert next(clock) > 0.02, "the clock was read, and late"
     assert zones_of(slowly) == zones_of(quick)
     assert quick.notes == slowly.notes == {"stopped_early": False}
 
@@ -103,7 +103,7 @@ def regular_tree(width: int, depth: int) -> flowveil.Hierarchy:
 
 
 def test_small_maps_are_the_best_there_are():
-    """On trees of eight tiles, against every pair of cuts: the search is heuristic, so nearly always is asked."""
+    """On trees of eight tiles, against every pair of cuts: the heuristic search must be optimal nearly always."""
     tree, found, instances = regular_tree(2, 3), Counter(), 12
     for seed in range(instances):
         rng = np.random.default_rng(seed)
@@ -134,7 +134,7 @@ TARGETS = {
 
 
 @pytest.mark.parametrize(("name", "resolution"), TARGETS)
-def test_public_data_are_published_as_finely_as_asked(shared_data, name, resolution):
+def test_public_data_are_published_as_finely_as_required(shared_data, name, resolution):
     flows = flowveil.read_trips(shared_data / name / "trips.parquet", resolution=resolution)
     guarantee = Guarantee.resolve(flows, k=10)
     for share, target in TARGETS[name, resolution].items():

@@ -18,7 +18,7 @@ def test_zones_are_called_by_the_nearest_town() -> None:
     assert "km" in said[1]
     # In the middle of an ocean no town helps, and what has no place has none.
     assert said[2:] == [None, None]
-    # A large zone around a town is not beside it.
+    # A large zone that contains a town is not named as near it.
     near = nearest_towns(np.array([37.806]), np.array([-122.272]), np.array([50.0]))
     assert near.texts() == ["around Oakland"]
 

@@ -34,7 +34,7 @@ def test_classes_of_whole_numbers_share_no_number():
     assert size_histogram(np.array([5.0, 12.0]), threshold=5, name="k").labels == ("5–9", "10–24")
 
 
-def test_names_beside_a_chart_are_apart_in_order_and_above_the_axis():
+def test_labels_next_to_a_chart_do_not_overlap():
     assert apart([10, 12, 60]) == [10, 24, 60]
     assert apart([100, 216, 216, 216], lowest=216) == [100, 188, 202, 216]
     assert apart([230], lowest=216) == [230]

@@ -172,7 +172,7 @@ def test_text_in_the_data_cannot_end_the_script():
     assert embedded(page)["zones"]["code"][0].startswith("</script><b>")
 
 
-def test_the_background_map_is_asked_for_and_only_over_https(tmp_path):
+def test_the_background_map_is_opt_in_and_only_over_https(tmp_path):
     assert tile_server(None) is None
     assert tile_server("default").startswith("https://")
     assert tile_server("https://tiles.example:8443/a-b/{z}/{x}/{y}@2x.png?key=1a-b") is not None

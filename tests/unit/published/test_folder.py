@@ -285,7 +285,7 @@ def test_a_release_that_fails_the_recount_is_not_published(release, earlier, tmp
     assert [p.name for p in tmp_path.iterdir()] == ["out"]
 
 
-def test_somebody_else_was_faster(release, tmp_path, monkeypatch):
+def test_a_folder_that_appears_during_the_run_is_not_overwritten(release, tmp_path, monkeypatch):
     """A folder that appears while the release is written is looked at again, not swept away."""
     target = tmp_path / "out"
 

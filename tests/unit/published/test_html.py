@@ -83,7 +83,7 @@ def test_the_questions_of_a_reader_come_in_order(report):
     ]
 
 
-def test_a_threshold_by_the_mean_weight_is_said_in_words(report):
+def test_a_threshold_by_the_mean_weight_is_explained(report):
     hidden = {**report, "guarantee": {"k": 5, "protect": ["population"], "population": None}}
     release = release_of(city_flows(), budget="volume")
     text = render(hidden, release.flows, release.zones)

@@ -37,7 +37,7 @@ def is_a_picture(path) -> bool:
 
 @pytest.mark.parametrize("show", ["both", "flows"])
 def test_every_map_is_one_call(show, release, tmp_path):
-    """Pixels; as an SVG, every map is drawn by the test of what it tells."""
+    """Pixels; another test draws every map as an SVG."""
     assert is_a_picture(release.picture(tmp_path / "map.png", show=show, basis="weight", title="Paris & around"))
 
 
@@ -70,14 +70,14 @@ def test_a_total_is_not_added_to_its_slices(tmp_path):
     flows = read_slices(survey(), by="sex", time="t", every="1h", resolution=8)
     asked = {"k": 5, "method": "suppression", "accept_differencing": True}
     alone = anonymize_slices(flows, **asked)
-    beside = anonymize_slices(flows, total=True, also_every=["day"], **asked)
-    # The total has zones of its own, and the days and the total have the trips of the hours once more.
-    assert set(alone.zones["zone"].to_pylist()) < set(beside.zones["zone"].to_pylist())
+    with_totals = anonymize_slices(flows, total=True, also_every=["day"], **asked)
+    # The total has different zones, and the days and the total repeat the trips of the hours.
+    assert set(alone.zones["zone"].to_pylist()) < set(with_totals.zones["zone"].to_pylist())
     for show in ("both", "flows"):
         wanted = alone.picture(tmp_path / "a.svg", show=show).read_bytes()
-        assert beside.picture(tmp_path / "b.svg", show=show).read_bytes() == wanted
+        assert with_totals.picture(tmp_path / "b.svg", show=show).read_bytes() == wanted
     with unchecked():
-        folder = beside.write(tmp_path / "out")
+        folder = with_totals.write(tmp_path / "out")
     assert flowveil.picture(folder, tmp_path / "c.svg", show=show).read_bytes() == wanted
 
 
@@ -108,7 +108,7 @@ def test_class_limits_are_round_and_cover_everything():
 
 
 def city_and_outlier(*, far: bool) -> tuple[pa.Table, pa.Table]:
-    """A city of 10 × 10 boxes with flows to the neighbour, and a last box that is far away or beside it."""
+    """A city of 10 × 10 boxes with flows to the neighbour, and a last box that is far away or next to it."""
     x, y = np.meshgrid(np.arange(10) * 0.01, np.arange(10) * 0.01)
     west, south = np.append(x.ravel(), 9.0 if far else 0.1) + 2, np.append(y.ravel(), 5.0 if far else 0.0) + 48
     names = [f"box{i:03d}" for i in range(101)]

@@ -18,7 +18,7 @@ from samples.drafts import unchecked
 
 @pytest.fixture(scope="module", autouse=True)
 def drafts_are_not_recounted():
-    """Whoever spreads the cells has the files, not the input."""
+    """A reader who spreads the cells has the files, not the input."""
     with unchecked():
         yield
 
@@ -91,7 +91,7 @@ def test_a_map_of_ones_own_gives_its_tiles(tmp_path):
         for pair in pairs:
             want[pair] = want.get(pair, 0) + row["trips"] / len(pairs)
     assert found == pytest.approx(want)
-    with pytest.raises(flowveil.ParameterError, match="map of its own"):
+    with pytest.raises(flowveil.ParameterError, match="on the operator's map"):
         flowveil.reconstruct(folder, 5)
 
 

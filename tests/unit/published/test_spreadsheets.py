@@ -116,7 +116,7 @@ def test_slice_values_and_their_columns_are_neutral(tmp_path):
 def test_tables_of_records_comparisons_and_studies_are_neutral(tmp_path):
     write_records(pa.table({"=job": ["=cmd", "-1"]}), tmp_path / "records.csv")
     assert fields(tmp_path / "records.csv") == ["'=job", "'=cmd", "'-1"]
-    # Every text that a run brings along, whichever column it stands in.
+    # Every text of the input, in whichever column.
     run = Run("=method", 5, ("@protect",), "-status", reason="=reason", basis="+basis")
     (read,) = csv.DictReader(Comparison((run,), time_limit=1.0, max_suppressed=0.1).to_csv().splitlines())
     texts = {"method": "=", "protect": "@", "status": "-", "reason": "=", "basis": "+"}

@@ -76,7 +76,7 @@ def test_the_number_of_tiles_is_that_of_the_map_however_many_were_seen():
     assert any(size < possible.get(code, 0) for size, code in zip(zones.size.tolist(), codes, strict=True))
 
 
-def test_without_a_map_nobody_knows_how_many_tiles_there_are():
+def test_without_a_map_the_number_of_tiles_is_unknown():
     assert release_of(region_flows(), budget="volume").zones["tiles"].null_count > 0
 
 

@@ -1,4 +1,4 @@
-"""What a row stands for, and what is dropped or outside, is counted in rows, trips and weight."""
+"""Rows, dropped rows and rows outside are counted in rows, trips and weight."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def test_an_area_of_cells_holds_the_tiles_below_them_whatever_their_resolutions(
 @pytest.mark.parametrize(
     "text", ["1,2,3", "2.5,48.9,2.2,48.8", "0,0,0,1", "0,-91,1,0", "nowhere.geojson", "8a1fb46622dfffe"]
 )
-def test_what_is_no_area_is_refused(text) -> None:
+def test_an_invalid_area_is_refused(text) -> None:
     with pytest.raises(ParameterError, match="Allowed: west,south,east,north"):
         parse_area(text)
 

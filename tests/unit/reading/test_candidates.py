@@ -1,4 +1,4 @@
-"""What nobody named is pointed out and not used, on tables made like those in which it went wrong."""
+"""Columns that were not named are pointed out and not used."""
 
 import json
 
@@ -33,9 +33,9 @@ def test_walk_trips_are_not_taken_for_weights():
 
 
 def test_an_od_table_whose_numbers_are_not_used_gets_a_hint():
-    told = notes(table(40, workers=[i % 7 for i in range(40)], name=["x"] * 40))
-    assert "Every row is counted as one trip" in told
-    assert "hold numbers: workers." in told
+    message = notes(table(40, workers=[i % 7 for i in range(40)], name=["x"] * 40))
+    assert "Every row is counted as one trip" in message
+    assert "hold numbers: workers." in message
     assert "Every row" not in notes(table(40, workers=[i % 7 for i in range(40)]), trips="workers")
 
 
@@ -78,7 +78,7 @@ def test_hashes_that_recur_under_a_name_that_says_nothing_are_persons():
 
 @pytest.mark.parametrize("kind", ["csv", "parquet", "arrow", "pandas", "polars"])
 def test_persons_are_found_in_large_tables_sorted_by_time(kind, tmp_path):
-    """In the first thousand rows nobody travels twice, and the first hundred names are missing."""
+    """In the first thousand rows no person travels twice, and the first hundred names are missing."""
     n = 60_000
     who = [None if i < 1_500 else f"h{i * 7919 % 9_000:07d}x" for i in range(n)]
     trips = pa.table({"o_h3": [CELLS[0]] * n, "d_h3": [CELLS[1]] * n, "x7": who})
@@ -103,8 +103,10 @@ def test_persons_numbered_from_zero_are_persons_and_counts_of_a_mode_are_not():
 
 
 def test_a_household_is_never_a_count():
-    told = notes(table(40, household_id=[i // 3 for i in range(40)], jobs=[i % 5 for i in range(40)]), no_person=True)
-    assert "hold numbers: jobs." in told
+    message = notes(
+        table(40, household_id=[i // 3 for i in range(40)], jobs=[i % 5 for i in range(40)]), no_person=True
+    )
+    assert "hold numbers: jobs." in message
 
 
 def test_the_command_stops_and_gives_both_answers(tmp_path, capsys):
@@ -114,8 +116,8 @@ def test_the_command_stops_and_gives_both_answers(tmp_path, capsys):
     with pytest.raises(SystemExit) as stopped:
         main(asked)
     assert stopped.value.code == 2
-    told = " ".join(capsys.readouterr().err.split())
-    assert "--person rider protects people; --no-person says that no column identifies persons" in told
+    message = " ".join(capsys.readouterr().err.split())
+    assert "--person rider protects people; --no-person says that no column identifies persons" in message
     for answer in (["--no-person"], ["--protect", "trips"], ["--person", "rider"]):
         with unchecked():
             main([*asked, *answer])
@@ -125,19 +127,19 @@ def test_the_command_stops_and_gives_both_answers(tmp_path, capsys):
 
 
 def test_persons_whose_trips_follow_each_other_are_listed_and_kinds_of_persons_are_not():
-    told = notes(table(60, cab_id=["abboip"] * 25 + ["abcoij"] * 35, user_type=["day", "year"] * 30))
-    assert "look like one: cab_id." in told
+    message = notes(table(60, cab_id=["abboip"] * 25 + ["abcoij"] * 35, user_type=["day", "year"] * 30))
+    assert "look like one: cab_id." in message
 
 
 def test_names_that_may_be_data_are_not_repeated(tmp_path):
     path = tmp_path / "no_header.csv"
     path.write_text("start_h3,end_h3,Zoe Mill,4711\n" + f"{CELLS[0]},{CELLS[0]},Zoe Mill,4711\n" * 30)
-    told = notes(path)
-    assert "Zoe" not in told
-    assert "4711" not in told
+    message = notes(path)
+    assert "Zoe" not in message
+    assert "4711" not in message
 
 
-def test_unknown_codes_are_counted_and_listed_only_where_they_name_nobody():
+def test_unknown_codes_are_counted_and_listed_only_where_they_name_no_person():
     zones = read_zones(pa.table({"zone": [f"z{i:03}" for i in range(9)], "parent": ["all"] * 9}))
     ends = ["z001"] * 60 + ["z999"] * 12 + ["z998"] * 3 + ["Zoe Mill"] * 20
     trips = pa.table({"o": ends, "d": ["z002"] * len(ends)})
@@ -164,9 +166,9 @@ def test_columns_and_hints_are_printed_and_in_json(tmp_path, capsys):
     path = tmp_path / "trips.csv"
     path.write_text("o_h3,d_h3,uid,trips\n" + "".join(f"{CELLS[0]},{CELLS[0]},p{i},{i % 3}\n" for i in range(30)))
     main(["anonymize", str(path), "--out", str(tmp_path / "r"), "--show-measures"])
-    told = capsys.readouterr().err
-    assert "Columns: origin_tile from o_h3; destination_tile from d_h3; person from uid." in told
-    assert "Hint: --trips names it" in told
+    message = capsys.readouterr().err
+    assert "Columns: origin_tile from o_h3; destination_tile from d_h3; person from uid." in message
+    assert "Hint: --trips names it" in message
     main(["describe", str(path), "--json"])
     found = json.loads(capsys.readouterr().out)
     assert found["columns"]["person"] == "uid"

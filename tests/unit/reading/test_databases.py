@@ -92,7 +92,7 @@ def test_other_files_say_how_to_export_them(tmp_path):
 
 @pytest.fixture(scope="module")
 def postgres():
-    """A server of its own, reached through a socket in its folder; as another user where tests run as root."""
+    """A separate server, reached through a socket in its folder; as another user where tests run as root."""
     if shutil.which("initdb") is None or shutil.which("pg_ctl") is None:
         pytest.skip("PostgreSQL (initdb, pg_ctl) is not on this machine")
     pytest.importorskip("adbc_driver_postgresql")

@@ -21,8 +21,8 @@ class Sample:
         header: its first line.
         row: one record; ``{i}`` is its number.
         found: the columns that are recognised, by role; empty where the ends are not.
-        said: what is told to `read_trips` where the hint asks for it.
-        time: the column of the time, the hour of the first record, and what has to be said of it.
+        said: the arguments of `read_trips` that the hint requires.
+        time: the column of the time, the hour of the first record, and the arguments that it needs.
         zones: codes of the ends, where they are zones.
         hint: a word that the notes of reading must have.
     """

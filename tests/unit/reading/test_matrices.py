@@ -170,13 +170,13 @@ def test_folders_and_patterns_of_text_files_are_one_table(tmp_path) -> None:
 
 
 @pytest.mark.parametrize("address", ["https://example.org/t.parquet", "s3://bucket/t.parquet"])
-def test_another_machine_is_never_asked_by_accident(address) -> None:
+def test_no_other_machine_is_contacted_by_accident(address) -> None:
     with pytest.raises(ParameterError, match=r"remote=True \(--set input.remote=true\)"):
         flowveil.read_trips(address)
 
 
 @pytest.mark.parametrize("address", ["http://example.org/t.parquet", "https://example.org/t.csv", "ftp://e/t.parquet"])
-def test_other_addresses_are_refused_even_where_they_are_asked_for(address) -> None:
+def test_other_addresses_are_refused_even_on_request(address) -> None:
     with pytest.raises(ParameterError, match="only Parquet is read, and only from s3:// and https://"):
         flowveil.read_trips(address, remote=True)
 

@@ -78,7 +78,7 @@ def test_partition_columns_of_several_files(tmp_path):
 
 
 @pytest.mark.parametrize("role", ["trips", "weight", "person", "origin_tile"])
-def test_a_partition_column_counts_nothing_and_nobody(tmp_path, role):
+def test_a_partition_column_is_no_count_and_no_person(tmp_path, role):
     path = write(TRIPS, tmp_path / "x=1000" / "t.parquet")
     ends = {"destination_tile": "end_h3"} if role == "origin_tile" else {}
     with pytest.raises(ParameterError, match="path of the files"):

@@ -1,4 +1,4 @@
-"""Whoever cannot be told apart for sure is not counted as two, and nobody is not counted as somebody."""
+"""Spellings that may be one person count as one, and placeholders count as none."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def own_map(n: int) -> pa.Table:
     "spellings",
     [["a7", "A7"], ["Straße", "STRASSE", "straße"], ["ΣΑΣ", "σας"], ["É", "é", "e\u0301"], ["K1", "\u212a1"]],
 )
-def test_case_makes_no_new_person_unless_asked_for(spellings):
+def test_case_makes_no_new_person_by_default(spellings):
     assert n_people(spellings) == 1
     assert n_people(spellings, person_case="keep") == len(spellings)
 
@@ -55,8 +55,8 @@ def test_folding_does_not_depend_on_what_else_is_in_the_batch():
 
 
 @pytest.mark.parametrize("case", ["fold", "keep"])
-def test_a_placeholder_is_nobody(case):
-    """Each word is between places of its own, so that a failure names it."""
+def test_a_placeholder_is_not_a_person(case):
+    """Each word has separate places, so that a failure names it."""
     words = [*PLACEHOLDERS, "?", "???", "--", "..", "-1", "-999", "0000", "NULL", "n/a", "none", "x", "xxx"]
     spelled = [(f"zone {n}", text) for n, w in enumerate(words) for text in (w, w.upper(), f" {w.title()} ", "p")]
     zones, persons = zip(*spelled, strict=True)
@@ -71,7 +71,7 @@ def test_a_placeholder_is_nobody(case):
 @pytest.mark.parametrize(
     "persons", [pa.array([-1, -999, 0, 7]), pa.array([-1.0, -999.0, 0.0, 7.0]), ["-1.0", "-9", "0", "7"]]
 )
-def test_negative_numbers_that_stand_for_nobody_are_no_person_and_zero_is_one(persons):
+def test_negative_placeholders_are_no_person_and_zero_is_one(persons):
     assert n_people(persons) == 2
 
 
@@ -79,11 +79,11 @@ def test_what_an_identifier_may_well_be_is_a_person():
     assert n_people(["999", "99999", "0", "x1", "test1", "xy"]) == 6
 
 
-def test_an_empty_uuid_is_nobody():
+def test_an_empty_uuid_is_not_a_person():
     assert n_people(["00000000-0000-0000-0000-000000000000", "00000000-0000-0000-0000-000000000001"]) == 1
 
 
-def test_rows_of_nobody_are_counted_by_word():
+def test_rows_without_a_person_are_counted_by_placeholder():
     table = trips_of(["?", "??", "Unknown", "", None, "secret1"], sex=["F"] * 6)
     expected = {"?": 2, "empty": 2, "unknown": 1}
     assert read_trips(table).intake.nobody == expected
@@ -106,9 +106,9 @@ def test_the_release_says_how_persons_were_read_and_verify_reads_them_so(tmp_pat
     assert stopped.value.code == 3
     capsys.readouterr()
     main([*asked, "--k", "6", "--show-measures"])
-    told = capsys.readouterr()
-    assert "add nobody: 5 (unknown: 5)" in told.err
-    assert "nobody" not in told.out
+    message = capsys.readouterr()
+    assert "add no person: 5 (unknown: 5)" in message.err
+    assert "nobody" not in message.out
     main([*asked, "--k", "10", "--set", "people.person_case=keep", "--json"])
     report = json.loads(capsys.readouterr().out)
     assert report["parameters"]["person_case"] == "keep"

@@ -34,10 +34,10 @@ def message_of(table: pa.Table, **how: object) -> str:
 
 def test_one_end_with_swapped_axes_is_refused() -> None:
     lat, lon = around(OSLO)
-    told = message_of(trips(around(OSLO), (lon, lat)))
-    assert "latitude and longitude are swapped. Hint: destination='end_lon,end_lat'" in told
-    told = message_of(trips((lon, lat), around(OSLO)))
-    assert "origin='start_lon,start_lat'" in told
+    message = message_of(trips(around(OSLO), (lon, lat)))
+    assert "latitude and longitude are swapped. Hint: destination='end_lon,end_lat'" in message
+    message = message_of(trips((lon, lat), around(OSLO)))
+    assert "origin='start_lon,start_lat'" in message
     fixed = flowveil.read_trips(
         trips(around(OSLO), (lon, lat)), destination="end_lon,end_lat", origin="start_lat,start_lon"
     )
@@ -46,9 +46,9 @@ def test_one_end_with_swapped_axes_is_refused() -> None:
 
 def test_both_ends_with_swapped_axes_are_refused_unless_the_place_is_confirmed() -> None:
     table = trips(around(OSLO)[::-1], around(OSLO)[::-1])
-    told = message_of(table)
-    assert "far from any town" in told
-    assert "origin='start_lon,start_lat' and destination='end_lon,end_lat'" in told
+    message = message_of(table)
+    assert "far from any town" in message
+    assert "origin='start_lon,start_lat' and destination='end_lon,end_lat'" in message
     assert int(flowveil.read_trips(table, within="58,9,62,12", resolution=7).trips.sum()) == N
 
 
@@ -79,10 +79,10 @@ def test_projected_coordinates_are_recognised_and_read(crs, place) -> None:
     ends = [around(place), around(place)]
     columns = [project.transform(lon, lat)[::-1] for lat, lon in ends]
     table = trips(*columns)
-    told = message_of(table)
-    assert "projected reference system" in told
-    assert f"crs='{crs}'" in told
-    assert "max_dropped" not in told
+    message = message_of(table)
+    assert "projected reference system" in message
+    assert f"crs='{crs}'" in message
+    assert "max_dropped" not in message
     flows = flowveil.read_trips(table, resolution=7, crs=crs)
     # Through the grid and back a point moves by less than a millimetre.
     expected = flowveil.read_trips(trips(*ends), resolution=7)
@@ -121,7 +121,7 @@ def test_a_reference_system_is_known_and_names_no_file(crs) -> None:
 def test_a_decimal_comma_is_read_where_it_is_said(tmp_path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("start_lat;start_lon;end_lat;end_lon\n" + "59,91;10,75;59,92;10,76\n" * 20)
-    with pytest.raises(DataError, match="decimal_comma reads numbers with a decimal comma"):
+    with pytest.raises(DataError, match="decimal_comma=True reads numbers with a decimal comma"):
         flowveil.read_trips(path)
     flows = flowveil.read_trips(path, decimal_comma=True, resolution=7)
     assert int(flows.trips.sum()) == 20

@@ -25,7 +25,7 @@ def test_what_a_report_records_reads_the_same_again():
     intake = read_flows(TABLE, asked).intake
     recorded = {**intake.parameters(), "slices": {"every": "1h", "by_many": intake.by_many}}
     again = Reading.from_parameters(json.loads(json.dumps(recorded)))
-    # Whoever reads trips again is not asked again whether a column holds persons.
+    # Reading trips again does not ask again whether a column holds persons.
     assert again == replace(asked, ask_person=False)
     assert Reading.from_parameters(recorded, resolution=7).resolution == 7
 

@@ -29,7 +29,7 @@ CELL = "8a1fb46622dffff"
 
 
 def read(values, **options):
-    """The column as datetimes, None where it is no time; and its problem."""
+    """The column as datetimes, None for invalid times; and its problem."""
     CON.register("source", pa.table({"c": values}))
     kind = CON.execute("DESCRIBE source").fetchall()[0][1]
     form = decide(CON, "source", "c", kind, **options)
@@ -175,17 +175,17 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(
-    ("times", "told", "stream"),
+    ("times", "message", "stream"),
     # Whether rows can be looked at twice or come once matters for what the whole column decides.
     [*((*case, False) for case in REFUSED.values()), *((*REFUSED[name], True) for name in ("mixture", "both orders"))],
     ids=[*REFUSED, "mixture in a stream", "both orders in a stream"],
 )
-def test_what_has_no_one_reading_is_refused_by_its_shape(times, told, stream):
+def test_what_has_no_one_reading_is_refused_by_its_shape(times, message, stream):
     table = trips(times)
     zone = {"timezone": "UTC"} if re.search(r"Z$|\+\d\d:00$", times[0]) else {}
     with pytest.raises(DataError) as caught:
         read_slices(table.to_reader() if stream else table, time="at", every="1h", **zone)
-    assert told in str(caught.value)
+    assert message in str(caught.value)
     assert not any(text in str(caught.value) for text in (*times, "Zoe", "Müller"))
 
 
@@ -260,7 +260,7 @@ def test_format_and_zone_reach_the_report_its_command_and_verify(tmp_path, capsy
     capsys.readouterr()
     run("verify", out, "--against", path)
     assert "holds" in capsys.readouterr().out
-    # Whoever reads the trips in another zone than the release was made in is told.
+    # Reading the trips in another time zone than the release is reported.
     other = read_slices(path, time="at", every="1h", time_format=form, timezone="Asia/Tokyo")
     assert findings_of(out, other)
 
@@ -334,9 +334,9 @@ def test_the_command_asks_for_the_zone(tmp_path, capsys):
     with pytest.raises(SystemExit) as stopped:
         run(*asked)
     assert stopped.value.code == 2
-    told = " ".join(capsys.readouterr().err.split())
-    assert "These trips are in Europe/Oslo: --timezone Europe/Oslo?" in told
-    assert "--timezone UTC shows them in UTC" in told
+    message = " ".join(capsys.readouterr().err.split())
+    assert "These trips are in Europe/Oslo: --timezone Europe/Oslo?" in message
+    assert "--timezone UTC shows them in UTC" in message
     with unchecked():
         run(*asked, "--timezone", "Europe/Oslo", "--json")
     report = json.loads((tmp_path / "r" / "report.json").read_text())

@@ -89,7 +89,7 @@ TRUTH: dict[str, tuple[str | bytes, dict[str, object], object]] = {
     "counts": (more(lambda i: i % 3, "n"), {"trips": "n"}, sum(i % 3 for i in range(N))),
     "fractions": (more(lambda i: i / 4, "n"), {"trips": "n"}, sum(i / 4 for i in range(N))),
     "a negative count": (more(lambda i: -1 if i == 7 else 2, "n"), {"trips": "n"}, "negative"),
-    "a count in words": (more(lambda i: "two" if i == 7 else 2, "n"), {"trips": "n"}, "not a number"),
+    "a count as a word": (more(lambda i: "two" if i == 7 else 2, "n"), {"trips": "n"}, "not a number"),
     "riders": (more(lambda i: f"r{i % 12}", "rider"), {}, "person='rider'"),
     "riders that are named": (more(lambda i: f"r{i % 12}", "rider"), {"person": "rider"}, N),
     "local times": (more(lambda i: f"2024-07-01 {8 + i % 2:02}:30", "at"), HOUR, (N, ["08:00", "09:00"])),

@@ -1,4 +1,4 @@
-"""The boundary: what a release publishes besides its cells narrows no count below k."""
+"""The boundary: what a release publishes in addition to its cells narrows no count below k."""
 
 from __future__ import annotations
 

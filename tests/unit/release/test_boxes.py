@@ -66,7 +66,7 @@ def test_the_grid_is_as_wide_as_a_tile_unless_said_otherwise():
     usual, wide = Frame.of(flows), Frame.of(flows, grid_m=5000)
     assert usual.step_cm.tolist() == pytest.approx([100_000] * 4, rel=0.05)
     assert wide.step_cm.tolist() == pytest.approx([500_000] * 4, rel=0.05)
-    # A number that can be said in words.
+    # A number that the sentence can state.
     assert usual.grid.degrees[1] == 0.009
 
 

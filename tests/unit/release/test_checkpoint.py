@@ -81,8 +81,8 @@ def test_a_file_that_is_no_plan_is_not_run(by_sex, tmp_path: Path):
     assert not (tmp_path / "harm").exists()
 
 
-def test_plans_are_kept_where_nobody_else_looks(by_sex, tmp_path: Path):
-    """A folder that somebody has put there, open to others or a link, is neither read nor written."""
+def test_plans_are_kept_in_a_private_folder(by_sex, tmp_path: Path):
+    """A prepared folder, open to others or a link, is neither read nor written."""
     asked = {"k": 5, "method": "odkanon"}
     (tmp_path / "open").mkdir(mode=0o755)
     (tmp_path / "mine").mkdir(mode=0o700)
@@ -93,7 +93,7 @@ def test_plans_are_kept_where_nobody_else_looks(by_sex, tmp_path: Path):
         assert list((tmp_path / name).iterdir()) == []
 
 
-def test_a_command_leaves_nothing_beside_its_release(tmp_path: Path, capsys):
+def test_a_command_leaves_nothing_next_to_its_release(tmp_path: Path, capsys):
     import pyarrow.parquet as pq
 
     pq.write_table(survey(), tmp_path / "trips.parquet")
@@ -102,4 +102,4 @@ def test_a_command_leaves_nothing_beside_its_release(tmp_path: Path, capsys):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["release", "trips.parquet"]
     with pytest.raises(SystemExit):
         main([*asked, "--set", "resources.resume=true", "--out", str(tmp_path / "other")])
-    assert "No slices are asked for" in capsys.readouterr().err
+    assert "No slices are requested" in capsys.readouterr().err

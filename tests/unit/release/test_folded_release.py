@@ -115,7 +115,7 @@ def test_a_time_of_few_people_is_not_named(trips):
 
 
 def renamed(text: str, other: str):
-    """Another end of every interval that ends at a time."""
+    """Changes the end of every interval that ends at this time."""
     return lambda rows: in_order({**row, "time_to": other} if row["time_to"] == text else row for row in rows)
 
 
@@ -125,7 +125,7 @@ def in_order(rows) -> list[dict]:
 
 
 TAMPERED = {
-    # An hour more, and a text that is no time.
+    # An hour more, and a text that cannot be read as a time.
     "no intervals of the tree": lambda rows: renamed("12:00", "12:00 ")(renamed("10:00", "11:00")(rows)),
     "no time": lambda rows: [{**rows[0], "time_from": None}, *rows[1:]],
     "another interval of the tree": renamed("10:00", "12:00"),

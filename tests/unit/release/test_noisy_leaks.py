@@ -104,7 +104,7 @@ RUNS = {
 }  # fmt: skip
 
 
-#: On either map, and zones that are none of one level.
+#: On either map, and zones of mixed levels.
 EXPORTED = ("laplace: all pairs of a region", "laplace: all pairs of a map", "privtree: a region")
 
 
@@ -114,7 +114,7 @@ def numbers_in(zones: Zones, codes: list[str]) -> np.ndarray:
 
 
 def with_counts_of(release: NoisyRelease, other: NoisyRelease) -> NoisyRelease:
-    """The first release, as it would be had its noise come to the counts of the other."""
+    """The first release with noise that gives the counts of the other."""
     table = other.flows
     cells = Cells(
         numbers_in(release.plan.origin_zones, table["origin_zone"].to_pylist()),
@@ -148,7 +148,7 @@ def test_the_same_noisy_counts_give_the_same_folder_whatever_the_input(name, tmp
 
 
 def in_slices(trips: pa.Table, odd: str) -> SlicedFlows:
-    """Slices of the same trips: the parity of a row, and a value that nobody declared."""
+    """Slices of the same trips: the parity of a row, and a value that was not declared."""
     mode = [odd if i % 50 == 0 else ("bus", "car")[i % 2] for i in range(len(trips))]
     table = trips.append_column("mode", pa.array(mode))
     return read_slices(table, resolution=9, by=["mode"], by_many=True, max_dropped=0.9)

@@ -78,7 +78,7 @@ def test_an_export_that_tells_something_else_is_found(release, folder):
     assert any("flows.csv" in finding for finding in findings_of(folder, release.input))
 
 
-def test_an_export_with_tile_counts_that_the_release_withholds_is_found(tmp_path):
+def test_an_export_with_unpublished_tile_counts_is_found(tmp_path):
     flows = read_trips(trip_table(900), resolution=9)
     tree = flows.origins
     plain = flowveil.Flows.from_pairs(

@@ -113,7 +113,7 @@ def test_observed_zones_are_said_to_be_unprotected(trips, unit):
     report = anonymize(flows, "laplace", epsilon=1, region="observed", level=7, **bound).summary()
     assert report["guarantee"]["unit"] == unit
     assert any(line.startswith("Not protected: the list of zones") for line in report["published"]["sentences"])
-    # Whoever reads only the first line, or the heading, must not take away more than is promised.
+    # The first line and the heading alone must not claim more than the guarantee.
     condition = "the list of zones, which comes from the data"
     assert condition in report["published"]["sentences"][0].split(". ")[0]
     assert condition in promise_of_noise(report["guarantee"])
@@ -151,10 +151,10 @@ def test_no_exact_number_is_in_any_text_of_the_folder(tmp_path):
     secret = {len(table), len(flows), int(flows.trips.sum()), flows.origins.n_tiles, flows.destinations.n_tiles}
     secret |= set(release.left_out.values()) - {0}
     numbers = {str(n) for n in secret if n > 500} | {f"{n:,}" for n in secret if n > 1000}
-    told = {str(v) for v in release.summary()["published"].values()}
+    message = {str(v) for v in release.summary()["published"].values()}
     for name in ("report.json", "report.html", "manifest.json"):
         text = (folder / name).read_text()
-        assert not {n for n in numbers - told if f" {n}" in text or f">{n}<" in text}
+        assert not {n for n in numbers - message if f" {n}" in text or f">{n}<" in text}
         assert "SECRET" not in text
     assert "SECRET" not in repr(release)
 
@@ -181,7 +181,7 @@ def test_noise_from_a_seed_is_never_written(trips, tmp_path):
 
 
 def change_flows(folder: Path, change) -> None:
-    """With the bytes that a release has: what is left to find is the content."""
+    """Same bytes as the release: only the content is wrong."""
     write_table(change(pq.read_table(folder / "flows.parquet")), folder / "flows.parquet")
     rehash(folder)
 

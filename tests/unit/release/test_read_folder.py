@@ -1,4 +1,4 @@
-"""A published folder that comes from anybody: whoever reads one gets an answer or a plain refusal, in bounded time."""
+"""An untrusted published folder: readers get an answer or a plain refusal, in bounded time."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def release(made, tmp_path):
     return shutil.copytree(made, tmp_path / "release")
 
 
-#: Everything that reads a folder besides verify, which has a reader of its own.
+#: Everything that reads a folder, except verify, which has a separate reader.
 READERS = {
     "freeze": lambda folder: freeze(folder),
     "audit": lambda folder: audit([folder]),

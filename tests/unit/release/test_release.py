@@ -1,4 +1,4 @@
-"""The surface that all releases share, and whether what was asked is told from what is usual."""
+"""The interface that all releases share; given settings are distinguished from defaults."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_matrix_of_slices_is_that_of_the_slice(releases):
     assert of_women == sliced["F"].flows
 
 
-def test_measures_are_computed_once_and_nobody_can_change_them(monkeypatch):
+def test_measures_are_computed_once_and_cannot_be_changed(monkeypatch):
     release = anonymize(read_trips(survey(), resolution=7), "odkanon", k=5)
     calls = []
     real = api.measure

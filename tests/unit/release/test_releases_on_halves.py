@@ -1,4 +1,4 @@
-"""Releases on trees of halves: published, verified by code of its own, and refused where there can be none."""
+"""Releases on trees of halves: published, verified by independent code, and refused where trees cannot be refined."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def mapped_on_halves():
 # decide on halves with every method.
 @pytest.mark.parametrize("method", ["twincut", "paircut", "oigh"])
 def test_a_release_on_halves_is_what_the_rule_says(method, tmp_path):
-    """It holds against the trips as they were read, and the cells that zones list are those of their codes."""
+    """verify agrees with the trips, and the cells that zones list are those of their codes."""
     flows, release = read_city(), on_halves(method)
     # Exports are made of the same tables, whichever method chose the zones.
     formats = "csv,geojson,gpkg,arrow,kepler" if method == "paircut" else "csv"
@@ -138,7 +138,7 @@ def test_parts_of_a_map_owe_nothing_to_the_trips():
 
 
 def test_verify_finds_zones_that_are_other_parts(tmp_path):
-    """A code that is no part, other cells than those of the code, and a report that says the tree is another."""
+    """An invalid code of a part, other cells than those of the code, and a report that says the tree is another."""
     flows = read_city()
     folder = on_halves("paircut").write(tmp_path / "release")
 
@@ -164,7 +164,7 @@ def test_verify_finds_zones_that_are_other_parts(tmp_path):
     assert tampered(plain_tree)
 
 
-def test_trees_that_cannot_be_refined_are_refused_where_halves_were_asked_for():
+def test_halves_of_a_tree_that_cannot_be_refined_are_refused():
     zones = grid_map()
     marked = zones.set_column(0, "code", pa.array([c + "~" for c in zones["code"].to_pylist()]))
     ward = flowveil.read_zones(zones.drop_columns(["district"]), tile="code")

@@ -1,4 +1,4 @@
-"""Revisions: what they refuse, what verify finds in one that was tampered with, and where they stand in a series."""
+"""Revisions: what they refuse, what verify finds in one that was tampered with, and their place in a series."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_a_change_is_held_against_every_earlier_release(tmp_path):
 
 
 def test_many_trips_of_few_people_are_no_change_to_show(tmp_path):
-    """Ten more trips of one person stay hidden, and ten of nobody known; ten of ten people are shown."""
+    """Ten more trips of one person, or of unknown persons, stay hidden; ten of ten people are shown."""
     people = [("N1", "N2", f"p{n}") for n in range(9)]
 
     def flows_of(rows):
@@ -93,7 +93,7 @@ def test_what_a_revision_keeps_or_shows_wrongly_is_found(first, tmp_path):
     (other / "report.json").write_text(json.dumps(report))
     rehash(other)
     assert findings_of(other, flows, **given)
-    # Beside other releases of the same trips nothing is concluded from it.
+    # Together with other releases of the same trips nothing is concluded from it.
     assert "revision" in audit_releases([first, folder]).groups.unchecked[0][1]
 
 
@@ -123,7 +123,7 @@ def test_what_cannot_be_revised_is_refused(first, tmp_path):
         anonymize(flows, revision=first, k=5)
 
 
-def test_a_series_publishes_a_late_correction_beside_what_it_corrects(tmp_path):
+def test_a_series_publishes_a_late_correction_next_to_the_corrected_step(tmp_path):
     place, ledger, how = tmp_path / "series", tmp_path / "ledger", {"time": "time", "resolution": 7}
     publish_series(months(2), place, asked=K, ledger=ledger, **how)
     late = pa.concat_tables([months(2), *[months(1).slice(0, 1)] * 7, months(1).slice(5, 2)])

@@ -141,7 +141,7 @@ def test_releases_are_recorded_and_compared_after_noise_that_left_nothing(flows,
 
 
 def test_what_the_total_does_not_allow_does_not_show_whether_anything_is_left(trips_csv, tmp_path, capsys):
-    """The total is stored with the first draw under it, and the one that exceeds it is refused whatever it came to."""
+    """The total is stored with the first draw under it, and the one that exceeds it is refused whatever its result."""
     ledger = tmp_path / "ledger"
     asked = ("anonymize", trips_csv, "--method", "laplace", "--resolution", 6, "--out", tmp_path / "a")
     options = ("--option", "epsilon=0.001", "--option", "delta=1e-9", "--option", "bound=1", "--ledger", ledger)

@@ -22,7 +22,7 @@ K = {"k": 5, "max_suppressed": 0.9}
 
 
 def months(n: int) -> pa.Table:
-    """Trips of so many months, 200 in each; a month has the same trips whatever follows."""
+    """Trips of n months, 200 in each; a month has the same trips whatever follows."""
     parts = []
     for month in range(n):
         table = trip_table(200, seed=month)
@@ -127,7 +127,7 @@ def test_another_guarantee_map_or_step_is_refused(series, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["totals.parquet", "index.html", "index.json", "map.parquet", "2024-02/manifest.json"])
-def test_verify_finds_whatever_is_changed_beside_the_steps(series, name):
+def test_verify_finds_every_change_outside_the_steps(series, name):
     path = series / name
     if name == "totals.parquet":
         totals = pq.read_table(path)
@@ -218,7 +218,7 @@ def test_a_step_that_cannot_be_published_leaves_a_series_that_holds_and_advice_t
     assert run("verify", out, "--against", trips) == 0
 
 
-def test_nothing_can_be_hidden_in_the_files_beside_the_steps(series):
+def test_nothing_can_be_hidden_in_the_files_outside_the_steps(series):
     """Rows and columns as they were, and a message in places that no row reaches."""
     paths = [series / name for name in ("totals.parquet", "map.parquet")]
     kept = [path.read_bytes() for path in paths]
@@ -234,7 +234,7 @@ def test_nothing_can_be_hidden_in_the_files_beside_the_steps(series):
     for path, whole in zip(paths, kept, strict=True):
         for change, how in ((noted, {}), (in_column, {}), (lambda table: table, {"row_group_size": 1})):
             pq.write_table(change(pq.read_table(path)), path, compression="zstd", version="2.6", **how)
-            # Where anything beside the steps is wrong, no step is looked at.
+            # Where anything outside the steps is wrong, no step is checked.
             assert any(path.name in line for line in verify_series(series, against=months(2)).findings)
             path.write_bytes(whole)
 

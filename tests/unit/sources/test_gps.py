@@ -123,7 +123,7 @@ def test_the_real_geolife_sample(shared_data: Path):
     trips = found.trips.to_pandas()
     assert len(trips) > 100
     assert (trips["end_time"] > trips["start_time"]).all()
-    # Trips of one person do not overlap in time, and nobody is two persons.
+    # Trips of one person do not overlap in time, and no id is two persons.
     for _, own in trips.groupby("person_id"):
         assert (own["start_time"].to_numpy()[1:] >= own["end_time"].to_numpy()[:-1]).all()
     assert trips["person_id"].nunique() == 2

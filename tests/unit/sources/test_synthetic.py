@@ -72,7 +72,7 @@ def test_groups_are_all_present_and_no_others() -> None:
     assert set(table["sex"].to_pylist()) == set(SEXES)
     assert set(table["age"].to_pylist()) == set(AGES)
     assert set(table["profession"].to_pylist()) == set(PROFESSIONS)
-    # Students are young and nobody of that age is retired.
+    # Students are young and no one of that age is retired.
     young = pc.equal(table["age"], "16-19")
     assert "6 retirees" not in set(table.filter(young)["profession"].to_pylist())
 

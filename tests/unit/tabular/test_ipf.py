@@ -92,7 +92,7 @@ def test_the_real_noise_is_never_the_same_and_says_what_it_covers():
 
 
 @pytest.mark.parametrize(("sensitivity", "epsilon"), [(1, 1.0), (15, 2.0), (15, 0.2), (28, 0.7)])
-def test_noise_follows_the_discrete_laplace_law(sensitivity, epsilon):
+def test_noise_follows_the_discrete_laplace_distribution(sensitivity, epsilon):
     """Goodness of fit of the real mechanism: chi-square over the whole law, not a check of its mean."""
     n = 20_000
     noise = Mechanism("laplace", epsilon, 0.0).release(np.zeros(n, np.int64), sensitivity, system_bits)
@@ -165,7 +165,7 @@ def test_gaussian_noise_follows_its_law_and_keeps_epsilon_and_delta(margins, eps
     if margins == 1:
         moved = np.interp(support, support + 1, law, left=0.0, right=0.0)
         assert np.maximum(law - np.exp(epsilon) * moved, 0).sum() <= delta
-    # As much noise as the formula of Bun and Steinke asks for, and no more.
+    # As much noise as the formula of Bun and Steinke requires, and no more.
     rho = margins / (2 * deviation**2)
     assert rho + 2 * np.sqrt(rho * np.log(1 / delta)) == pytest.approx(epsilon, rel=1e-9)
     assert rho + 2 * np.sqrt(rho * np.log(1 / delta)) <= epsilon
@@ -177,7 +177,7 @@ def test_gaussian_noise_by_option():
     assert made.report()["noise"] == {"law": "discrete Gaussian", "scale": made.scale}
     assert (made.report()["delta"], made.private) == (1e-6, True)
     assert "(1, 1e-06)-differentially private" in made.statement()
-    # With so many margins Gaussian noise is the smaller one.
+    # With this number of margins Gaussian noise is the smaller one.
     assert gaussian_deviation(300, 1.0, 1e-6) < np.sqrt(2) * noise_scale(300, 1.0)
     wrong = [{"noise": "gaussian"}, {"noise": "gaussian", "delta": 0.01}, {"delta": 1e-6}, {"noise": "uniform"}]
     for asked in (*wrong, {"noise": "gaussian", "delta": 1e-6, "epsilon": None}):
@@ -228,7 +228,7 @@ def test_categories_must_be_declared_with_epsilon():
 
 
 def test_shape_of_the_noise_does_not_depend_on_the_data():
-    """Declared categories nobody has get noise too; else their absence would show."""
+    """Declared but empty categories get noise too; else their absence would show."""
     table = pa.table({"a": ["x"] * 100, "b": ["u"] * 100})
     made = [
         synthesize_records(table, epsilon=0.1, domains={"a": ["x", "y"], "b": ["u", "v"]}, n_records=2000).table

@@ -147,7 +147,7 @@ def incomes(n=400):
 
 
 @pytest.mark.parametrize("strict", [True, False])
-def test_no_edge_is_somebodys_number_and_the_tails_are_open(strict):
+def test_no_edge_is_a_person_s_number_and_the_tails_are_open(strict):
     income = incomes()
     release = anonymize_records(
         pa.table({"income": income}), quasi_identifiers=["income"], direct_identifiers=[], k=5, strict=strict
@@ -229,7 +229,7 @@ def test_a_grid_as_fine_as_the_numbers_is_confirmed_or_refused():
         Attribute("income", fine_grid=True)
 
 
-def test_the_recheck_of_ranges_finds_edges_that_give_somebody_away():
+def test_the_recheck_of_ranges_finds_edges_that_reveal_a_person():
     original = pa.chunked_array([[3, 12, 17, 25, 31, 38]])
     asked = {"step": Fraction(10), "public": (None, None), "k": 2, "missing_label": "missing"}
     recheck_ranges(pa.array(["(-inf, 20)", "[20, inf) or missing", "missing"]), original, **asked)

@@ -31,7 +31,7 @@ uvicorn = pytest.importorskip("uvicorn")
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory) -> Iterator[Served]:
-    """Started in a folder that has links out of it, beside a secret."""
+    """Started in a folder that has links out of it, next to a secret."""
     around = tmp_path_factory.mktemp("around")
     (around / "secret.csv").write_text("start_lat,start_lon\nSECRET,1\n", "utf-8")
     root = around / "root"
@@ -155,14 +155,14 @@ def test_policy(served):
         assert "access-control-allow-origin" not in headers
 
 
-@pytest.mark.parametrize("beside", ['prefs={"a":1}', "a b=c", 'x="un', "\xe9=1", "=", "flowveil_1=x"])
-def test_cookies_of_other_programs_lock_nobody_out(served, beside):
+@pytest.mark.parametrize("other", ['prefs={"a":1}', "a b=c", 'x="un', "\xe9=1", "=", "flowveil_1=x"])
+def test_cookies_of_other_programs_do_not_lock_the_user_out(served, other):
     """Cookies know no ports: what another program of 127.0.0.1 has set comes with ours, in whatever form."""
-    for sent in (f"{beside}; {served.cookie}", f"{served.cookie}; {beside}"):
+    for sent in (f"{other}; {served.cookie}", f"{served.cookie}; {other}"):
         assert served.ask("GET", "/api/state", headers={"Cookie": sent})[0] == 200
     name = served.cookie.partition("=")[0]
     assert served.ask("GET", "/api/state", headers={"Cookie": f"{name}=theirs; {served.cookie}"})[0] == 200
-    assert served.ask("GET", "/api/state", headers={"Cookie": f"{name}=theirs; {name}=; {beside}"})[0] == 403
+    assert served.ask("GET", "/api/state", headers={"Cookie": f"{name}=theirs; {name}=; {other}"})[0] == 403
 
 
 def test_a_wildcard_host_takes_addresses_and_no_names():

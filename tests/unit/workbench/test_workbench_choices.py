@@ -125,7 +125,7 @@ def test_matrices_of_a_file_are_seen_before_anything_is_chosen(folder, tmp_path)
     found = WORK["inspect"]({**task, "choices": {"zones_tile": "code"}}, Silent())
     assert (found["matrices"], found["problem"]) == (["bus", "car"], None)
     assert "matrix" in [column["name"] for column in found["columns"]]
-    # A map that cannot be read as it is: its columns are there to choose from, and the problem is said.
+    # A map that cannot be read without settings: its columns are offered, with the problem.
     found = WORK["inspect"]({**task, "choices": {"zones_tile": "nowhere"}}, Silent())
     assert "nowhere" in found["problem"]
     assert found["map_columns"] == ["code", "row", "lat", "lon"]
@@ -185,7 +185,7 @@ def test_noise_under_a_total_is_refused_at_sign_off_and_recorded_where_nothing_i
     assert not (tmp_path / "out").exists()
 
 
-def test_points_of_a_trade_off_can_be_told_apart_and_hit():
+def test_points_of_a_trade_off_are_distinguishable_and_can_be_clicked():
     """Most of them lie at small shares: by their number alone, one in three would lie upon another."""
     points = [(0.5 * (i / 199) ** 4, 20_000 * 0.97**i + 400) for i in range(200)]
     kept = _thinned(points)

@@ -45,7 +45,7 @@ def folder(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def served(folder, tmp_path_factory) -> Iterator[Served]:
-    """With processes of its own, and with trips: for what is about processes, and for one whole way."""
+    """With separate processes and with trips: for tests of processes, and for one whole journey."""
     with serving(folder, tmp_path_factory.mktemp("tmp")) as running:
         running.enter()
         running.do("POST", "/api/pick", {"role": "trips", "path": "trips.csv"})
@@ -61,7 +61,7 @@ def here(folder, tmp_path_factory) -> Iterator[Served]:
 
 
 def gone(pid: int) -> bool:
-    """Whether a process has ended; one that nobody waits for counts."""
+    """Whether a process has ended; a zombie counts."""
     try:
         return "State:\tZ" in Path(f"/proc/{pid}/status").read_text("utf-8")
     except FileNotFoundError:
@@ -90,7 +90,7 @@ def test_the_release_is_that_of_the_command_and_of_the_lines(served, folder, tmp
     assert policy.startswith("sandbox allow-scripts; default-src 'none'")
 
 
-#: What a zip may hold that is no release: names that lead elsewhere, a link, far more than it says, far too many files.
+#: What a hostile zip may hold: names that lead elsewhere, a link, far more than it says, far too many files.
 BAD_ZIPS: dict[str, list[tuple[str, bytes, int]]] = {
     "traversal": [("release/../../manifest.json", b"{}", 0o644)],
     "absolute": [("/manifest.json", b"{}", 0o644)],
@@ -159,8 +159,8 @@ def test_earlier_releases_are_compared_with(served):
     assert served.do("GET", "/api/state")["releases"] == before
 
 
-def test_a_ledger_remembers_what_is_published(folder, tmp_path, monkeypatch):
-    """A second release is held against the first before it can be published, and the command says the ledger."""
+def test_a_ledger_records_what_is_published(folder, tmp_path, monkeypatch):
+    """A second release is checked against the first before it can be published, and the command names the ledger."""
     monkeypatch.chdir(tmp_path)
     with serving_here(folder, tmp_path / "tmp", ledger=tmp_path / "ledger") as running:
         running.enter()
@@ -178,7 +178,7 @@ def test_a_ledger_remembers_what_is_published(folder, tmp_path, monkeypatch):
         packed = [running.ask("GET", f"/releases/{one['id']}/release.zip")[2] for one in releases]
     assert (tmp_path / "ledger" / "ledger.jsonl").read_text("utf-8").count("\n") == 2
     assert ["accept_differencing" in one["python"] for one in releases] == [False, True]
-    # Once more: the release is known, and the same bytes come of it.
+    # Again: the release is known, and has the same bytes.
     main([*shlex.split(releases[1]["command"])[1:], "--quiet"])
     with zipfile.ZipFile(io.BytesIO(packed[1])) as second:
         for name in second.namelist():
@@ -236,7 +236,7 @@ def test_jobs_are_replaced_and_cancelled(served):
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="looks at processes through /proc")
 def test_a_preview_ends_when_the_slider_moves_on(served):
-    """Even one whose process would never come to an end: it is ended, and the last position is what is shown."""
+    """Even one whose process would never end: it is killed, and the last progress is shown."""
     served.job("preview", CHOICES)
     held = served.workers()
     for pid in held:
@@ -308,11 +308,11 @@ def test_nothing_is_left_behind(folder, tmp_path):
         while len(workers := running.workers()) < 2:
             assert time.monotonic() < until
             time.sleep(0.05)
-        # Two that have not worked yet: they serve for other trips, too, and a job starts none beside them.
+        # Two that have not worked yet: they serve for other trips, too, and a job starts no more.
         running.do("POST", "/api/pick", {"role": "trips", "path": "trips.csv"})
         running.do("POST", "/api/jobs", {"kind": "describe", "choices": CHOICES})
         assert running.workers() == workers
-        # Killed: the workers end by themselves, and the next start tidies up.
+        # Killed: the workers end without it, and the next start tidies up.
         running.stop(signal.SIGKILL)
         assert list(temporary.iterdir())
         while not all(map(gone, workers)):

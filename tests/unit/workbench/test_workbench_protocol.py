@@ -146,7 +146,7 @@ def test_no_text_ends_an_event(served, text):
     talk.close()
 
 
-def test_a_listener_that_never_reads_holds_nobody_up(served):
+def test_a_listener_that_never_reads_blocks_no_other(served):
     """Its connection fills, and the others go on."""
     head = f"GET /api/events HTTP/1.1\r\nHost: 127.0.0.1:{served.port}\r\nCookie: {served.cookie}\r\n\r\n"
     with socket.create_connection(("127.0.0.1", served.port)) as line:

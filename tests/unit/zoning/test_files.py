@@ -1,4 +1,4 @@
-"""A user's own map keeps its codes, whatever the format, and its zones lie where they are."""
+"""A user's own map keeps its codes, whatever the format, and the positions of its zones."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def write(table: gpd.GeoDataFrame, path: Path) -> Path:
 
 @pytest.mark.parametrize("name", ["map.geojson", "map.json", "map.gpkg", "map.fgb", "map.shp", "map.zip"])
 def test_a_map_that_is_an_order_to_read_another_file_is_refused(tmp_path, name):
-    """The reader of maps goes by content: such files, from somebody else, would show any file of this machine."""
+    """The reader of maps goes by content: such files, from an attacker, would show any file of this machine."""
     secret = write(squares().drop(columns="name"), tmp_path / "secret.geojson")
     layer = f"<OGRVRTLayer name='secret'><SrcDataSource>{secret}</SrcDataSource></OGRVRTLayer>"
     order = f"<OGRVRTDataSource>{layer}</OGRVRTDataSource>"
@@ -144,7 +144,7 @@ def test_whole_numbers_never_get_a_decimal_point(tmp_path):
     # A text column in which only some look like floats is left alone.
     zones = read_zones({"zone": ["1.0", "1"], "parent": ["a", "a"]})
     assert zones.tile_codes.tolist() == ["1", "1.0"]
-    # Whatever else is asked in the same call.
+    # Whatever else is requested in the same call.
     zones = read_zones({"zone": ["1.0", "1.1", "2"], "parent": ["a", "a", "a"]})
     assert zones.tiles_of(["1.0", "2.0"]).tolist() == [0, 2]
     assert zones.tiles_of(["1.0"]).tolist() == [0]

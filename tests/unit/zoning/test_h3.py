@@ -78,8 +78,8 @@ def test_parents_equal_the_package(resolution):
 def test_all_cells_below_equal_the_package(resolution):
     for r in range(resolution + 1):
         near = {h3_int.latlng_to_cell(lat, 2.35, r) for lat in (-17.0, 48.85)}
-        beside = {c for pentagon in h3_int.get_pentagons(r) for c in h3_int.grid_disk(pentagon, 1)}
-        cells = np.array(sorted(near | beside), dtype=np.uint64)
+        around = {c for pentagon in h3_int.get_pentagons(r) for c in h3_int.grid_disk(pentagon, 1)}
+        cells = np.array(sorted(near | around), dtype=np.uint64)
         want = [h3_int.cell_to_children_size(c, resolution) for c in cells.tolist()]
         assert n_descendants(cells, resolution).tolist() == want
     root = np.array([VIRTUAL_ROOT_CODE], dtype=np.uint64)

@@ -52,7 +52,7 @@ def test_all_but_pentagons_is_learnt_and_found_without_h3(monkeypatch: pytest.Mo
     assert np.count_nonzero(below_pentagons) <= asked <= np.count_nonzero(below_pentagons) + 20
 
 
-def test_a_coordinate_that_is_none_is_refused_as_by_h3() -> None:
+def test_an_invalid_coordinate_is_refused_as_by_h3() -> None:
     lat, lon = over_the_globe(6_000)
     lat[5_500] = np.nan
     with pytest.raises(h3.H3LatLngDomainError):

@@ -1,4 +1,4 @@
-"""Trees from tables equal trees from dictionaries, and what is no tree is refused with a reason."""
+"""Trees from tables equal trees from dictionaries, and tables that are not trees are refused with a reason."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def test_a_deep_tree_is_no_cycle():
     assert tree.n_tiles == 300
 
 
-def test_several_roots_are_told_apart():
+def test_several_roots_are_distinguished():
     with pytest.raises(HierarchyError) as caught:
         parent_hierarchy(texts(["a", "b", "lost", "R"]), texts(["P", "R", "", ""]))
     message = str(caught.value)

@@ -41,9 +41,10 @@ and what was counted. A finding has numbers of cells, never a value of a cell, a
     is weight if the population is protected, else trips. The whole is the volume of all input rows. The dropped share
     is the larger of those of rows and of volume. Of several matrices of the same trips, the finest count. A share is
     stated as the smallest multiple of a step that is not below it, at least one step and at most 1. The step is
-    max(1 %, k / published trips), at most 1. In a homogeneous release, pairs of listed zones without a cell are empty
-    or suppressed. If the suppressed share is so large that nearly all of these pairs must be full (k - 1 trips of mean
-    weight each), the share of all of them full is stated.
+    max(1 %, k / published trips), at most 1. The suppressed share has three exceptions. In layers and slices it is at
+    least the parameter `max_suppressed`. A pair without a cell is empty, or suppressed with at most k - 1 trips (of
+    mean weight), so one trip less than a multiple of k - 1 has the share of that multiple. In a homogeneous release,
+    if nearly all pairs of listed zones without a cell must be full, the share of all of them full is stated.
 12. *Revisions* (revisions.py) and *noise* (noise.py).
 """
 
@@ -321,7 +322,7 @@ class _Recount:
         labels = [key[0] for key in trips.slices]
         unknown = count_unknown_spans(spans, trips.every, labels)
         if unknown:
-            return [], [f"flows.parquet: {unknown} spans of time are none that steps fold into"]
+            return [], [f"flows.parquet: {unknown} spans of time cannot be made of folded steps"]
         inside = [[n for n, (start, stop) in enumerate(spans) if start <= label < stop] for label in labels]
         container = np.full((max(map(len, inside), default=1) or 1, len(labels)), -1, dtype=np.int32)
         for m, numbers in enumerate(inside):
@@ -520,12 +521,12 @@ class _Recount:
         for zone, tree, role in zip(zones, self.trees, _ENDS, strict=True):
             n = count_overlaps(slices, zone, tree)
             if n:
-                yield f"flows.parquet: {n} {role} zones overlap others, but the release is said to be homogeneous"
+                yield f"flows.parquet: {n} {role} zones overlap others, but the report says homogeneous"
                 return
         if release.parameters.get("same_zones") and count_overlaps(
             np.concatenate((slices, slices)), np.concatenate(zones), self.trees[0]
         ):
-            yield "flows.parquet: origin and destination zones differ, but both are said to be the same"
+            yield "flows.parquet: origin and destination zones differ, but the report says that they are the same"
         if release.parameters.get("stricter") is not None and self.trips.stricter is None:
             return
         for container in family.container:
@@ -654,16 +655,24 @@ class _Recount:
             volume, published = (Fraction(int(values.sum()), MILLION) for values in (trips.weight, weight[cells]))
         whole, lost = max(Fraction(1), volume + sum(unread)), max(Fraction(0), volume - published)
         rows = Fraction(0) if trips.rows is None else Fraction(trips.dropped, max(1, trips.rows))
-        full = volume / max(Fraction(1), raw_trips) * (release.k - 1)
+        per_trip = volume / max(Fraction(1), raw_trips)
         expected = {
             "dropped": shown_share(max(unread[0] / whole, rows), step),
             "outside": None if release.parameters.get("within") is None else shown_share(unread[1] / whole, step),
-            "suppressed": self._shown_suppressed(lost, whole, step, self._omitted_pairs(cells), full),
+            "suppressed": max(
+                _shown_suppressed(lost, whole, step, self._omitted_pairs(cells), per_trip, release.k),
+                shown_share(self._stated_limit(), step),
+            ),
             "step": float(step),
         }
         wrong = [name for name, value in expected.items() if not _same(stated.get(name), value)]
         if wrong or stated.get("basis") != basis:
             yield f"report.json: shares ({', '.join(wrong) or 'basis'}) are not what the recount gives"
+
+    def _stated_limit(self) -> Fraction:
+        """Returns the limit that the suppressed share of layers and slices is at least."""
+        is_split = bool(self.release.statement.get("slice_columns")) or "layer" in self.release.flows.column_names
+        return Fraction(str(self.release.parameters.get("max_suppressed") or 0)) if is_split else Fraction(0)
 
     def _omitted_pairs(self, cells: NDArray[np.int64]) -> int | None:
         """Returns how many pairs of listed zones have no cell; None if the release does not list them by omission."""
@@ -675,19 +684,27 @@ class _Recount:
             omitted += len(np.unique(self.zone[0][own])) * len(np.unique(self.zone[1][own]))
         return omitted
 
-    @staticmethod
-    def _shown_suppressed(lost: Fraction, whole: Fraction, step: Fraction, pairs: int | None, full: Fraction) -> float:
-        """Returns the stated suppressed share; ``full`` is the volume of a full omitted pair."""
-        shown, rest = shown_share(lost / whole, step), whole - lost
-        if pairs is None:
-            return shown
-        most, nearly = (full * max(n, 0) for n in (pairs, pairs - 1))
-        if lost > most or shown < shown_share(nearly / max(rest + nearly, Fraction(1)), step):
-            return shown
-        return shown_share(most / max(rest + most, Fraction(1)), step)
-
 
 # ---- small parts -----------------------------------------------------------------------------------------------------
+
+
+def _shown_suppressed(
+    lost: Fraction, whole: Fraction, step: Fraction, pairs: int | None, per_trip: Fraction, k: int
+) -> float:
+    """Returns the stated suppressed share; ``pairs`` are the omitted ones of a homogeneous release."""
+    full, rest = per_trip * (k - 1), whole - lost
+
+    def show(volume: Fraction) -> float:
+        return shown_share(volume / max(rest + volume, Fraction(1)), step)
+
+    shown = show(lost)
+    if k > 2 and full:
+        above = (lost // full + 1) * full
+        shown = show(above) if above - lost <= per_trip else shown
+    if pairs is None:
+        return shown
+    most, nearly = (full * max(n, 0) for n in (pairs, pairs - 1))
+    return shown if lost > most or shown < show(nearly) else max(shown, show(most))
 
 
 def _far_from_all(origin: Any, destination: Any, trips: Counts, t: float) -> NDArray[np.bool_]:

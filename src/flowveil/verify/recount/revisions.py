@@ -99,7 +99,7 @@ def _read(release: Release, folders: Sequence[Path]) -> list[pa.Table]:
         except (OSError, ValueError, KeyError, TypeError, pa.ArrowException):
             raise FolderError(f"earlier release {len(hashes) + 1}: cannot be read") from None
         if not fits or ("weight" in table.column_names) != release.has("weight"):
-            raise FolderError(f"earlier release {len(hashes) + 1}: is none that this one can revise")
+            raise FolderError(f"earlier release {len(hashes) + 1}: cannot be revised by this one")
         hashes.append(hashlib.sha256(content).hexdigest())
         tables.append(table)
     if hashes != list(release.statement["revision_of"]):

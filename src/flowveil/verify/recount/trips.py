@@ -1,4 +1,4 @@
-"""Read trips as a report says that they were read: an independent reader of CSV and Parquet files.
+"""Independent reader of trips from CSV and Parquet files, with the settings of a report.
 
 Follows docs/reading.md. A file, a folder with its subfolders, or a pattern is one table. Ends are coordinates, H3
 cells, codes of a map, or coordinates inside the outlines of a map. Rows are dropped if an end is missing, off the earth
