@@ -194,17 +194,17 @@ def _suppressed_share(
     if guarantee.k > 2 and full_pair:
         next_full = (suppressed // full_pair + 1) * full_pair
         shown = show(next_full) if next_full - suppressed <= per_trip else shown
+    least = 0.0
     if release.slice_columns or any(part.plan.layer is not None for part in parts):
-        limit = Fraction(str(release.parameters.get("max_suppressed") or 0))
-        shown = max(shown, round_share(limit, step))
+        least = round_share(Fraction(str(release.parameters.get("max_suppressed") or 0)), step)
     whole_cells = all(part.plan.homogeneous and part.plan.suppression.rule == "short cells" for part in parts)
     if not whole_cells:
-        return shown
+        return max(shown, least)
     unlisted = sum(
         len(np.unique(part.cells.origin)) * len(np.unique(part.cells.destination)) - len(part.cells) for part in parts
     )
     most, nearly = (full_pair * max(n, 0) for n in (unlisted, unlisted - 1))
-    return shown if suppressed > most or shown < show(nearly) else max(shown, show(most))
+    return max(least, shown if suppressed > most or shown < show(nearly) else show(most), shown)
 
 
 def _mean_volume(release: Publishable) -> Fraction:
