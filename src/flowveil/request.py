@@ -194,7 +194,8 @@ class Protection(Section, key="protection", heading="Protection", call="anonymiz
     )  # fmt: skip
     max_suppressed: float | None = setting(
         "Share of the trips that may be suppressed.",
-        tier="common", default=0.1, between=(0, 1), example="0.05", metavar="SHARE", recorded=True,
+        tier="common", default="0.1; 0.01 with layercut", between=(0, 1), example="0.05", metavar="SHARE",
+        recorded=True,
     )  # fmt: skip
     k_population: float | None = setting(
         "Absolute threshold of the population.",
