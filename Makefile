@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 TEST_STAMP := $(VENV)/.installed-test
 
-.PHONY: demo test test-fast lint types bench docs man dist release-check offline-check clean
+.PHONY: demo test test-fast lint types bench soak docs man dist release-check offline-check clean
 
 demo: $(STAMP)
 	$(BIN)/flowveil demo --out demo-release
@@ -33,6 +33,10 @@ types: $(TEST_STAMP)
 
 bench: $(TEST_STAMP)
 	$(BIN)/python -m benchmarks
+
+# Sessions of the workbench, killed runs, fuzzed inputs and folders: about an hour on two cores.
+soak: $(TEST_STAMP)
+	$(BIN)/python -m benchmarks.soak
 
 # The documentation site, into build/site: open index.html there. Nothing is fetched, and a broken link is an error.
 docs: $(TEST_STAMP)

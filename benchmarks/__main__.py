@@ -12,7 +12,7 @@ PRIVATE = {"__main__", "same_releases", "stopwatch", "choosing_pictures", "pairc
 #: Take minutes to hours: run only when named.
 LONG = {
     "atg_area", "atg_gap", "audits", "choosing_sets", "halves_table", "k_or_epsilon", "minimality", "noise",
-    "layers", "planner", "twincut_table",
+    "layers", "planner", "soak", "twincut_table",
 }  # fmt: skip
 
 

@@ -38,18 +38,23 @@ class Page:
     """A browser's part of the talk."""
 
     def __init__(self, address: str) -> None:
-        self._at = re.match(r"http://([\d.:]+)/", address)[1]  # type: ignore[index]
-        self._headers = {"Origin": f"http://{self._at}"}
-        talk = http.client.HTTPConnection(self._at)
-        talk.request("GET", address.partition(self._at)[2])
-        self._headers["Cookie"] = (talk.getresponse().getheader("set-cookie") or "").partition(";")[0]
+        self.at = re.match(r"http://([\d.:]+)/", address)[1]  # type: ignore[index]
+        self.headers = {"Origin": f"http://{self.at}"}
+        talk = http.client.HTTPConnection(self.at)
+        talk.request("GET", address.partition(self.at)[2])
+        self.headers["Cookie"] = (talk.getresponse().getheader("set-cookie") or "").partition(";")[0]
 
     def ask(self, method: str, path: str, content: Any = None) -> Any:
-        talk = http.client.HTTPConnection(self._at, timeout=600)
+        talk = http.client.HTTPConnection(self.at, timeout=600)
         body = json.dumps(content) if isinstance(content, dict) else content
-        talk.request(method, path, body, self._headers, encode_chunked=not isinstance(body, str | None))
-        said = json.loads(talk.getresponse().read())
+        talk.request(method, path, body, self.headers, encode_chunked=not isinstance(body, str | None))
+        answer = talk.getresponse()
+        text = answer.read()
         talk.close()
+        try:
+            said = json.loads(text)
+        except ValueError:
+            raise SystemExit(f"{method} {path}: {answer.status}, no JSON but {text[:200]!r}") from None
         if "error" in said and said["error"] and "kind" not in said:
             raise SystemExit(said["error"])
         return said

@@ -45,6 +45,13 @@ FLOW_DECIDED, PERSON_DECIDED = 1000, 150
 _MORE_DECIDED = {"paircut": 2000, "layercut": 2000}
 
 
+class _Default(int):
+    """A default that differs from the same number given by the caller."""
+
+
+_DEFAULT_K = _Default(10)
+
+
 @dataclass(frozen=True)
 class Thresholds:
     """Thresholds as the caller gave them; None where nothing was given, so that a given value differs from a default.
@@ -189,7 +196,7 @@ def anonymize(flows: Flows, method: Literal["laplace", "topdown", "privtree"], *
 def anonymize(
     flows: Flows,
     method: str | Method | Callable[..., Plan] | None = None,
-    k: int | None = None,
+    k: int | None = 10,
     protect: str | Sequence[str] | None = None,
     max_suppressed: float | None = None,
     **options: Any,
@@ -199,7 +206,7 @@ def anonymize(
 def anonymize(
     flows: Flows,
     method: str | Method | Callable[..., Plan] | None = None,
-    k: int | None = None,
+    k: int | None = _DEFAULT_K,
     protect: str | Sequence[str] | None = None,
     max_suppressed: float | None = None,
     *,
@@ -225,7 +232,7 @@ def anonymize(
         flows: what `read_trips` returns, or ``read_slices(...).folded()`` for cells of places and times.
         method: a name of `flowveil.METHODS`, a `Method`, or a function ``(flows, guarantee, *, max_suppressed,
             **options) -> Plan``. By default ``layercut``; ``twincut`` if zones must not overlap, ``paircut`` for times.
-        k: threshold of every cell; 10 by default.
+        k: threshold of every cell.
         protect: ``trips``, ``people``, ``population`` or several; by default people if persons are known, else trips.
         max_suppressed: share that may be suppressed; by default that of the method.
         k_population: threshold of the population; by default k times the mean weight of a trip.
@@ -253,7 +260,8 @@ def anonymize(
     chosen = _chosen(
         method, _default_method(flows, afterwards), afterwards.zones_of(zones_of), revise=revision is not None
     )
-    thresholds = (k, protect, max_suppressed, k_population, l, allow_small_k, population_only)
+    given_k = None if k is _DEFAULT_K else k
+    thresholds = (given_k, protect, max_suppressed, k_population, l, allow_small_k, population_only)
     asked = Thresholds(*thresholds, usual_share=chosen.max_suppressed)
     _check_request(flows, chosen, options, asked, afterwards)
     return _anonymize(flows, chosen, asked, afterwards.on(flows), options, hierarchy=hierarchy, l_places=l_places)

@@ -273,10 +273,14 @@ def remove_stale_drafts(folder: Path) -> None:
         except OSError:
             continue
         try:
-            name = _noted_name(room) if os.fstat(lock).st_uid == os.geteuid() else None
+            if os.fstat(lock).st_uid != os.geteuid():
+                continue
+            name = _noted_name(room)
             if name is not None:
                 _put_back(room, name)
                 _remove(room)
+            else:
+                _remove_empty(room)
         except OSError:
             continue
         finally:
@@ -322,6 +326,14 @@ def _remove(room: Path) -> None:
     shutil.rmtree(room, ignore_errors=True)
 
 
+def _remove_empty(room: Path) -> None:
+    """Removes a hidden folder whose process was killed before its note was written, or after it was removed."""
+    note = room / _NOTE
+    if os.path.lexists(note) and os.lstat(note).st_size == 0 and os.listdir(room) == [_NOTE]:
+        note.unlink()
+    os.rmdir(room)
+
+
 def _remove_room(room: Path, target: Path) -> None:
     """Removes a hidden folder of this process, unless it has content to restore to an empty place."""
     if os.path.lexists(target) or not os.path.lexists(room / _OLD / target.name):
@@ -356,22 +368,24 @@ def _locked_room(target: Path) -> tuple[Path, int | None]:
     while True:
         room = target.parent / f".flowveil-draft-{secrets.token_hex(8)}"
         _ROOMS[room] = os.getpid(), target
+        lock = None
         try:
             os.mkdir(room, 0o700)
-            _note(room, target)
+            try:
+                lock = lock_folder(room)
+                removed = lock is None and fcntl is not None
+            except OSError as problem:
+                # Other errors mean that folders cannot be locked here.
+                removed = isinstance(problem, BlockingIOError)
+            if not removed:
+                _note(room, target)
+                return room, lock
         except BaseException:
             _remove_room(room, target)
+            if lock is not None:
+                os.close(lock)
             raise
-        try:
-            lock = lock_folder(room)
-        except BlockingIOError:
-            # Another process removed it before it was locked.
-            _ROOMS.pop(room, None)
-            continue
-        except OSError:
-            return room, None
-        if lock is not None or fcntl is None:
-            return room, lock
+        # Another process took it for stale before it was locked.
         _ROOMS.pop(room, None)
 
 

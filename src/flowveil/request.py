@@ -194,7 +194,8 @@ class Protection(Section, key="protection", heading="Protection", call="anonymiz
     )  # fmt: skip
     max_suppressed: float | None = setting(
         "Share of the trips that may be suppressed.",
-        tier="common", default=0.1, between=(0, 1), example="0.05", metavar="SHARE", recorded=True,
+        tier="common", default="0.1; 0.01 with layercut", between=(0, 1), example="0.05", metavar="SHARE",
+        recorded=True,
     )  # fmt: skip
     k_population: float | None = setting(
         "Absolute threshold of the population.",
@@ -302,6 +303,9 @@ class Output(Section, key="output", heading="Output", call="write"):
     )  # fmt: skip
     show_measures: bool = setting(
         "Print measures of the raw trips on standard error; without it only to a terminal.", call="run", page=False
+    )
+    publish_accuracy: bool = setting(
+        "Publish the error between areas as well, rounded up like the shares; not for noise.", page=False
     )
     replace_stronger: bool = setting(
         "Confirm that an earlier release with a stronger guarantee may be replaced.", page=False

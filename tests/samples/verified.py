@@ -22,9 +22,9 @@ def findings_of(folder: Path, flows: Any, *, notes: list[str] | None = None, **g
     try:
         release = ReleaseFolder(folder)
         statement = release.statement
+        moved = refined(flows, statement.parameters.get("hierarchy"))[0]
     except ValueError as problem:
         return [str(problem)]
-    moved = refined(flows, statement.parameters.get("hierarchy"))[0]
     whole = moved.slices[0] if isinstance(moved, SlicedFlows) else moved
     found = check_rebuild(release, public_map(whole, boxed=statement.boxes is not None), lines)
     if found:

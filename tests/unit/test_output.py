@@ -16,6 +16,7 @@ from flowveil import output
 from flowveil.errors import OutputError
 from flowveil.output import Draft, check_file, check_folder, remove_stale_drafts, write_files, write_folder
 from samples.drafts import unchecked
+from samples.killed import KILL_AT_CHANGE
 from samples.processes import light_sources
 from samples.releases import city_flows, release_of
 from unit.cli.test_cli import run, snapshot
@@ -72,6 +73,35 @@ def test_what_a_killed_run_left_is_removed_by_the_next_and_a_living_one_is_not_t
         kill(living)
     check_file(tmp_path / "d")
     assert set(tmp_path.iterdir()) == strangers | {tmp_path / "c"}
+
+
+def test_a_folder_survives_a_kill_at_every_change_of_a_file(tmp_path):
+    target = tmp_path / "out"
+    program = (
+        KILL_AT_CHANGE + "from flowveil.output import write_folder\nwrite_folder(sys.argv[1], {'a': 'new', 'b': 'new'})"
+    )
+
+    def killed_at(change):
+        write_folder(target, {"a": "old", "b": "old"})
+        command = [sys.executable, "-B", "-c", program, str(change), str(target)]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    changes = int(killed_at(0).stdout.split()[-1])
+    assert changes > 8
+    for change in range(1, changes + 1):
+        assert killed_at(change).returncode == -signal.SIGKILL
+        remove_stale_drafts(tmp_path)
+        assert [path.name for path in tmp_path.iterdir()] == ["out"], change
+        assert {path.read_text() for path in target.iterdir()} in ({"old"}, {"new"}), change
+        assert len(list(target.iterdir())) == 2, change
+
+
+def test_a_note_that_flowveil_did_not_write_keeps_its_folder(tmp_path):
+    room = tmp_path / f".flowveil-draft-{0:016x}"
+    room.mkdir()
+    (room / "draft.json").write_text("mine")
+    remove_stale_drafts(tmp_path)
+    assert (room / "draft.json").read_text() == "mine"
 
 
 def test_a_release_that_a_killed_run_had_moved_aside_comes_back(tmp_path):

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 FEWEST_PEOPLE = 100
 
 INTERNAL = "Internal: counted from the raw data. Do not publish."
+#: Trees in words that are right for H3 and for maps of the user.
+TREES = {"h3": "unrefined tree", "halves": "tree in halves"}
 
 
 @dataclass(frozen=True)
@@ -157,7 +159,8 @@ class Description:
         yield from self.notes
         yield f"Trips            {self.trips:,}"
         if self.contributors is not None:
-            yield f"People           {self.contributors.people:,}, upper and lower case: {self.person_case}"
+            case = " (upper and lower case ignored)" if self.person_case == "fold" else ""
+            yield f"People           {self.contributors.people:,}{case}"
             for word, rows in self.nobody.items():
                 yield f"  unknown        {rows:,} {word}"
         if self.weight is not None and self.mean_weight is not None:
@@ -176,7 +179,7 @@ class Description:
         if self.floor is not None:
             yield ""
             yield (
-                f"Lower bound if {' and '.join(self.protect)} are protected, on the tree '{self.hierarchy}': no "
+                f"Lower bound if {' and '.join(self.protect)} are protected, on the {TREES[self.hierarchy]}: no "
                 f"hierarchical method has a mean generalisation error below {self.floor:,.1f} tiles with "
                 f"{self.max_suppressed:.0%} of the {'weight' if 'population' in self.protect else 'trips'} suppressed."
             )
@@ -505,7 +508,7 @@ class Estimate:
         for name in PLANNER:
             value = self.planner.get(name)
             shown.append("-" if value is None else f"{value:.3f}" if name == "trip_length_ratio" else f"{value:.1%}")
-        tree = "" if self.hierarchy is None else f" ({self.hierarchy})"
+        tree = "" if self.hierarchy is None else f" ({TREES[self.hierarchy]})"
         width = "" if self.width_h is None else f", {self.width_h:,.2f} h wide on average"
         planner = "".join(f" {text:>12}" for text in shown)
         return f"  {self.name:<20}{planner} {self.error:>9,.1f} {self.cells:>10,}  {self.gives}{tree}{width}"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from flowveil.analysis.areas import (
     AreaAccuracy,
     area_accuracy,
     default_levels,
+    exact_accuracy,
     finest_parts,
     main_accuracy,
     main_level,
@@ -22,11 +23,17 @@ from flowveil.analysis.attach import Attached, attach
 from flowveil.analysis.measures import combine, measure
 from flowveil.analysis.measures.closeness import closeness_summary
 from flowveil.analysis.measures.measure import Values
+from flowveil.errors import FlowveilError
 from flowveil.output import Content
 from flowveil.paths import named_path
 from flowveil.private_files import make_private_folder, refuse_inside_release, write_private_files
+from flowveil.release.boundary import round_accuracy
+from flowveil.release.folder import ReleaseFolder
 from flowveil.times import TIME
+from flowveil.verify.verification import Verification
 
+#: Arguments of `verify_release` that do not say how to read the trips.
+_OF_VERIFICATION = ("expect", "noise", "private", "strict")
 WARNING = "Not for publication: computed from raw trips."
 #: The files of `Analysis.write`.
 MEASURES, PAGE, PROFILE = "measures.json", "before-after.html", "profile.svg"
@@ -113,6 +120,35 @@ def analyze(folder: str | PathLike[str], *, against: Any, districts: Any = None,
     release = attach(named_path(folder, what="the release"), against, **reading)
     areas = districts if districts is None or isinstance(districts, ZoneMap) else read_zones(districts)
     return analyze_release(release, districts=areas)
+
+
+def check_accuracy(
+    found: Verification, folder: str | PathLike[str], against: Any, settings: Mapping[str, Any]
+) -> Verification:
+    """Returns a verification with the published accuracy compared as well, where a release that holds states one.
+
+    Args:
+        found: what the recount found.
+        folder: the release.
+        against: the trips it was made from.
+        settings: arguments of the verification: how to read the trips, and ``strict``.
+    """
+    stated = ReleaseFolder(named_path(folder, what="the release")).statement.accuracy if found.holds else None
+    if stated is None:
+        return found
+    reading = {name: value for name, value in settings.items() if name not in _OF_VERIFICATION}
+    try:
+        release = attach(folder, against, **reading)
+        same = round_accuracy(release, *exact_accuracy(release)) == stated
+    except FlowveilError as problem:
+        line = f"the accuracy between areas was not compared: {problem}"
+        findings = (*found.findings, line) if settings.get("strict") else found.findings
+        return replace(found, findings=findings, not_compared=(*found.not_compared, line))
+    return (
+        found
+        if same
+        else replace(found, findings=("report.json: the accuracy between areas is not that of the trips",))
+    )
 
 
 def analyze_release(release: Attached, *, districts: Any = None) -> Analysis:
@@ -209,7 +245,8 @@ def _lines(release: Any, measures: dict[str, Values], areas: Sequence[AreaAccura
     if error is not None:
         lines.append(f"Mean generalisation error: {error:,.1f} tiles (2 means that nothing was generalised).")
     if moved is not None:
-        lines.append(f"Trip ends moved by {moved:,.0f} m on average.")
+        exact = "Accuracy: exact to the input tile."
+        lines.append(f"Trip ends moved by {moved:,.0f} m on average." if moved else exact)
     people = trips.get("k_people")
     if people is not None and "people" not in getattr(release.guarantee, "units", ("people",)):
         lines.append(f"Smallest number of people in a cell: {people:,}. People are not protected.")

@@ -264,9 +264,7 @@ def in_words(found: Mapping[str, Any]) -> str:
     if found["certain"]:
         sentences.append(f"{found['certain']:,} of {found['units']:,} zones certainly have a part below the threshold")
     if found["blocked"]:
-        sentences.append(
-            f"{found['blocked']:,} of {found['units']:,} zones have parts below the threshold ({found['short']:,})"
-        )
+        sentences.append(f"{found['blocked']:,} of {found['units']:,} zones have a part below the threshold")
     if found["tried"]:
         sentences.append(
             f"{found['divided']:,} of {found['tried']:,} zones tried would be divided if all their parts reached the "

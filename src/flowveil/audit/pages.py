@@ -83,7 +83,9 @@ def _findings(one: AuditOfOne) -> Iterator[str]:
             f"(l = {end.l_distinct}, by entropy {end.l_entropy:.1f}; t = {end.t:.2f})."
         )
     if one.true_cells is not None:
-        yield f"the cells {'hold' if one.true_cells else 'do NOT hold'} the trips that they say."
+        yield (
+            "every cell has the trips that it states." if one.true_cells else "cells do NOT have the trips they state."
+        )
     if one.dominance is not None:
         d = one.dominance
         yield (
@@ -93,8 +95,9 @@ def _findings(one: AuditOfOne) -> Iterator[str]:
 
 
 def _linkage_line(link: Linkage) -> str:
+    known = "1 known trip" if link.known == 1 else f"{link.known} known trips"
     return (
-        f"linkage with {link.known} known trips: {link.alone:.1%} of persons are alone in the release, "
+        f"linkage with {known}: {link.alone:.1%} of persons are alone in the release, "
         f"{link.raw_alone:.1%} in the trips; a further destination is guessed in {link.guessed:.1%} of cases, from "
         f"the margins in {link.from_margin:.1%}."
     )

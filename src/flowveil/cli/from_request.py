@@ -105,8 +105,14 @@ recipe_options = options(
 )
 
 
-def with_request(*names: str, required: Sequence[str] = ()) -> Callable[[Command], Command]:
-    """Give a command the options of settings, --recipe and --set; it gets the `Request` as ``request``."""
+def with_request(*names: str, required: Sequence[str] = (), **meanings: str) -> Callable[[Command], Command]:
+    """Give a command the options of settings, --recipe and --set; it gets the `Request` as ``request``.
+
+    Args:
+        names: of the settings.
+        required: those that must be given.
+        **meanings: help of settings that mean something else in this command.
+    """
 
     def add(command: Command) -> Command:
         def wrapped(*arguments: Any, **given: Any) -> Any:
@@ -116,7 +122,7 @@ def with_request(*names: str, required: Sequence[str] = ()) -> Callable[[Command
 
         wrapped.__name__, wrapped.__doc__ = command.__name__, command.__doc__
         wrapped.__click_params__ = getattr(command, "__click_params__", [])  # type: ignore[attr-defined]
-        declared = [request_option(name, required=name in required) for name in names]
+        declared = [request_option(name, required=name in required, meaning=meanings.get(name)) for name in names]
         return options(*declared, recipe_options)(wrapped)
 
     return add

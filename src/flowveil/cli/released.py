@@ -92,8 +92,9 @@ def _private_lines(release: Any) -> Iterator[str]:
 
     summary = release.input.intake
     yield "For the operator, not for publication:"
-    dropped = ", ".join(f"{count:,} {reason}" for reason, count in sorted(summary.left_out.items()))
-    yield f"  Read {summary.rows:,} rows." + (f" Dropped: {dropped}." if dropped else "")
+    dropped = ", ".join(f"{count:,} ({reason})" for reason, count in sorted(summary.dropped.items()))
+    others = {"Dropped": dropped, "Outside the area": summary.outside_rows, "Without trips": summary.empty_rows}
+    yield " ".join([f"  Read {summary.rows:,} rows.", *(f"{name}: {rows}." for name, rows in others.items() if rows)])
     for line in (*summary.about_reading(), *summary_lines(release)):
         yield f"  {line}"
 

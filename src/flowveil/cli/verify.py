@@ -36,7 +36,15 @@ _CERTIFICATE = ("certificates", "certificate_date", "signer")
 )
 @click.option("--certificate-date", metavar="TEXT", help="A date for the certificate; it has none otherwise.")
 @click.option("--signer", metavar="TEXT", help="Who signs the certificate.")
-@with_request("k", "protect", "zones", "zones_of")
+@with_request(
+    "k",
+    "protect",
+    "zones",
+    "zones_of",
+    k="Smallest k that you require. [default: what the release states]",
+    protect="Unit that must be protected: trips, people or population (repeatable). [default: as the release states]",
+    zones_of="The earlier release, or frozen map, whose zones the release says it has.",
+)
 @with_output
 def verify(output: Output, directory: str, against: str | None, request: Request, **given: Any) -> None:
     """Recount the release in DIR from the raw trips and rebuild its folder; exit 3 and a reason if it falls short.
@@ -50,8 +58,9 @@ def verify(output: Output, directory: str, against: str | None, request: Request
     if against is None:
         _verify_derived(output, directory, source, request, strict=strict, **given)
         return
+    from flowveil.api import verify_release
     from flowveil.execution import resources
-    from flowveil.verify.verification import PrivateFiles, verify_release, verify_series
+    from flowveil.verify.verification import PrivateFiles, verify_series
 
     certificates = given.pop("certificates")
     signed = {"date": given.pop("certificate_date"), "signer": given.pop("signer")}

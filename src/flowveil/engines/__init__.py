@@ -69,6 +69,11 @@ def read_flows(
 def read_trips(
     source: Any,
     *,
+    resolution: int = 10,
+    origin: Any = None,
+    destination: Any = None,
+    person: str | None = None,
+    weight: str | None = None,
     engine: str = "duckdb",
     progress: Progress | None = None,
     ask_person: bool = True,
@@ -88,20 +93,24 @@ def read_trips(
         source: a path to .csv, .tsv, .txt (also .gz), .parquet or .omx; a folder or pattern of Parquet or text files;
             the address of a table in a database; a pyarrow, pandas, polars or geopandas table, trackintel trips or
             movingpandas trajectories; or a Spark DataFrame.
+        resolution: H3 resolution of the tiles.
+        origin, destination: columns of the coordinates, ``"lat,lon"``.
+        person, weight: columns of the person and of the expansion factor.
         engine: ``duckdb`` or ``spark``, with the same flows; see `flowveil.cluster`.
         progress: called with the share that is read, from 0 to 1.
         ask_person: whether to refuse a table with a column that looks like persons, if neither ``person`` nor
             ``no_person`` is given. False for trips whose people are not to be protected.
-        **reading: the options of section ``input`` of the reference, such as ``resolution``, ``origin``,
-            ``destination``, ``origin_tile``, ``destination_tile``, ``person``, ``no_person``, ``trips``, ``weight``,
-            ``zones``, ``within``, ``outside``, ``max_dropped``, ``timezone`` and ``crs``. Columns of ends and persons
-            are recognised by usual names; counts and weights are never guessed.
+        **reading: other settings of the reference, such as ``origin_tile``, ``destination_tile``, ``no_person``,
+            ``trips``, ``zones``, ``within``, ``outside``, ``max_dropped``, ``timezone`` and ``crs``. Columns of ends
+            and persons are recognised by usual names; counts and weights are never guessed.
 
     Raises:
         ParameterError: an argument is wrong, or the source does not exist.
         DataError: the table cannot be used. The message reports all problems, with row numbers as examples.
     """
     refuse_unknown(reading, call="reading", but=("by", "every", "by_many"))
+    named = {"origin": origin, "destination": destination, "person": person, "weight": weight}
+    reading |= {"resolution": resolution, **{name: value for name, value in named.items() if value is not None}}
     settings = Reading.from_arguments(**named_points(source, reading), ask_person=ask_person)
     return read_flows(source, settings, engine=engine, progress=progress).whole
 

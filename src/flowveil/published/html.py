@@ -18,7 +18,7 @@ from flowveil.published.exports import parse_formats
 from flowveil.published.flow_map import flow_map
 from flowveil.published.headline import missing, sentence, sides
 from flowveil.published.report import distance_in_words
-from flowveil.published.sentences import guarantee_words, is_noisy, promise_of_noise, rounded
+from flowveil.published.sentences import guarantee_words, is_noisy, of_accuracy, promise_of_noise, rounded
 
 if TYPE_CHECKING:
     from flowveil.published.user_outlines import Outline
@@ -211,7 +211,10 @@ def _meaning(report: Mapping[str, Any]) -> list[str]:
     if report["kind"] == "folded":
         lines.append("For one hour the map shows the mean per hour of the intervals that hold it.")
     elif statement["slice_columns"]:
-        lines.append("All slices together are the sum of the finest ones; totals are in the files.")
+        slices = report["parameters"].get("slices") or {}
+        has_totals = slices.get("total") or slices.get("also_every")
+        totals = "; published totals are in the files" if has_totals else ""
+        lines.append(f"All slices together are the sum of the finest ones{totals}.")
     return lines
 
 
@@ -232,6 +235,9 @@ def _precision(report: Mapping[str, Any]) -> dict[str, Any]:
         lines.append(f"Every number has random noise with a standard deviation of {noise} trips.")
     else:
         lines.append("Numbers are exact counts of the published trips.")
+    if statement["accuracy"] is not None:
+        said = of_accuracy(statement["accuracy"], statement["shares"]["basis"])
+        lines.append(f"{said[0].upper()}{said[1:]}")
     if statement["boxes"] is not None:
         lines.append("Zones are boxes, and boxes overlap; a trip is counted in one cell only.")
     elif not statement["homogeneous"]:
@@ -258,7 +264,7 @@ def _files(report: Mapping[str, Any]) -> list[tuple[str, str]]:
     names += ["lookup.csv"] if report["parameters"].get("zones") else []
     names += ["context.geojson"] if statement["context"] else []
     exports = [
-        (file, f"the same as {wanted.name}") for wanted in parse_formats(statement["formats"]) for file in wanted.files
+        (file, f"the same, as {wanted.name}") for wanted in parse_formats(statement["formats"]) for file in wanted.files
     ]
     return [*((name, _FILES[name]) for name in names), *exports, ("manifest.json", _FILES["manifest.json"])]
 

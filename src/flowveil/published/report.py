@@ -112,6 +112,7 @@ def command(statement: Statement) -> str:
         "zones": "MAP" if parameters.get("zones") else None,
         "formats": statement.formats,
         "basemap": statement.basemap,
+        "publish_accuracy": True if statement.accuracy is not None else None,
         "context": "CONTEXT" if statement.context else None,
         "revision": ("EARLIER",) * len(statement.revision_of),
         **{name: "PLACES" for name in ("stricter", "l_places") if parameters.get(name) is not None},
@@ -125,6 +126,8 @@ def command(statement: Statement) -> str:
         # Common zones have no options: those listed are defaults.
         given["options"] = None
     given |= {find_setting(f"--{name}").name: True for name in statement.confirmed}
+    if (parameters.get("columns") or {}).get("person") == "":
+        given |= {"person": None, "no_person": True}
     # A method of the user is not known here, so its name is not checked.
     text = command_line(Request.from_report({"parameters": parameters}).with_values(**given))
     is_chosen = statement.zones_of is None

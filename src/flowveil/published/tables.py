@@ -128,11 +128,9 @@ def lookup_table(published: Published, zones: pa.Table) -> pa.Table | None:
 
 
 def _with_geo_metadata(table: pa.Table) -> pa.Table:
-    """Marks the table as GeoParquet 1.1; without any geometry it stays plain Parquet."""
+    """Marks the table as GeoParquet 1.1; on a map without outlines every geometry is null."""
     outlines = table["geometry"].drop_null()
     table = table.combine_chunks()
-    if len(outlines) == 0:
-        return table
     kinds = {g.geom_type for g in shapely.from_wkb(outlines.to_numpy(zero_copy_only=False))}
     geo = {
         "version": "1.1.0",

@@ -11,11 +11,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from flowveil.errors import ParameterError, switched_on
 from flowveil.flows import MILLION, Cells, is_fixed_point, to_fixed_point
 from flowveil.hierarchy import Ints
 from flowveil.release.confirmation import DIFFERENCING
 from flowveil.release.published import Published
-from flowveil.release.statement import Shares, Statement, round_share, share_step
+from flowveil.release.statement import Accuracy, Shares, Statement, round_share, share_step
 from flowveil.times import TIME, TIME_COLUMNS
 from flowveil.zoning.h3 import resolution_of
 from flowveil.zoning.public_map import BoxMap, H3Map, PublicMap, TreeMap, TwoTreesMap
@@ -40,6 +41,7 @@ def to_published(
     formats: Sequence[str] = (),
     basemap: str | None = None,
     outlines: str | None = None,
+    accuracy: tuple[str, int, float] | None = None,
 ) -> Published:
     """Returns what may be published of a release: recounted cells, and the statement.
 
@@ -49,6 +51,10 @@ def to_published(
         formats: exports of the folder.
         basemap: address of a tile server for the page.
         outlines: text of the operator's GeoJSON.
+        accuracy: areas, their level and the exact error between them, if it is to be published rounded.
+
+    Raises:
+        ParameterError: the accuracy of noise or of a revision is to be published.
     """
     cells = cells_table(release)
     plans = [part.plan for _, part in release.parts]
@@ -67,6 +73,7 @@ def to_published(
         slice_columns=release.slice_columns,
         timezone=timezone if isinstance(timezone, str) else None,
         shares=_shares(release),
+        accuracy=None if accuracy is None else round_accuracy(release, *accuracy),
         confirmed=confirmed,
         ledger=chosen.get("ledger"),
         revision_of=tuple(chosen.get("revision_of", ())),
@@ -132,7 +139,7 @@ def _shares(release: Publishable) -> Shares | None:
     outside = Fraction(getattr(summary, f"outside_{basis}") or 0)
     whole = max(read + dropped + outside, Fraction(1))
     dropped_rows = Fraction(sum(summary.dropped.values()), max(summary.rows - summary.empty_rows, 1))
-    step = share_step(guarantee.k, _volume([part.cells for part in parts], "trips"))
+    step = _share_step(release)
     return Shares(
         basis=basis,
         step=float(step),
@@ -140,6 +147,29 @@ def _shares(release: Publishable) -> Shares | None:
         outside=None if summary.within is None else round_share(outside / whole, step),
         suppressed=_suppressed_share(release, parts, read - published, whole, step),
     )
+
+
+def _share_step(release: Publishable) -> Fraction:
+    parts = _finest_kind(release) if release.slice_columns else [cast("Release", release)]
+    guarantee = release.guarantee  # type: ignore[attr-defined]
+    return share_step(guarantee.k, _volume([part.cells for part in parts], "trips"))
+
+
+def round_accuracy(release: Publishable, areas: str, level: int, error: float) -> Accuracy:
+    """Returns the rounded error between areas; never below the suppressed share, which may be shown larger than it is.
+
+    Raises:
+        ParameterError: the release states no shares.
+    """
+    shares = _shares(release)
+    if shares is None:
+        raise ParameterError(
+            "The accuracy of a noisy release or of a revision is not published: it would reveal true counts. "
+            f"Hint: leave out {switched_on('publish_accuracy')}."
+        )
+    # Nine digits: the error is a sum of floats, and the published figure must not depend on their order.
+    rounded = round_share(Fraction(round(error, 9)).limit_denominator(10**9), _share_step(release))
+    return Accuracy(areas, level, max(rounded, shares.suppressed))
 
 
 def _suppressed_share(
@@ -164,17 +194,17 @@ def _suppressed_share(
     if guarantee.k > 2 and full_pair:
         next_full = (suppressed // full_pair + 1) * full_pair
         shown = show(next_full) if next_full - suppressed <= per_trip else shown
+    least = 0.0
     if release.slice_columns or any(part.plan.layer is not None for part in parts):
-        limit = Fraction(str(release.parameters.get("max_suppressed") or 0))
-        shown = max(shown, round_share(limit, step))
+        least = round_share(Fraction(str(release.parameters.get("max_suppressed") or 0)), step)
     whole_cells = all(part.plan.homogeneous and part.plan.suppression.rule == "short cells" for part in parts)
     if not whole_cells:
-        return shown
+        return max(shown, least)
     unlisted = sum(
         len(np.unique(part.cells.origin)) * len(np.unique(part.cells.destination)) - len(part.cells) for part in parts
     )
     most, nearly = (full_pair * max(n, 0) for n in (unlisted, unlisted - 1))
-    return shown if suppressed > most or shown < show(nearly) else max(shown, show(most))
+    return max(least, shown if suppressed > most or shown < show(nearly) else show(most), shown)
 
 
 def _mean_volume(release: Publishable) -> Fraction:

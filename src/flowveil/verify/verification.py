@@ -114,6 +114,10 @@ def verify_release(
         )
     notes: list[str] = []
     given = map_of_statement(statement, _zone_map(statement, reading.get("zones")))
+    if given is None:
+        return Verification(
+            ("report.json: states neither a resolution nor a map, so its zones lie nowhere",), (), {}, sha256
+        )
     findings = check_rebuild(release, given, notes)
     if findings:
         return Verification(tuple(findings), tuple(notes), sha256=sha256)

@@ -95,7 +95,7 @@ def workbench(room: Path, root: Path, door: Door, *, demo_people: int = 3_320, l
             Route("/releases/{id}/report.html", at(_report), methods=["GET"]),
             Route("/releases/{id}/certificate.html", at(_certificate), methods=["GET"]),
         ],
-        exception_handlers={HTTPException: _not_found, FlowveilError: _failed},
+        exception_handlers={HTTPException: _not_found, FlowveilError: _failed, Exception: _failed},
     )
     return Guard(app, door)
 

@@ -193,7 +193,11 @@ class Session:
         self.jobs.cancel_all()
         self.pins.clear()
         for path in (self.room / "jobs").iterdir():
-            path.unlink(missing_ok=True)
+            # A process that is killed while it writes its result leaves the folder of a draft.
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
         for pattern in ("flows-*", "pin-*"):
             for path in (self.room / "files").glob(pattern):
                 path.unlink(missing_ok=True)

@@ -209,8 +209,8 @@ def _several_roots(tops: NDArray[np.int64], up: NDArray[np.int64], row: NDArray[
     groups = [(noun, what, tops[mask[tops]]) for noun, what, mask in kinds]
     found = "; ".join(f"{_count(g, noun)} {what}: {examples(code[g])}" for noun, what, g in groups if len(g))
     return (
-        f"The table has {len(tops)} roots; exactly one is allowed. Found {found}. Hint: root='{VIRTUAL_ROOT}' puts one "
-        "root above them."
+        f"The table has {len(tops)} roots; exactly one is allowed. Found {found}. Hint: root='{VIRTUAL_ROOT}' "
+        f"(--set zones.zones_root={VIRTUAL_ROOT}) puts one root above them."
     )
 
 

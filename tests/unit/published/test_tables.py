@@ -95,9 +95,10 @@ def test_geopandas_reads_zones_as_geoparquet(tmp_path):
     assert squared.to_numpy() == pytest.approx(zones["area_km2"].to_numpy(), rel=0.02)
 
 
-def test_without_a_map_zones_are_plain_parquet():
+def test_without_a_map_zones_are_geoparquet_without_outlines():
     table = release_of(region_flows(), budget="volume").zones
-    assert table.schema.metadata is None
+    geo = json.loads(table.schema.metadata[b"geo"])
+    assert geo["columns"]["geometry"]["geometry_types"] == []
     for name in ("area_km2", "lat", "lon", "geometry"):
         assert table[name].null_count == len(table)
     assert table["role"].to_pylist().count("both") > 0

@@ -68,9 +68,9 @@ def test_persons_are_recognised(name: str) -> None:
 @pytest.mark.parametrize(
     ("names", "listed", "flag"),
     [
-        (("o_lat", "o_lon", "d_lat", "d_lon", "start_h3", "end_h3"), ("'start_h3'", "'o_lat'"), "--origin-tile"),
-        (("o_lat", "o_lon", "o_lng", "d_lat", "d_lon", "d_lng"), ("'o_lng'", "'d_lon'"), "--origin"),
-        (("lat0", "lon0", "lat1", "lon1", "lat2", "lon2"), ("'lat0'", "'lat2'"), "--origin"),
+        (("o_lat", "o_lon", "d_lat", "d_lon", "start_h3", "end_h3"), ("'start_h3'", "'o_lat'"), "origin_tile"),
+        (("o_lat", "o_lon", "o_lng", "d_lat", "d_lon", "d_lng"), ("'o_lng'", "'d_lon'"), "origin"),
+        (("lat0", "lon0", "lat1", "lon1", "lat2", "lon2"), ("'lat0'", "'lat2'"), "origin"),
         (("o_hex", "d_hex", "uid", "person_id"), ("'uid'", "'person_id'"), "--person"),
     ],
 )

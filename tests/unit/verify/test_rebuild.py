@@ -9,6 +9,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import flowveil
@@ -61,6 +62,53 @@ def test_nothing_is_hidden_in_a_folder_that_claims_another_version(release, name
         about = {"published": {**published, "smallest_cell": published["smallest_cell"] + 1}}
     change(release, name, about)
     assert findings_of(release, city_flows())[0].startswith(f"{name}: is not what the cells")
+
+
+#: Every format, and files whose values cannot be compared between versions: a note says so.
+FORMATS = ("csv", "geojson", "gpkg", "omx", "wide", "flowmap", "kepler", "arrow", "dcat")
+ONLY_NOTED = ("report.html", "release.gpkg", "flows.omx")
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory) -> Path:
+    release = release_of(city_flows(), budget="volume")
+    return release.write(tmp_path_factory.mktemp("exported") / "release", formats=FORMATS, contact="a@example.org")
+
+
+def with_secret(content: bytes) -> bytes:
+    """Returns an Arrow file with one column more."""
+    table = pa.ipc.open_file(content).read_all()
+    table = table.append_column("SECRET", pa.array([3] * len(table)))
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue().to_pybytes()
+
+
+def test_an_addition_to_any_file_is_found_whatever_version_is_claimed(exported, tmp_path):
+    """Hashes are right again after each change."""
+    names = sorted(path.name for path in exported.iterdir() if path.name != "manifest.json")
+    assert len(names) > 15
+    for name in names:
+        for version in (None, "0.3.99"):
+            folder = Path(shutil.copytree(exported, tmp_path / f"{name}-{version}"))
+            content = (folder / name).read_bytes()
+            if Path(name).suffix in (".json", ".jsonld", ".geojson"):
+                content = json.dumps(json.loads(content) | {"SECRET": 3}).encode()
+            elif name.endswith(".arrow"):
+                content = with_secret(content)
+            else:
+                content += b"SECRET\n"
+            (folder / name).write_bytes(content)
+            rehash(folder)
+            if version is not None:
+                claim_version(folder, version)
+            notes: list[str] = []
+            findings = findings_of(folder, city_flows(), notes=notes)
+            if version is not None and name in ONLY_NOTED:
+                assert any(note.startswith(f"{name}: not compared") for note in notes), name
+            else:
+                assert findings, (name, version)
 
 
 def test_other_sentences_of_another_version_are_not_passed_over(release):

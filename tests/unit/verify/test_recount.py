@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import h3.api.basic_str as h3
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -193,6 +194,25 @@ def test_releases_of_the_methods_hold(method, tmp_path):
     assert isinstance(others, PersonRows)
     fewer = PersonRows(others.row, others.person % 3, others.trips)
     assert recount(folder, type(raw)(**{**vars(raw), "persons": fewer})).findings
+
+
+@pytest.mark.parametrize(
+    ("method", "options"),
+    [("laplace", {}), ("privtree", {}), ("topdown", {}), ("topdown", {"delta": 1e-6})],
+)
+def test_the_deviation_of_every_step_is_that_of_its_noise(tmp_path, method, options):
+    flows = city_flows(persons=False, weights=False)
+    region = h3.latlng_to_cell(48.85, 2.35, 6)
+    given = {"epsilon": 1.0, "region": region, "level": 8, **options}
+    folder = flowveil.anonymize(flows, method=method, **given).write(tmp_path / "r")
+    raw = trips_from_flows(flows)
+    assert recount(folder, raw).findings == ()
+    report = json.loads((folder / "report.json").read_text("utf-8"))
+    for place in [report["guarantee"], *report["guarantee"].get("steps", ())]:
+        true, place["deviation"] = place["deviation"], place["deviation"] * 0.99
+        (folder / "report.json").write_text(json.dumps(report), "utf-8")
+        assert any("standard deviation" in line for line in recount(folder, raw).findings)
+        place["deviation"] = true
 
 
 def test_exact_counts_are_not_noise(tmp_path):

@@ -90,6 +90,23 @@ def test_the_release_is_that_of_the_command_and_of_the_lines(served, folder, tmp
     assert policy.startswith("sandbox allow-scripts; default-src 'none'")
 
 
+def test_a_job_killed_while_it_writes_does_not_keep_trips_from_being_removed(here, folder):
+    here.upload("trips", folder / "trips.csv")
+    draft = here.room / "jobs" / f".flowveil-draft-{0:016x}"
+    draft.mkdir()
+    (draft / "new").write_text("half a result", "utf-8")
+    here.do("POST", "/api/empty", {})
+    assert [*(here.room / "jobs").iterdir(), *(here.room / "files").iterdir()] == []
+
+
+def test_an_unexpected_error_is_answered_in_json(here, monkeypatch):
+    def fail(_):
+        raise RuntimeError("a row of the input")
+
+    monkeypatch.setattr("flowveil.workbench.session.Session.empty", fail)
+    assert here.do("POST", "/api/empty", {}, expect=500) == {"error": "Unexpected RuntimeError."}
+
+
 #: What a hostile zip may hold: names that lead elsewhere, a link, far more than it says, far too many files.
 BAD_ZIPS: dict[str, list[tuple[str, bytes, int]]] = {
     "traversal": [("release/../../manifest.json", b"{}", 0o644)],

@@ -50,6 +50,8 @@ def check_form(release: Release, trips: Trips, expect: Mapping[str, Any]) -> Ite
         return
     if statement.get("shares") is not None or statement["suppression"]["rule"] != "noise":
         yield "report.json: shares of a noisy release would reveal true counts"
+    if statement.get("accuracy") is not None:
+        yield "report.json: the accuracy of a noisy release would reveal true counts"
     if (release.parameters.get("options") or {}).get("unsafe_seed_for_tests") is not None:
         yield "report.json: the noise was drawn from a seed and protects nothing"
     if guarantee["unit"] != ("trip" if trips.persons is None else "person"):
@@ -87,16 +89,28 @@ def _check_steps(guarantee: Mapping[str, Any], epsilon: float, bound: float) -> 
         if not 0 < step["scale"] <= _LARGEST or spent > step[kind] * (1 + _TOLERANCE):
             yield "report.json: noise of this scale does not keep the budget that is stated"
             return
-    if "steps" not in guarantee:
-        q = math.exp(-1 / guarantee["scale"])
-        if guarantee["scale"] * epsilon > bound * (1 + _TOLERANCE):
-            yield "report.json: states more noise than its ε needs"
-        if not math.isclose(guarantee["deviation"], math.sqrt(2 * q) / (1 - q), rel_tol=_TOLERANCE):
-            yield "report.json: the standard deviation is not that of noise of this scale"
+    if "steps" not in guarantee and guarantee["scale"] * epsilon > bound * (1 + _TOLERANCE):
+        yield "report.json: states more noise than its ε needs"
+    deviations = [_standard_deviation(step["scale"], gaussian=kind == "rho") for step in steps]
+    stated = [step["deviation"] for step in guarantee.get("steps") or ()] or [guarantee["deviation"]]
+    if not np.allclose([*stated, guarantee["deviation"]], [*deviations, deviations[-1]], rtol=_TOLERANCE, atol=0):
+        yield "report.json: the standard deviation is not that of noise of this scale"
     if steps[-1]["scale"] != guarantee["scale"]:
         yield "report.json: the noise of the last step is not that of the published counts"
     if kind == "rho" and _log_delta(guarantee["rho"], epsilon) > math.log(guarantee["delta"] or 1e-300) + 1e-6:
         yield "report.json: noise of this ρ does not keep ε and δ"
+
+
+def _standard_deviation(scale: float, *, gaussian: bool) -> float:
+    """Returns the standard deviation of discrete Laplace noise of a scale, or of discrete Gaussian noise of a σ."""
+    if not gaussian:
+        q = math.exp(-1 / scale)
+        return math.sqrt(2 * q) / (1 - q)
+    if scale > 10:
+        return scale
+    x = np.arange(1, 200, dtype=np.float64)
+    p = np.exp(-(x**2) / (2 * scale**2))
+    return math.sqrt(2 * float(np.sum(x**2 * p)) / (1 + 2 * float(np.sum(p))))
 
 
 def _log_delta(rho: float, epsilon: float) -> float:

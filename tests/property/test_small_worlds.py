@@ -1,0 +1,247 @@
+"""What a reader learns from a release, by brute force: all inputs of a small map are published and compared.
+
+Two worlds with the same cells and the same statement cannot be distinguished. A count is determined if all worlds that
+a reader cannot distinguish have the same count of some tile pair, above 0 and below k. Three readers:
+
+- who knows k and the rules of the statement: determines nothing;
+- who knows the procedure as well and sees the cells alone: determines what the threat model calls minimality;
+- who sees the statement in addition: no more than that.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from flowveil import anonymize, anonymize_slices
+from flowveil.errors import InfeasibleError
+from flowveil.flows import Flows
+from flowveil.hierarchy import Hierarchy
+from flowveil.release.boundary import to_published
+from flowveil.release.statement import round_share, share_step
+from flowveil.slices import SlicedFlows
+
+K = 3
+#: A tile pair of a world; in slices, with the value of the slice.
+Pair = tuple[str, ...]
+World = tuple[int, ...]
+BELOW = {"map": "abcdt", "x": "ab", "y": "cd", **{tile: tile for tile in "abcdt"}}
+#: Four origins and one destination; two origins and two destinations; one large pair and three small ones.
+ROW = [(tile, "t") for tile in "abcd"]
+SQUARE = [("a", "c"), ("a", "d"), ("b", "c"), ("b", "d")]
+REST = ROW[1:]
+LARGE = {("a", "t"): 40}
+SLICES = [(tile, "t", sex) for sex in "fm" for tile in "ab"]
+LARGE_SLICE = {("a", "t", "e"): 40, ("b", "t", "e"): 20}
+
+
+@cache
+def tree_of(tiles: str) -> Hierarchy:
+    """The map of some tiles: a and b in x, c and d in y, t alone."""
+    parent, code = [-1], ["map"]
+    for zone, below in (("x", "ab"), ("y", "cd"), ("", "t")):
+        seen = [tile for tile in below if tile in tiles]
+        if seen and zone:
+            parent, code = [*parent, 0], [*code, zone]
+        above = len(code) - 1 if zone else 0
+        parent, code = [*parent, *[above] * len(seen)], [*code, *seen]
+    return Hierarchy.from_parents(parent, np.array(code))[0]
+
+
+def one_person_a_trip(pair: Pair, trips: int) -> list[int]:
+    """The persons of a pair: all different."""
+    return [100 * ord(pair[0]) + 10_000 * ord(pair[1]) + n for n in range(trips)]
+
+
+def a_commuter(pair: Pair, trips: int) -> list[int]:
+    """The persons of a pair: the first makes two trips."""
+    return [one_person_a_trip(pair, trips)[max(0, n - 1)] for n in range(trips)]
+
+
+def flows_of(case: Case, counts: Mapping[Pair, int], seen: Sequence[Pair]) -> Flows:
+    """The trips of a world on the trees of the pairs that were seen."""
+    trees = [tree_of("".join(sorted({pair[end] for pair in seen}))) for end in (0, 1)]
+    number = [{str(c): i for i, c in enumerate(tree.code_text(tree.leaf_node))} for tree in trees]
+    rows = [pair for pair, n in counts.items() for _ in range(n)]
+    persons = None if case.persons is None else [p for pair, n in counts.items() for p in case.persons(pair, n)]
+    return Flows.from_pairs(
+        *(np.array([number[end][pair[end]] for pair in rows]) for end in (0, 1)),
+        person=None if persons is None else np.array(persons),
+        weight=None if case.weights is None else np.array([case.weights[pair[0]] for pair in rows]),
+        origins=trees[0],
+        destinations=trees[1],
+        whole_map=tree_of("abcdt"),
+    )
+
+
+@dataclass(frozen=True)
+class Case:
+    """A request, and the worlds that it is tried on.
+
+    Attributes:
+        pairs: the pairs whose counts vary from 0 to ``most``.
+        determined: in how many worlds a reader of the cells who knows the procedure determines a count.
+        options: the request.
+        fixed: pairs with a fixed count, unknown to the reader.
+        persons: the persons of a pair.
+        weights: the weight of a trip from each tile, known to the reader.
+    """
+
+    pairs: Sequence[Pair]
+    determined: int
+    options: Mapping[str, Any]
+    fixed: Mapping[Pair, int] = field(default_factory=dict)
+    persons: Callable[[Pair, int], list[int]] | None = None
+    weights: Mapping[str, float] | None = None
+    most: int = K
+
+    def worlds(self) -> Iterator[World]:
+        return itertools.product(range(self.most + 1), repeat=len(self.pairs))
+
+    def publish(self, world: World) -> Any:
+        """The published tables and statement of a world; None if nothing can be published."""
+        counts = {**self.fixed, **dict(zip(self.pairs, world, strict=True))}
+        seen = [pair for pair, n in counts.items() if n]
+        request = {"k": K, "protect": "trips", "max_suppressed": 0.3, **self.options}
+        if not seen:
+            return None
+        try:
+            if len(seen[0]) == 2:
+                return to_published(anonymize(flows_of(self, counts, seen), **request))
+            values = sorted({pair[2] for pair in seen})
+            parts = [{p: n for p, n in counts.items() if p[2] == value} for value in values]
+            slices = tuple(flows_of(self, part, seen) for part in parts)
+            keys = tuple((value,) for value in values)
+            return to_published(anonymize_slices(SlicedFlows(columns=("sex",), keys=keys, slices=slices), **request))
+        except InfeasibleError:
+            return None
+
+
+def is_determined(worlds: Any) -> bool:
+    """Whether all these worlds have the same count of some pair, above 0 and below k."""
+    worlds = np.array(worlds)
+    return bool(np.any((worlds == worlds[0]).all(axis=0) & (worlds[0] > 0) & (worlds[0] < K)))
+
+
+def shown_share(
+    suppressed: int, published: int, cells: Sequence[Mapping[str, Any]], stated: Mapping[str, Any]
+) -> float:
+    """The stated share of suppressed trips, as `flowveil.verify.recount` documents it."""
+    step = share_step(K, published)
+
+    def show(trips: int) -> float:
+        return round_share(Fraction(trips, published + trips), step)
+
+    shown = show(suppressed + 1 if suppressed % (K - 1) == K - 2 else suppressed)
+    if "layer" in cells[0]:
+        return max(shown, round_share(Fraction(str(stated["parameters"]["max_suppressed"])), step))
+    if not stated["statement"]["homogeneous"]:
+        return shown
+    ends = [{cell[f"{end}_zone"] for cell in cells} for end in ("origin", "destination")]
+    pairs = len(ends[0]) * len(ends[1]) - len(cells)
+    most, nearly = (K - 1) * pairs, (K - 1) * max(pairs - 1, 0)
+    return shown if suppressed > most or shown < show(nearly) else max(shown, show(most))
+
+
+def fitting_worlds(case: Case, cells: Sequence[Mapping[str, Any]], stated: Mapping[str, Any]) -> np.ndarray:
+    """The worlds that a reader who knows k and the rules, but not the procedure, thinks possible.
+
+    A trip is in the first layer with a cell around it; a pair in no cell has fewer than k trips; large pairs may have
+    any count.
+    """
+    worlds = np.array(list(itertools.product(range(2 * K), repeat=len(case.pairs))))
+    fits, listed, pairs = np.ones(len(worlds), bool), set(), [*case.pairs, *case.fixed]
+    for layer in sorted({cell.get("layer", 0) for cell in cells}):
+        before = set(listed)
+        for cell in (cell for cell in cells if cell.get("layer", 0) == layer):
+            zones = cell["origin_zone"], cell["destination_zone"]
+            inside = [p for p in pairs if p[0] in BELOW[zones[0]] and p[1] in BELOW[zones[1]] and p not in before]
+            total = worlds[:, [i for i, p in enumerate(case.pairs) if p in inside]].sum(axis=1)
+            fits &= total <= cell["trips"] if set(inside) & set(case.fixed) else total == cell["trips"]
+            listed |= set(inside)
+    rest = worlds[:, [i for i, pair in enumerate(case.pairs) if pair not in listed]]
+    fits &= (rest < K).all(axis=1)
+    published = sum(cell["trips"] for cell in cells)
+    shown = [
+        shown_share(n, published, cells, stated) == stated["statement"]["shares"]["suppressed"]
+        for n in range(2 * K * len(case.pairs))
+    ]
+    return worlds[fits & np.array(shown)[rest.sum(axis=1)]]
+
+
+VOLUME = {"method": "odkanon", "budget": "volume"}
+STRICTER = pa.table({"tile": ["b"], "k": [K + 1]})
+#: With these a reader can assume that a pair in no cell has fewer than k trips.
+PLAIN = {
+    "suppression": Case(ROW, 0, {"method": "suppression"}),
+    "odkanon": Case(ROW, 23, VOLUME),
+    "oigh": Case(ROW, 2, {"method": "oigh"}),
+    "atg-dual": Case(ROW, 12, {"method": "atg-dual"}),
+    "atg-soft": Case(ROW, 0, {"method": "atg-soft"}),
+    "layercut": Case(ROW, 11, {"method": "layercut"}),
+    "layercut, 1 %": Case(REST, 2, {"method": "layercut", "max_suppressed": 0.01}),
+    "twincut": Case(REST, 7, {"method": "twincut"}),
+    "paircut": Case(REST, 7, {"method": "paircut"}),
+    "odkanon, square": Case(SQUARE, 4, VOLUME),
+    "atg-dual, square": Case(SQUARE, 27, {"method": "atg-dual"}),
+    "layercut, square": Case(SQUARE, 17, {"method": "layercut"}),
+    **{
+        f"{method}, large": Case(REST, 0, {"method": method}, LARGE)
+        for method in ("suppression", "oigh", "atg-dual", "atg-soft", "layercut", "twincut", "paircut")
+    },
+    "odkanon, large": Case(REST, 0, VOLUME, LARGE),
+}
+OTHERS = {
+    "odkanon, hopeless flows": Case(ROW, 0, {"method": "odkanon"}),
+    "people": Case(ROW, 23, {**VOLUME, "protect": "people"}, persons=one_person_a_trip),
+    "people, large": Case(REST, 0, {**VOLUME, "protect": "people"}, LARGE, one_person_a_trip),
+    "commuters": Case(REST, 1, {"method": "layercut", "protect": "people"}, persons=a_commuter),
+    "weights of places": Case(ROW, 172, VOLUME, weights={"a": 1.0, "b": 2.0, "c": 5.0, "d": 1.0}),
+    "one weight": Case(REST, 0, {**VOLUME, "protect": "population"}, LARGE, weights=dict.fromkeys("abcd", 2.0)),
+    "locations": Case(SQUARE, 0, {**VOLUME, "l": 2}),
+    "closeness": Case(SQUARE, 14, {**VOLUME, "t": 0.4, "max_suppressed": 0.5}),
+    "dominance": Case(ROW, 3, {**VOLUME, "dominance": 0.5}, persons=a_commuter),
+    "dominance, layers": Case(REST, 1, {"method": "layercut", "dominance": 0.5}, LARGE, a_commuter),
+    "stricter": Case(ROW, 12, {**VOLUME, "stricter": STRICTER}),
+    "stricter, layers": Case(REST, 0, {"method": "layercut", "stricter": STRICTER}, LARGE),
+    "slices": Case(SLICES, 31, VOLUME),
+    "slices, layers": Case(SLICES[:3], 4, {"method": "layercut"}),
+    "slices, total": Case(SLICES, 21, {**VOLUME, "total": True}),
+    "slices, large": Case(SLICES, 31, VOLUME, LARGE_SLICE),
+    "common zones": Case(SLICES, 2, {"common_zones": True}),
+    "common zones, total": Case(SLICES, 2, {"common_zones": True, "total": True}),
+    "common zones, large": Case(SLICES, 0, {"common_zones": True, "total": True}, LARGE_SLICE),
+    "common layers": Case(SLICES[:3], 1, {"method": "layercut", "common_zones": True}),
+}
+
+
+@pytest.mark.filterwarnings("ignore:Weak")
+@pytest.mark.parametrize("name", [*PLAIN, *OTHERS])
+def test_no_reader_determines_more_than_the_choice_of_cells_reveals(name):
+    case = {**PLAIN, **OTHERS}[name]
+    by_cells: dict[str, list[World]] = defaultdict(list)
+    by_folder: dict[tuple[str, str], list[World]] = defaultdict(list)
+    for world in case.worlds():
+        published = case.publish(world)
+        if published is not None:
+            cells = json.dumps(published.cells.to_pylist())
+            by_cells[cells].append(world)
+            by_folder[cells, json.dumps(published.statement.to_report(), sort_keys=True)].append(world)
+    determined = {cells: is_determined(worlds) for cells, worlds in by_cells.items()}
+    for (cells, _), worlds in by_folder.items():
+        assert determined[cells] or not is_determined(worlds), ("the statement determines a count", cells, worlds)
+    assert sum(len(worlds) for cells, worlds in by_cells.items() if determined[cells]) == case.determined
+    for (cells, statement), worlds in by_folder.items() if name in PLAIN else ():
+        possible = fitting_worlds(case, json.loads(cells), json.loads(statement))
+        assert {tuple(world) for world in possible.tolist()} >= set(worlds), "the model of the reader is wrong"
+        assert not is_determined(possible), ("the rules determine a count", cells, statement)
