@@ -76,6 +76,7 @@ def test_the_study_of_montpellier(montpellier, tmp_path: Path):
         "people",
         "--protect",
         "population",
+        "--population-only",
         "--set",
         "resources.workers=1",
     ]
