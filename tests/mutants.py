@@ -81,6 +81,12 @@ MUTANTS = (
         ("contract/test_layered.py", "-k", "population"),
     ),
     Mutant(
+        "full pairs have a share that no others have",
+        "release/boundary.py:_suppressed_share",
+        "return round_share(suppressed / whole, step)",
+        ("property/test_small_worlds.py", "-k", "suppression and large"),
+    ),
+    Mutant(
         "cells below the threshold are published",
         "publication.py:_recount",
         "return None",

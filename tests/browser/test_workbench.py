@@ -132,7 +132,7 @@ def test_the_whole_way_with_the_mouse(chromium, served, folder, tmp_path, monkey
         assert page.locator("#name-trips").inner_text() == ""
         drop(page, "#drop-trips", folder / "trips.csv")
         page.locator("#intake", has_text="1,000 rows were read").wait_for()
-        assert page.locator("[data-choice=person]").input_value() == "person_id"
+        page.wait_for_function("document.querySelector('[data-choice=person]').value === 'person_id'")
         box = page.locator("#densities canvas").first.bounding_box()
         to_scale(box["width"] / box["height"])
         assert page.locator("#densities canvas").count() == 2
@@ -243,7 +243,7 @@ def test_the_demonstration_is_one_click_away(chromium, served):
     with opened(chromium, served) as page:
         page.click("#demo")
         page.locator("#intake", has_text="rows were read").wait_for()
-        assert page.locator("[data-choice=weight]").input_value() == "weight"
+        page.wait_for_function("document.querySelector('[data-choice=weight]').value === 'weight'")
         page.wait_for_selector(".hours")
         keep(page, "columns-demo", full=True)
         at_step(page, "try")

@@ -126,6 +126,11 @@ class PageRequest:
         return str(self.request.method.method)
 
     @property
+    def defaults(self) -> dict[str, Any]:
+        """The method of the request, and its default of the share that may be suppressed."""
+        return {"method": self.method, "max_suppressed": METHODS[self.method].max_suppressed}
+
+    @property
     def hierarchy(self) -> str | None:
         """Name of the tree of zones; None for the method's default."""
         return self.request.method.hierarchy

@@ -108,6 +108,7 @@ class Session:
                 role: {"name": file.name, "kept": file.kept, "size": file.stamp[1]} for role, file in self.files.items()
             },
             "choices": self.choices,
+            "defaults": PageRequest.from_choices(self.choices).defaults,
             "jobs": [job.to_dict() for job in self.jobs],
             "pins": self.pins,
             "releases": [{n: v for n, v in one.items() if n not in ("folder", "task")} for one in self.releases],

@@ -275,6 +275,12 @@ def test_a_map_of_one_slice_shows_its_cells_alone(tmp_path):
         WORK["slice"]({**task, "run": str(run), "slice": 2}, Silent())
 
 
+def test_the_page_knows_the_recommended_method_and_its_limit():
+    for choices, expected in (({}, ("layercut", 0.01)), ({"by": ["sex"]}, ("twincut", 0.1))):
+        defaults = PageRequest.from_choices(choices_of(choices)).defaults
+        assert (defaults["method"], defaults["max_suppressed"]) == expected
+
+
 def test_the_signed_sentence_says_who_when_where_and_what_was_compared():
     report = {
         "kind": "sliced",

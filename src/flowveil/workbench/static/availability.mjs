@@ -33,7 +33,7 @@ export function offer() {
   const ticked = $$("[data-choice=protect]:checked").map((box) => box.value);
   put("[data-off=population_only]", facts.people && !is("noisy") && ticked.join() === "population");
   for (const set of $$(".of-method")) set.hidden = set.dataset.method !== method.value;
-  $("#method-summary").textContent = method.dataset.summary.replace("; --option epsilon=1, no k", "");
+  $("#method-summary").textContent = is("recommended") && session.state ? session.state.defaults.method : method.dataset.summary.replace("; --option epsilon=1, no k", "");
 }
 
 /* Sets initial values of the options that noise requires. */

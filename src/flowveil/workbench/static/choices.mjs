@@ -29,6 +29,8 @@ export function chosen(changes = {}) {
   const lists = {};
   for (const field of fields()) {
     const name = field.dataset.choice;
+    /* A menu of columns that is not filled yet is no answer: an empty person would mean that there is none. */
+    if (field.tagName === "SELECT" && !field.options.length) continue;
     if (field.dataset.kind === "list") (lists[name] ||= []).push(...(field.checked && !isOff(field) ? [field.value] : []));
     else found[name] = valueOf(field);
   }

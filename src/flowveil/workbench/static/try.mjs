@@ -48,7 +48,7 @@ export function mountTry(isHere) {
   function showValues() {
     const limit = $("#limit");
     /* The default of an unset limit is that of the method. */
-    if (limit.dataset.unset) limit.value = methodNow().dataset.share ?? limit.dataset.default;
+    if (limit.dataset.unset) limit.value = methodNow().dataset.share ?? session.state?.defaults.max_suppressed ?? limit.dataset.default;
     $("#k-value").textContent = $("#k").value;
     $("#limit-value").textContent = share(+limit.value);
     $("#resolution-value").textContent = size(+$("#resolution").value);
@@ -67,18 +67,20 @@ export function mountTry(isHere) {
   addEventListener("hashchange", () => { started = false; begin(); });
 
   onState(async (state) => {
-    offer();
+    showValues();
     if (!state.files.trips) { shown = ""; started = false; $("#figures").replaceChildren(); $("#swipes").hidden = true; $("#slice-label").hidden = true; }
     begin();
     const run = fitting("run"), preview = fitting("preview"), best = run ?? preview;
     $("#pin").disabled = !run;
-    showState(run, preview);
     await showSlice();
     const last = best ?? lastDone("preview");
-    if (!last || last.id === shown || !isHere()) return;
-    shown = last.id;
-    const found = await resultOf(last);
-    if (found && shown === last.id) show(found, last);
+    if (last && last.id !== shown && isHere()) {
+      shown = last.id;
+      const found = await resultOf(last);
+      if (found && shown === last.id) show(found, last);
+    }
+    /* After the figures, so that the text never describes those of another run. */
+    showState(fitting("run"), fitting("preview"));
   });
 
   function showState(run, preview) {
