@@ -106,7 +106,7 @@ def hints(used: ColumnMap, names: Sequence[str], *, sample: Sample, header: Call
     if used.trips is None:
         found = [name for name in free if plain_name(name) in TRIPS] or [
             name
-            for name in (free if used.has_tiles and used.person is None else ())
+            for name in (free if used.has_tiles else ())
             if not any(plain_name(name) in column.usual for column in SUM_COLUMNS.values())
             and not _may_identify(name)
             and _are_counts(sample(name))
