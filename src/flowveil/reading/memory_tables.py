@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -49,9 +50,9 @@ class _MemoryTable(Table):
         self.con.register(_NAME_IN_DUCKDB, self._select(positions))
         return _NAME_IN_DUCKDB
 
+    @abstractmethod
     def _select(self, positions: Sequence[int]) -> pa.Table | pa.RecordBatchReader:
         """Returns columns as c0, c1, ..."""
-        raise NotImplementedError
 
     def _copied(self, relation: str) -> str:
         self.con.execute(f"CREATE TEMP TABLE {_NAME_IN_DUCKDB}_kept AS SELECT * FROM {relation}")

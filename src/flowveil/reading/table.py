@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +18,7 @@ SAMPLED_ROWS = 2_000
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Table:
+class Table(ABC):
     """A trip table that can be read once, with any choice of columns.
 
     Attributes:
@@ -38,9 +39,9 @@ class Table:
     form: Form | None = None
     in_text: bool = False
 
+    @abstractmethod
     def peek(self, position: int) -> list[Any]:
         """Returns the first values of a column."""
-        raise NotImplementedError
 
     def sample(self, position: int) -> list[Any]:
         """Returns some values of a column, spread over the table if that is possible without reading all of it."""
@@ -54,9 +55,9 @@ class Table:
         """Returns the names of the columns for messages; searches rows for them."""
         return Header(self.names, below=map(self.peek, range(len(self.names))), in_text=self.in_text)
 
+    @abstractmethod
     def attach(self, positions: Sequence[int]) -> str:
         """Makes columns readable as c0, c1, ...; returns a FROM clause."""
-        raise NotImplementedError
 
     def rereadable(self, relation: str) -> str:
         """Returns a FROM clause of the same rows that can be read more than once."""
