@@ -158,7 +158,7 @@ class PageRequest:
         return {name: value for name, value in self.request.protection.given.items() if name in _THRESHOLDS}
 
     @cached_property
-    def about(self) -> dict[str, str]:
+    def about(self) -> dict[str, Any]:
         """Title, source, period, licence and contact."""
         return checked({name: getattr(self.request.output, name) for name in ENTRIES})
 
