@@ -535,14 +535,10 @@ def audit_releases(releases: Sequence[Any], *, against: Any = None, **settings: 
 
 
 def verify_release(directory: str | PathLike[str], *, against: Any, **settings: Any) -> Verification:
-    """Recounts a release from the raw trips and rebuilds its folder; see `flowveil.verify.verification`.
-
-    A published accuracy is computed again with the code of `analyze`.
-    """
-    from flowveil.analysis.release_analysis import check_accuracy
+    """Recounts a release from the raw trips and rebuilds its folder; see `flowveil.verify.verification`."""
     from flowveil.verify.verification import verify_release as verify
 
-    return check_accuracy(verify(directory, against=against, **settings), directory, against, settings)
+    return verify(directory, against=against, **settings)
 
 
 def verify_derived(directory: str | PathLike[str], source: str | PathLike[str], **settings: Any) -> Verification:
@@ -624,10 +620,6 @@ def publish(release: Publishable, directory: str | PathLike[str], **writing: Any
 
     recording = {name: writing.pop(name) for name in ("accept_differencing", "epsilon_total") if name in writing}
     ledger = writing.pop("ledger", None)
-    if writing.pop("publish_accuracy", False):
-        from flowveil.analysis.areas import exact_accuracy
-
-        writing["accuracy"] = exact_accuracy(release)
     if ledger is None:
         refuse_total_without_ledger(recording.get("epsilon_total"))
         return write(release, directory, **writing)

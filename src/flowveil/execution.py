@@ -169,8 +169,6 @@ def _check_method(request: Request) -> None:
     noisy = method.promises != "k"
     if noisy and has_slices(request) and (request.resources.resume or request.slices.accept_differencing):
         raise ParameterError("Resuming and --accept-differencing are not for methods that add noise.")
-    if noisy and request.output.publish_accuracy:
-        raise ParameterError("--publish-accuracy is not for methods that add noise: it is computed from true counts.")
     if request.slices.values and not noisy:
         raise ParameterError("--values is for methods that add noise; others find the values in the data.")
 
@@ -357,7 +355,6 @@ def writing_arguments(request: Request) -> dict[str, Any]:
         "formats": output.formats,
         "basemap": tile_server(output.basemap),
         "context": output.context,
-        "publish_accuracy": output.publish_accuracy,
         "replace_stronger": output.replace_stronger,
         "ledger": output.ledger,
         "epsilon_total": output.epsilon_total,

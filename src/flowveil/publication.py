@@ -32,7 +32,6 @@ def publish(
     formats: str | Iterable[str] = (),
     basemap: str | None = None,
     context: str | PathLike[str] | None = None,
-    accuracy: tuple[str, int, float] | None = None,
     replace_stronger: bool = False,
     before_rename: Callable[[Path], None] | None = None,
     **about: str | None,
@@ -46,7 +45,6 @@ def publish(
         formats: exports to write; names of `flowveil.published.exports.FORMATS`.
         basemap: address of a tile server for the page.
         context: a GeoJSON file of outlines to draw on the page; its lines and names are published.
-        accuracy: areas, their level and the exact error between them, to publish it rounded.
         replace_stronger: confirms that an earlier release with a stronger guarantee may be replaced.
         before_rename: called with the draft of the folder when all is written and recounted; if it raises, nothing is
             published.
@@ -67,7 +65,7 @@ def publish(
     release.check_publishable()
     log.info("Writing and recounting")
     _refuse_over_earlier(release, directory)
-    content = folder_content(release, formats=formats, basemap=basemap, context=context, accuracy=accuracy, **about)
+    content = folder_content(release, formats=formats, basemap=basemap, context=context, **about)
     check_target(directory, overwrite=overwrite)
     content.formats()
     with explained(directory), ExitStack() as drafts:
@@ -94,7 +92,6 @@ def folder_content(
     formats: str | Iterable[str] = (),
     basemap: str | None = None,
     context: str | PathLike[str] | None = None,
-    accuracy: tuple[str, int, float] | None = None,
     **about: str | None,
 ) -> FolderContent:
     """Returns the tables, report and page that `publish` would write."""
@@ -104,7 +101,6 @@ def folder_content(
         formats=[f.name for f in parse_formats(formats)],
         basemap=tile_server(basemap),
         outlines=None if context is None else read_own_lines(context),
-        accuracy=accuracy,
     )
     return FolderContent(published)
 

@@ -304,9 +304,6 @@ class Output(Section, key="output", heading="Output", call="write"):
     show_measures: bool = setting(
         "Print measures of the raw trips on standard error; without it only to a terminal.", call="run", page=False
     )
-    publish_accuracy: bool = setting(
-        "Publish the error between areas as well, rounded up like the shares; not for noise.", page=False
-    )
     replace_stronger: bool = setting(
         "Confirm that an earlier release with a stronger guarantee may be replaced.", page=False
     )

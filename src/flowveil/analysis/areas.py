@@ -25,7 +25,7 @@ import numpy as np
 import shapely
 from numpy.typing import NDArray
 
-from flowveil.errors import ParameterError, switched_on
+from flowveil.errors import ParameterError
 from flowveil.flows import Flows, group_pairs
 from flowveil.hierarchy import OUTSIDE, OUTSIDE_CELL, Floats, Hierarchy
 from flowveil.published.disaggregation import disaggregate
@@ -133,26 +133,6 @@ def main_accuracy(errors: Sequence[AreaAccuracy]) -> AreaAccuracy | None:
     """Returns the entry of the level that tables show."""
     level = main_level(one.level for one in errors if one.level is not None)
     return next((one for one in errors if level is not None and one.level == level), None)
-
-
-def exact_accuracy(release: Publishable) -> tuple[str, int, float]:
-    """Returns the areas that tables show, their level and the exact error between them, on the basis of the guarantee.
-
-    Raises:
-        ParameterError: the release has noise, or no areas can be compared.
-    """
-    if release.kind == "noisy":
-        raise ParameterError(
-            "The accuracy of a noisy release is computed from true counts and is not published. "
-            f"Hint: leave out {switched_on('publish_accuracy')}; flowveil analyze shows it to the operator."
-        )
-    main = main_accuracy(area_accuracy(release, basis=release.guarantee.basis))  # type: ignore[attr-defined]
-    if main is None or main.level is None:
-        raise ParameterError(
-            "There are no areas above the tiles to compute an accuracy for: the map has no levels, or its zones "
-            f"cannot be compared. Hint: leave out {switched_on('publish_accuracy')}, or give a map with levels."
-        )
-    return main.areas, main.level, main.area_error
 
 
 def default_levels(flows: Flows) -> list[int]:

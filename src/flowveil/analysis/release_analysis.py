@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,6 @@ from flowveil.analysis.areas import (
     AreaAccuracy,
     area_accuracy,
     default_levels,
-    exact_accuracy,
     finest_parts,
     main_accuracy,
     main_level,
@@ -23,17 +22,11 @@ from flowveil.analysis.attach import Attached, attach
 from flowveil.analysis.measures import combine, measure
 from flowveil.analysis.measures.closeness import closeness_summary
 from flowveil.analysis.measures.measure import Values
-from flowveil.errors import FlowveilError
 from flowveil.output import Content
 from flowveil.paths import named_path
 from flowveil.private_files import make_private_folder, refuse_inside_release, write_private_files
-from flowveil.release.boundary import round_accuracy
-from flowveil.release.folder import ReleaseFolder
 from flowveil.times import TIME
-from flowveil.verify.verification import Verification
 
-#: Arguments of `verify_release` that do not say how to read the trips.
-_OF_VERIFICATION = ("expect", "noise", "private", "strict")
 WARNING = "Not for publication: computed from raw trips."
 #: The files of `Analysis.write`.
 MEASURES, PAGE, PROFILE = "measures.json", "before-after.html", "profile.svg"
@@ -120,35 +113,6 @@ def analyze(folder: str | PathLike[str], *, against: Any, districts: Any = None,
     release = attach(named_path(folder, what="the release"), against, **reading)
     areas = districts if districts is None or isinstance(districts, ZoneMap) else read_zones(districts)
     return analyze_release(release, districts=areas)
-
-
-def check_accuracy(
-    found: Verification, folder: str | PathLike[str], against: Any, settings: Mapping[str, Any]
-) -> Verification:
-    """Returns a verification with the published accuracy compared as well, where a release that holds states one.
-
-    Args:
-        found: what the recount found.
-        folder: the release.
-        against: the trips it was made from.
-        settings: arguments of the verification: how to read the trips, and ``strict``.
-    """
-    stated = ReleaseFolder(named_path(folder, what="the release")).statement.accuracy if found.holds else None
-    if stated is None:
-        return found
-    reading = {name: value for name, value in settings.items() if name not in _OF_VERIFICATION}
-    try:
-        release = attach(folder, against, **reading)
-        same = round_accuracy(release, *exact_accuracy(release)) == stated
-    except FlowveilError as problem:
-        line = f"the accuracy between areas was not compared: {problem}"
-        findings = (*found.findings, line) if settings.get("strict") else found.findings
-        return replace(found, findings=findings, not_compared=(*found.not_compared, line))
-    return (
-        found
-        if same
-        else replace(found, findings=("report.json: the accuracy between areas is not that of the trips",))
-    )
 
 
 def analyze_release(release: Attached, *, districts: Any = None) -> Analysis:

@@ -58,9 +58,8 @@ def verify(output: Output, directory: str, against: str | None, request: Request
     if against is None:
         _verify_derived(output, directory, source, request, strict=strict, **given)
         return
-    from flowveil.api import verify_release
     from flowveil.execution import resources
-    from flowveil.verify.verification import PrivateFiles, verify_series
+    from flowveil.verify.verification import PrivateFiles, verify_release, verify_series
 
     certificates = given.pop("certificates")
     signed = {"date": given.pop("certificate_date"), "signer": given.pop("signer")}

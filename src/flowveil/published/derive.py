@@ -434,7 +434,6 @@ def _statement(source: Published, table: _Table, how: Derivation, *, merged: boo
         slice_columns=table.slice_columns,
         timezone=before.timezone if has_time else None,
         shares=before.shares if complete else None,
-        accuracy=None,
         revision_of=() if merged else before.revision_of,
         zones_of=kept_zones if how.zones_of is None else how.zones_of.sha256,
     )

@@ -18,7 +18,7 @@ from flowveil.published.exports import parse_formats
 from flowveil.published.flow_map import flow_map
 from flowveil.published.headline import missing, sentence, sides
 from flowveil.published.report import distance_in_words
-from flowveil.published.sentences import guarantee_words, is_noisy, of_accuracy, promise_of_noise, rounded
+from flowveil.published.sentences import guarantee_words, is_noisy, promise_of_noise, rounded
 
 if TYPE_CHECKING:
     from flowveil.published.user_outlines import Outline
@@ -235,9 +235,6 @@ def _precision(report: Mapping[str, Any]) -> dict[str, Any]:
         lines.append(f"Every number has random noise with a standard deviation of {noise} trips.")
     else:
         lines.append("Numbers are exact counts of the published trips.")
-    if statement["accuracy"] is not None:
-        said = of_accuracy(statement["accuracy"], statement["shares"]["basis"])
-        lines.append(f"{said[0].upper()}{said[1:]}")
     if statement["boxes"] is not None:
         lines.append("Zones are boxes, and boxes overlap; a trip is counted in one cell only.")
     elif not statement["homogeneous"]:

@@ -112,7 +112,6 @@ def command(statement: Statement) -> str:
         "zones": "MAP" if parameters.get("zones") else None,
         "formats": statement.formats,
         "basemap": statement.basemap,
-        "publish_accuracy": True if statement.accuracy is not None else None,
         "context": "CONTEXT" if statement.context else None,
         "revision": ("EARLIER",) * len(statement.revision_of),
         **{name: "PLACES" for name in ("stricter", "l_places") if parameters.get(name) is not None},

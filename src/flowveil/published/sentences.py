@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Any
 
 from flowveil.release.statement import Statement
@@ -101,22 +100,11 @@ def _of_missing(statement: Statement) -> list[str]:
     if shares is None:
         return []
     outside = "" if shares.outside is None else f" {percent(shares.outside)} lies outside the study area;"
-    said = [
+    return [
         f"Incomplete: of the input, by {shares.basis}, {percent(shares.dropped)} could not be read (dropped);{outside} "
         f"{percent(shares.suppressed)} is in no published cell (suppressed). Shares are rounded up to steps of "
         f"{100 * shares.step:.3g} %."
     ]
-    if statement.accuracy is not None:
-        said.append(f"Accuracy: {of_accuracy(asdict(statement.accuracy), shares.basis)}")
-    return said
-
-
-def of_accuracy(accuracy: Mapping[str, Any], basis: str) -> str:
-    """Returns the error between areas in words."""
-    return (
-        f"a reader who reconstructs the flows between areas ({accuracy['areas']}) misses or misplaces "
-        f"{percent(accuracy['area_error'])} of the {basis}."
-    )
 
 
 def _of_listed_places(stricter: Mapping[str, int | None] | None) -> list[str]:
@@ -150,8 +138,7 @@ def _of_persons(statement: Statement) -> list[str]:
     if statement.parameters.get("columns", {}).get("person"):
         units = " ".join(f"--protect {unit}" for unit in guarantee["protect"])
         lines.append(f"Chosen: the input distinguishes persons, and the operator chose {units}.")
-    one_trip = "" if "trips" in guarantee["protect"] else _ONE_TRIP
-    return [*lines, *(CAVEATS[unit].format(one_trip) for unit in guarantee["protect"] if unit in CAVEATS)]
+    return [*lines, *(CAVEATS[unit] for unit in guarantee["protect"] if unit in CAVEATS)]
 
 
 def _of_spelling(parameters: Mapping[str, Any]) -> list[str]:
@@ -359,10 +346,8 @@ CAVEATS = {
     "trips": "Not protected: people. Trips were counted, not people: one person may have made several or all trips of "
     "a cell.",
     "population": "Not protected: participants. The population of a cell is a sum of weights: a single participant "
-    "with a large weight may account for all of it{}.",
+    "with a large weight may account for all of it, and the published number of trips of a cell may be one.",
 }
-#: Added to the caveat of the population where trips are not counted as well.
-_ONE_TRIP = ", and the published number of trips of a cell may be one"
 
 
 def threshold_words(unit: str, guarantee: Mapping[str, Any]) -> str:

@@ -103,10 +103,10 @@ def hints(used: ColumnMap, names: Sequence[str], *, sample: Sample, header: Call
                 f"No {column.one} is used, because none was named; columns that may hold one: "
                 f"{_named(found, header)}. Hint: {option(role)} names it."
             )
-    if used.trips is None:
+    if used.trips is None and used.has_tiles:
         found = [name for name in free if plain_name(name) in TRIPS] or [
             name
-            for name in (free if used.has_tiles else ())
+            for name in free
             if not any(plain_name(name) in column.usual for column in SUM_COLUMNS.values())
             and not _may_identify(name)
             and _are_counts(sample(name))
@@ -114,8 +114,7 @@ def hints(used: ColumnMap, names: Sequence[str], *, sample: Sample, header: Call
         if found:
             yield (
                 "Every row is counted as one trip, because no column with the number of trips was named; columns that "
-                f"hold numbers: {_named(found, header)}. Hint: {option('trips')} names it; "
-                f"{option('weight')} does where it is an expansion factor."
+                f"hold numbers: {_named(found, header)}. Hint: {option('trips')} names it."
             )
     if used.person is None:
         found = [

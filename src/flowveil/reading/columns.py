@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TypeVar
 
-from flowveil.errors import DataError, ParameterError, option, with_value
+from flowveil.errors import DataError, ParameterError, with_value
 from flowveil.flows import SUM_COLUMNS
 from flowveil.headers import Header, listed, plain_name
 
@@ -312,16 +312,16 @@ def _recognise_ends(
         raise DataError(
             "The columns of the two ends are not recognised. "
             f"{header().described()} Recognised are names such as start_lat, start_lon, end_lat, "
-            "end_lon, pickup_latitude, dropoff_latitude, o_lat, d_lat, start_h3, end_h3. Hint: "
-            f"{with_value('origin', 'LAT,LON')} and {with_value('destination', 'LAT,LON')} name coordinates, "
-            f"{option('origin_tile')} and {option('destination_tile')} H3 cells or, with {option('zones')}, zones of "
-            "a map."
+            "end_lon, pickup_latitude, dropoff_latitude, o_lat, d_lat, start_h3, end_h3. Hint: name them "
+            "with origin='lat,lon' and destination='lat,lon' (--origin, --destination), or origin_tile and "
+            "destination_tile (--origin-tile, --destination-tile)."
         )
     if len(found) > 1:
         choices = "; ".join(f"{listed(f.ends)}" for f in found)
         raise DataError(
-            f"Several columns could be the two ends: {choices}. Hint: say which with {option('origin')} and "
-            f"{option('destination')}, or {option('origin_tile')} and {option('destination_tile')}."
+            f"Several columns could be the two ends: {choices}. Hint: say which with origin and "
+            "destination (--origin, --destination), or origin_tile and destination_tile (--origin-tile, "
+            "--destination-tile)."
         )
     return found[0]
 

@@ -11,12 +11,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from flowveil.errors import ParameterError, switched_on
 from flowveil.flows import MILLION, Cells, is_fixed_point, to_fixed_point
 from flowveil.hierarchy import Ints
 from flowveil.release.confirmation import DIFFERENCING
 from flowveil.release.published import Published
-from flowveil.release.statement import Accuracy, Shares, Statement, round_share, share_step
+from flowveil.release.statement import Shares, Statement, round_share, share_step
 from flowveil.times import TIME, TIME_COLUMNS
 from flowveil.zoning.h3 import resolution_of
 from flowveil.zoning.public_map import BoxMap, H3Map, PublicMap, TreeMap, TwoTreesMap
@@ -41,7 +40,6 @@ def to_published(
     formats: Sequence[str] = (),
     basemap: str | None = None,
     outlines: str | None = None,
-    accuracy: tuple[str, int, float] | None = None,
 ) -> Published:
     """Returns what may be published of a release: recounted cells, and the statement.
 
@@ -51,10 +49,6 @@ def to_published(
         formats: exports of the folder.
         basemap: address of a tile server for the page.
         outlines: text of the operator's GeoJSON.
-        accuracy: areas, their level and the exact error between them, if it is to be published rounded.
-
-    Raises:
-        ParameterError: the accuracy of noise or of a revision is to be published.
     """
     cells = cells_table(release)
     plans = [part.plan for _, part in release.parts]
@@ -73,7 +67,6 @@ def to_published(
         slice_columns=release.slice_columns,
         timezone=timezone if isinstance(timezone, str) else None,
         shares=_shares(release),
-        accuracy=None if accuracy is None else round_accuracy(release, *accuracy),
         confirmed=confirmed,
         ledger=chosen.get("ledger"),
         revision_of=tuple(chosen.get("revision_of", ())),
@@ -139,7 +132,7 @@ def _shares(release: Publishable) -> Shares | None:
     outside = Fraction(getattr(summary, f"outside_{basis}") or 0)
     whole = max(read + dropped + outside, Fraction(1))
     dropped_rows = Fraction(sum(summary.dropped.values()), max(summary.rows - summary.empty_rows, 1))
-    step = _share_step(release)
+    step = share_step(guarantee.k, _volume([part.cells for part in parts], "trips"))
     return Shares(
         basis=basis,
         step=float(step),
@@ -147,29 +140,6 @@ def _shares(release: Publishable) -> Shares | None:
         outside=None if summary.within is None else round_share(outside / whole, step),
         suppressed=_suppressed_share(release, parts, read - published, whole, step),
     )
-
-
-def _share_step(release: Publishable) -> Fraction:
-    parts = _finest_kind(release) if release.slice_columns else [cast("Release", release)]
-    guarantee = release.guarantee  # type: ignore[attr-defined]
-    return share_step(guarantee.k, _volume([part.cells for part in parts], "trips"))
-
-
-def round_accuracy(release: Publishable, areas: str, level: int, error: float) -> Accuracy:
-    """Returns the rounded error between areas; never below the suppressed share, which may be shown larger than it is.
-
-    Raises:
-        ParameterError: the release states no shares.
-    """
-    shares = _shares(release)
-    if shares is None:
-        raise ParameterError(
-            "The accuracy of a noisy release or of a revision is not published: it would reveal true counts. "
-            f"Hint: leave out {switched_on('publish_accuracy')}."
-        )
-    # Nine digits: the error is a sum of floats, and the published figure must not depend on their order.
-    rounded = round_share(Fraction(round(error, 9)).limit_denominator(10**9), _share_step(release))
-    return Accuracy(areas, level, max(rounded, shares.suppressed))
 
 
 def _suppressed_share(

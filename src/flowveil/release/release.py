@@ -99,7 +99,6 @@ class Publishable(ABC):
         formats: str | Iterable[str] = (),
         basemap: str | None = None,
         context: str | PathLike[str] | None = None,
-        publish_accuracy: bool = False,
         replace_stronger: bool = False,
         ledger: str | PathLike[str] | None = None,
         accept_differencing: bool = False,
@@ -116,7 +115,6 @@ class Publishable(ABC):
             basemap: address of a tile server for the report's background map, which readers may switch on.
             context: a GeoJSON file of your own outlines (districts, roads) to draw on the report's maps; its lines and
                 names are published.
-            publish_accuracy: also publish the error between areas, rounded up like the shares; not for noise.
             replace_stronger: confirms that an earlier release with a stronger guarantee may be replaced.
             ledger: folder of the ledger of this data set: refuses a release that may share trips with an earlier one,
                 and records it; see docs/series.md.
@@ -135,7 +133,6 @@ class Publishable(ABC):
             formats=formats,
             basemap=basemap,
             context=context,
-            publish_accuracy=publish_accuracy,
             replace_stronger=replace_stronger,
             ledger=ledger,
             accept_differencing=accept_differencing,

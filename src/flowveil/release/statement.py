@@ -3,8 +3,7 @@
 Only what the operator chose or declared is in it, and three shares of the input. The shares are the only numbers that
 are computed from raw trips. A share is published as the smallest multiple of a step that is not below it, and at least
 one step, so that 0 and 1 suppressed trip look the same. The step is max(1 %, k / published trips): every published
-share leaves at least k possible counts open. Noisy releases and revisions have no shares. On request the error between
-areas is published as well, rounded the same way.
+share leaves at least k possible counts open. Noisy releases and revisions have no shares.
 """
 
 from __future__ import annotations
@@ -53,22 +52,6 @@ class Shares:
         return max(0.0, 1.0 - self.dropped - (self.outside or 0.0) - self.suppressed)
 
 
-@dataclass(frozen=True)
-class Accuracy:
-    """The error of the release between areas, which the operator chose to publish.
-
-    Attributes:
-        areas: what the areas are.
-        level: their level; for H3 the resolution.
-        area_error: share of the trips, or of the weight as in `Shares`, that a reader who reconstructs the flows
-            between the areas misses or misplaces; rounded up like the shares, and not below the suppressed share.
-    """
-
-    areas: str
-    level: int
-    area_error: float
-
-
 def share_step(k: int, published_trips: Fraction | int) -> Fraction:
     """Returns the step of shares: max(1 %, k / published trips), at most 1."""
     return min(Fraction(1), max(_SMALLEST_STEP, Fraction(k) / max(published_trips, 1)))
@@ -96,7 +79,6 @@ class Statement:
         slice_columns: columns that distinguish the matrices.
         timezone: zone of the published times; None where no time is published, or it is local time without a zone.
         shares: see `Shares`; None for noise and revisions.
-        accuracy: see `Accuracy`; None unless the operator chose to publish it.
         confirmed: weaknesses that the operator confirmed.
         ledger: verdict of the ledger; None without one.
         revision_of: SHA-256 of flows.parquet of each release that this one revises, the oldest first.
@@ -119,7 +101,6 @@ class Statement:
     slice_columns: tuple[str, ...] = ()
     timezone: str | None = None
     shares: Shares | None = None
-    accuracy: Accuracy | None = None
     confirmed: tuple[str, ...] = ()
     ledger: Mapping[str, Any] | None = None
     revision_of: tuple[str, ...] = ()
@@ -138,8 +119,7 @@ class Statement:
     def to_report(self) -> dict[str, Any]:
         """Returns the entries of report.json that are not figures: plain JSON types."""
         values = {f.name: getattr(self, f.name) for f in fields(self)}
-        for name in ("shares", "accuracy"):
-            values[name] = None if values[name] is None else asdict(values[name])
+        values["shares"] = None if self.shares is None else asdict(self.shares)
         plain = {name: _plain(value) for name, value in values.items()}
         return {**{name: plain.pop(name) for name in _TOP}, "statement": plain}
 
@@ -158,7 +138,6 @@ class Statement:
         """Reads a statement back from a report that `check_report` accepts."""
         values = {name: report[name] for name in _TOP} | dict(report["statement"])
         values["shares"] = None if values["shares"] is None else Shares(**values["shares"])
-        values["accuracy"] = None if values["accuracy"] is None else Accuracy(**values["accuracy"])
         for name in ("slice_columns", "confirmed", "revision_of", "formats"):
             values[name] = tuple(values[name])
         return cls(**values)

@@ -179,8 +179,8 @@ def _as_slices(parts: Sequence[Published], labels: Sequence[str]) -> Published:
     every = "day" if len(labels[0]) == len("2024-01-31") else "month"
     parameters["slices"] = {"every": every, "also_every": [], "total": False, "common_zones": True}
     statement = replace(
-        stated, kind="sliced", parameters=parameters, slice_columns=(TIME,), shares=None, accuracy=None, formats=(),
-        ledger=None, revision_of=(), basemap=None,
+        stated, kind="sliced", parameters=parameters, slice_columns=(TIME,), shares=None, formats=(), ledger=None,
+        revision_of=(), basemap=None,
     )  # fmt: skip
     return replace(parts[0], cells=pa.concat_tables(tables).combine_chunks(), statement=statement)
 

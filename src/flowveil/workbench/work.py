@@ -21,7 +21,7 @@ from typing import Any, Protocol
 
 import pyarrow.parquet as pq
 
-from flowveil.api import frontier, publish, read_zones, verify_release
+from flowveil.api import frontier, publish, read_zones
 from flowveil.engines import read_slices, read_trips
 from flowveil.errors import DataError, FlowveilError, MissingExtraError, ParameterError
 from flowveil.execution import has_slices, steps_of
@@ -31,6 +31,7 @@ from flowveil.reading.matrices import MATRIX, matrix_names
 from flowveil.release.folder import ReleaseFolder
 from flowveil.series.ledger import budget_against, check_ledger, recording_nothing
 from flowveil.slices import SlicedFlows
+from flowveil.verify.verification import verify_release
 from flowveil.workbench.choices import NO_TRIPS, PageRequest, derivation_of
 from flowveil.workbench.inspect_input import inspect_input, with_upload_names
 from flowveil.workbench.method_options import proposed_region

@@ -640,8 +640,6 @@ class _Recount:
         if stated is None or release.is_revision:
             if (stated is None) != release.is_revision:
                 yield "report.json: shares are missing, or stated by a revision"
-            if self.release.statement.get("accuracy") is not None:
-                yield "report.json: an accuracy is stated without shares"
             return
         basis = "weight" if "population" in release.least else "trips"
         unread = trips.unread_volume(basis)
