@@ -149,7 +149,7 @@ def _commands(command: Any, words: tuple[str, ...]) -> Iterator[tuple[tuple[str,
 
 def decisions() -> str:
     """The decisions, by number, with their titles."""
-    lines = ["# Decisions", "", "What was chosen, and why, by number. Numbers that are missing were never used.", ""]
+    lines = ["# Decisions", "", "What was chosen, and why, by number.", ""]
     for path in sorted((ROOT / "docs" / "decisions").glob("*.md")):
         title = path.read_text(encoding="utf-8").splitlines()[0].lstrip("# ")
         lines.append(f"- [{title}]({path.name})")

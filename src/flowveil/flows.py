@@ -35,7 +35,7 @@ class SumColumn:
     """A column of numbers that are summed: its names and limits, from the file to a cell.
 
     Numbers that are negative, infinite or above `LARGEST_SUM` are refused. Sums are in whole millionths. `Cells`,
-    `flowveil.reading.columns.ColumnMap` and `flowveil.reading.options` have a field of its name.
+    `flowveil.reading.columns.ColumnMap` and `flowveil.reading.Reading` have a field of its name.
 
     Attributes:
         name: of that field, and of the option.

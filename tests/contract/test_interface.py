@@ -40,7 +40,7 @@ ANONYMIZE = {
     ),
     "columns": (
         f"trips.csv {K} --origin start_lat,start_lon --destination end_lat,end_lon --person person_id "
-        "--hierarchy halves --title T --source S --period 2024-01-01/2024-01-31 --publish-accuracy --engine duckdb "
+        "--hierarchy halves --title T --source S --period 2024-01-01/2024-01-31 --engine duckdb "
         "--memory-limit 4GB --format parquet,csv,geojson,omx,flowmap,kepler --save-recipe recipe.toml",
         "layered",
     ),
@@ -167,26 +167,6 @@ def test_anonymize_writes_the_folder_that_scripts_read(name, capsys):
     assert set(zones.columns) <= {*list(zones.columns)[:7], "geometry", "name", "h3_cells"}
     assert set(zones["role"]) <= {"origin", "destination", "both"}
     assert {*flows["origin_zone"].to_pylist(), *flows["destination_zone"].to_pylist()} == set(zones["zone"])
-
-
-def test_the_accuracy_is_published_on_request_and_verified(capsys):
-    stated = publish("columns", capsys)["statement"]
-    accuracy, shares = stated["accuracy"], stated["shares"]
-    exact = flowveil.analyze("columns", against="trips.csv").measures["trips"]["area_error"]
-    assert (
-        max(exact, shares["suppressed"]) <= accuracy["area_error"] < max(exact, shares["suppressed"]) + shares["step"]
-    )
-    assert (accuracy["level"], publish("h3 tiles", capsys)["statement"]["accuracy"]) == (7, None)
-    release = flowveil.anonymize(flowveil.read_trips("trips.csv", resolution=8), k=5)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("flowveil.analysis.areas.exact_accuracy", lambda _: ("H3 resolution 7", 7, 0.99))
-        release.write("claimed", publish_accuracy=True, replace_stronger=True)
-    assert flowveil.verify_release("claimed", against="trips.csv").findings == (
-        "report.json: the accuracy between areas is not that of the trips",
-    )
-    noisy = ANONYMIZE["noise"][0]
-    assert run(f"anonymize {noisy} --publish-accuracy --out refused") == 2
-    assert not Path("refused").exists()
 
 
 @pytest.mark.parametrize(("line", "code", "file"), OTHERS, ids=[" ".join(line.split()[:4]) for line, _, _ in OTHERS])

@@ -164,7 +164,7 @@ def _write_certificates(
         source=against,
         **signed,
     )
-    write_files({path: certificate_text(content, path) for path in paths})
+    write_files({path: certificate_text(content, path) for path in paths}, private=True)
 
 
 def _what_holds(directory: str, found: Any) -> Iterator[str]:

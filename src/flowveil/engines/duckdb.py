@@ -103,6 +103,13 @@ def read(
     return flows
 
 
+def refuse_unanswered_persons(table: Table, reading: Reading, columns: ColumnMap) -> None:
+    """Raises ParameterError if a column looks like persons and the user said nothing about persons."""
+    if reading.ask_person:
+        names = [name for name in table.names if name not in table.partitions]
+        refuse_unnamed_persons(columns, names, sample=_sampler(table), header=table.header)
+
+
 def _sampler(table: Table) -> Callable[[str], list[Any]]:
     """Returns a cached function: values of a column, empty if it cannot be read (unused columns may be damaged)."""
 
@@ -198,10 +205,8 @@ class Query:
         columns = recognised(table, reading, tiling)
         _refuse_points(columns, tiling)
         names = [name for name in table.names if name not in table.partitions]
-        sample = _sampler(table)
-        if reading.ask_person:
-            refuse_unnamed_persons(columns, names, sample=sample, header=table.header)
-        notes = tuple(hints(columns, names, sample=sample, header=table.header))
+        refuse_unanswered_persons(table, reading, columns)
+        notes = tuple(hints(columns, names, sample=_sampler(table), header=table.header))
         return replace(cls._over(con, table, replace(reading, columns=columns), tiling), notes=notes)
 
     @property

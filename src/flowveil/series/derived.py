@@ -11,6 +11,7 @@ import hashlib
 from calendar import monthrange
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import date
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -137,7 +138,17 @@ def complete_periods(labels: Sequence[str]) -> dict[str, list[str]]:
         members = [month for month in complete if _quarter(month) == quarter]
         if len(members) == _MONTHS_OF_QUARTER:
             periods[quarter] = [label for label in known if label[:7] in members]
-    return {**periods, TOTAL: known}
+    # A total over gaps would state a period of which steps are missing.
+    return {**periods, TOTAL: known} if _is_contiguous(known) else periods
+
+
+def _is_contiguous(labels: Sequence[str]) -> bool:
+    """Returns whether sorted days or months follow each other without a gap."""
+    numbers = [
+        date.fromisoformat(label).toordinal() if len(label) > len("2024-01") else 12 * int(label[:4]) + int(label[5:7])
+        for label in labels
+    ]
+    return numbers == list(range(numbers[0], numbers[0] + len(numbers)))
 
 
 def period_losses(place: Path, sliced: SlicedFlows, frozen: FrozenMap, labels: Sequence[str]) -> list[PeriodLoss]:

@@ -64,10 +64,11 @@ def shares_no_trip(facts: Mapping[str, Any], earlier: Mapping[str, Any], given: 
             return True
     common = facts["attributes"].keys() & earlier["attributes"].keys()
     is_disjoint = any(set(facts["attributes"][name]).isdisjoint(earlier["attributes"][name]) for name in common)
-    if is_disjoint and not same_flows:
+    # On other tiles the flows cannot be compared, so renamed values would not be noticed.
+    has_same_tiles = facts["tiling"] == earlier["tiling"]
+    if is_disjoint and has_same_tiles and not same_flows:
         return True
-    has_same_tiles = facts["tiling"] is not None and facts["tiling"] == earlier["tiling"]
-    if facts["keeps_outside"] or earlier["area"] is None or not has_same_tiles:
+    if facts["keeps_outside"] or earlier["area"] is None or facts["tiling"] is None or not has_same_tiles:
         return False
     return _is_outside(given, earlier["area"])
 

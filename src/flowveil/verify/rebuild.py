@@ -185,7 +185,7 @@ def _compare_values(name: str, found: Path, made: Path, notes: list[str]) -> Ite
         notes.append(f"{name}: not compared: another version of flowveil wrote it")
     elif found.suffix in _TEXTS:
         if _as_values(found) != _as_values(made):
-            # Whoever changes a file can change the version as well.
+            # An attacker who changes a file can change the version as well.
             yield f"{name}: {_OTHER_VALUES}; if another version writes it in another way, verify with that version"
     elif found.suffix == ".arrow":
         if not _read_arrow(found).equals(_read_arrow(made), check_metadata=True):

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flowveil.engines.duckdb import recognised
+from flowveil.engines.duckdb import recognised, refuse_unanswered_persons
 from flowveil.errors import FlowveilError, ParameterError
 from flowveil.flows import SUM_COLUMNS
 from flowveil.headers import plain_name
@@ -81,6 +81,10 @@ def _roles(table: Table, reading: Reading) -> tuple[dict[str, str], str | None]:
         columns = recognised(table, reading, tiling_of(reading))
     except FlowveilError as problem:
         return reading.columns.as_recorded(), str(problem)
+    try:
+        refuse_unanswered_persons(table, reading, columns)
+    except FlowveilError as problem:
+        return columns.as_recorded(), str(problem)
     return columns.as_recorded(), None
 
 

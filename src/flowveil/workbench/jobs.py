@@ -71,7 +71,10 @@ class Job:
     def drop(self) -> None:
         """Removes its result files."""
         for path in self.result.parent.glob(f"{self.id}.*"):
-            path.unlink(missing_ok=True)
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
 
     def tidy(self, *, done: bool) -> None:
         """Removes leftover files, and leftover folders unless the job is done."""

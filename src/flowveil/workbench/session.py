@@ -267,6 +267,7 @@ class Session:
         PageRequest.from_choices(choices)
         if kind == "check":
             task["releases"] = [(release["title"], release["folder"]) for release in self.releases]
+            task["release_ids"] = [release["id"] for release in self.releases]
             task["ledger"] = None if self.ledger is None else str(self.ledger)
         return self.jobs.start(kind, task, request=dict(choices))
 
@@ -374,8 +375,8 @@ class Session:
             raise ParameterError("These choices were not checked yet. Hint: sign off first.")
         with open(done[-1].result, encoding="utf-8") as file:
             audit = json.load(file)["audit"]
-        if len(audit["compared"]) != len(self.releases):
-            raise ParameterError("There is a new release to compare with. Hint: sign off again.")
+        if audit["release_ids"] != [release["id"] for release in self.releases]:
+            raise ParameterError("The releases to compare with have changed. Hint: sign off again.")
         if not read:
             raise ParameterError("Read and tick what is and what is not protected first.")
         if not signer.strip() or len(signer) > _LONGEST_SIGNER or not signer.isprintable():
@@ -403,7 +404,7 @@ class Session:
                 }
             )
 
-        compared = {name: audit[name] for name in ("compared", "not_compared", "ledger") if name in audit}
+        compared = {name: audit[name] for name in ("compared", "not_compared", "failures", "ledger") if name in audit}
         task = {**self.task(), "out": str(out), "recorded": recorded, "signer": signer.strip(), "audit": compared}
         return self.jobs.start("publish", task, request=dict(self.choices), then=then, leftover=(out,))
 

@@ -18,7 +18,8 @@ def sign_off_sentence(report: Mapping[str, Any], audit: Mapping[str, Any], *, si
 
     Args:
         report: content of report.json; every number is taken from it.
-        audit: ``compared`` and ``not_compared`` releases, and the number of releases in the ``ledger``.
+        audit: ``compared`` and ``not_compared`` releases, ``failures`` of the comparison, and the number of releases in
+            the ``ledger``.
         signer: the person who signs; None before that.
     """
     published, statement = report["published"], report["statement"]
@@ -36,12 +37,15 @@ def sign_off_sentence(report: Mapping[str, Any], audit: Mapping[str, Any], *, si
 def _protection(report: Mapping[str, Any]) -> str:
     if report["kind"] == "noisy":
         return f"Noise protects this release: {report['guarantee'].get('rule') or report['method']}"
-    units = [f"{report['guarantee'].get(unit) or report['guarantee']['k']:,} {unit}" for unit in _units(report)]
+    stated, k = report["guarantee"], report["guarantee"]["k"]
+    units = [_unit_text(unit, stated.get(unit), k) for unit in stated.get("protect") or ["trips"]]
     return f"Every cell of this release covers at least {' and '.join(units)}"
 
 
-def _units(report: Mapping[str, Any]) -> list[str]:
-    return list(report["guarantee"].get("protect") or ["trips"])
+def _unit_text(unit: str, value: float | None, k: int) -> str:
+    if unit == "population":
+        return f"a population of {value:,}" if value else f"a population of {k:,} mean weights of a trip"
+    return f"{value or k:,} {unit}"
 
 
 def _slices(statement: Mapping[str, Any], report: Mapping[str, Any]) -> str:
@@ -65,6 +69,8 @@ def _comparison(audit: Mapping[str, Any]) -> str:
     if not compared:
         return "It was compared with no earlier release."
     text = f"It was compared with {', '.join(compared)}."
+    if audit.get("failures"):
+        text += f" Accepted although the comparison found: {'; '.join(audit['failures'])}"
     return f"{text} Not compared: {'; '.join(missing)}." if missing else text
 
 

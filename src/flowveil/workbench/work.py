@@ -355,7 +355,7 @@ def _compare_with_earlier(
     from flowveil.audit.published import published_release, read_release
 
     found: dict[str, Any] = {"compared": [name for name, _ in task["releases"]], "failures": [], "lines": []}
-    found["verdict"], found["not_compared"] = "", []
+    found["verdict"], found["not_compared"], found["release_ids"] = "", [], task.get("release_ids", [])
     if task.get("ledger") is not None:
         progress.label("Comparing with the ledger")
         held = check_ledger(release, ledger=task["ledger"], **asked.about)

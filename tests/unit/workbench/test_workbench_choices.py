@@ -253,6 +253,20 @@ def test_hours_of_unix_times_are_shown_in_the_chosen_zone(tmp_path):
     assert utc["needs_timezone"]
 
 
+def test_a_column_that_looks_like_persons_is_a_question_before_anything_is_read(tmp_path):
+    """Without it, the page would take a missing person column for the answer that no column identifies persons."""
+    trips = (
+        trip_table(60).drop_columns(["person_id"]).append_column("card_no", pa.array([f"c{i % 20}" for i in range(60)]))
+    )
+    pq.write_table(trips, tmp_path / "trips.parquet")
+    task = {"room": str(tmp_path), "source": stamp(tmp_path / "trips.parquet"), "zones": None}
+    found = WORK["inspect"]({**task, "choices": {}}, Silent())
+    assert "like persons (card_no)" in found["problem"]
+    assert "origin" in found["roles"]
+    for answer in ("", "card_no"):
+        assert WORK["inspect"]({**task, "choices": {"person": answer}}, Silent())["problem"] is None
+
+
 def test_a_map_of_one_slice_shows_its_cells_alone(tmp_path):
     """The zones on the map of a slice are those of its cells."""
     (tmp_path / "files").mkdir()
@@ -289,8 +303,9 @@ def test_the_signed_sentence_says_who_when_where_and_what_was_compared():
         "published": {"cells": 9480, "trips": 120000, "slices": [{}] * 24},
         "statement": {"slice_columns": ["time"], "timezone": "Europe/Oslo"},
     }
-    audit = {"compared": ["May"], "not_compared": ["May: other zones"]}
+    audit = {"compared": ["May"], "not_compared": ["May: other zones"], "failures": ["3 trips follow."]}
     text = sign_off_sentence(report, audit, signer="Data protection office")
     expected = ("10 people", "9,480 cells", "24 slices by hour of the day in Europe/Oslo time", "resolution 9")
+    assert "Accepted although the comparison found: 3 trips follow." in text
     for part in (*expected, "compared with May", "Not compared: May: other zones", "Signed by Data protection office"):
         assert part in text

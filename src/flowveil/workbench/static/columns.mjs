@@ -45,7 +45,8 @@ export function mountColumns(isHere) {
       const found = await resultOf(inspect);
       if (found) showInspection(found);
     }
-    if (!inspect) { shown = ""; fill($("#columns tbody")); fill($("#densities")); fill($("#hours")); for (const name of ANSWERS) delete recognised[name]; }
+    /* Menus of another file are no answers for this one. */
+    if (!inspect) { shown = ""; for (const menu of $$("select.columns")) fill(menu); fill($("#columns tbody")); fill($("#densities")); fill($("#hours")); for (const name of ANSWERS) delete recognised[name]; }
     const failed = jobsOf("inspect").at(-1);
     if (failed?.state === "failed") showProblem(failed.error);
     if (intake && isOver(intake) && intake.id !== read) {
