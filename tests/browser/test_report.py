@@ -120,7 +120,7 @@ def test_all_cells_are_on_the_page_and_clusters_open_on_zoom(large, open_page):
         circles = numbers_in(page.locator(MAP).get_attribute("data-shown"))[0]
         assert circles < 1000
         page.locator(".numbers summary").click()
-        assert f"of {len(release.flows):,} numbers" in page.locator(".numbers p").inner_text()
+        page.locator(".numbers p", has_text=f"of {len(release.flows):,} numbers").wait_for()
         page.locator(MAP).focus()
         west, _, east, _ = map(float, page.locator(MAP).get_attribute("data-view").split(","))
         for _ in range(10):

@@ -132,7 +132,7 @@ def test_the_whole_way_with_the_mouse(chromium, served, folder, tmp_path, monkey
         assert page.locator("#name-trips").inner_text() == ""
         drop(page, "#drop-trips", folder / "trips.csv")
         page.locator("#intake", has_text="1,000 rows were read").wait_for()
-        page.wait_for_function("document.querySelector('[data-choice=person]').value === 'person_id'")
+        page.wait_for_selector("[data-choice=person] option[value=person_id]:checked", state="attached")
         box = page.locator("#densities canvas").first.bounding_box()
         to_scale(box["width"] / box["height"])
         assert page.locator("#densities canvas").count() == 2
@@ -183,7 +183,7 @@ def test_the_whole_way_with_the_mouse(chromium, served, folder, tmp_path, monkey
         # A check stays valid when a format is unticked.
         at_step(page, "columns")
         page.uncheck("[data-choice=formats][value=csv]")
-        page.wait_for_function("!document.querySelector('[data-choice=formats][value=csv]').checked")
+        page.wait_for_selector("[data-choice=formats][value=csv]:not(:checked)")
         at_step(page, "sign")
         page.wait_for_selector(".ticks input")
         shown = {row["name"]: row["value"] for row in figures(page)}
@@ -243,7 +243,7 @@ def test_the_demonstration_is_one_click_away(chromium, served):
     with opened(chromium, served) as page:
         page.click("#demo")
         page.locator("#intake", has_text="rows were read").wait_for()
-        page.wait_for_function("document.querySelector('[data-choice=weight]').value === 'weight'")
+        page.wait_for_selector("[data-choice=weight] option[value=weight]:checked", state="attached")
         page.wait_for_selector(".hours")
         keep(page, "columns-demo", full=True)
         at_step(page, "try")
