@@ -23,13 +23,6 @@ from flowveil.flows import MILLION, Cells, Flows, is_fixed_point, to_fixed_point
 
 Values = NDArray[Any]
 
-#: Relative tolerance of recounted sums of weights.
-_TOLERANCE = 1e-9
-
-
-def _one_less(least: float, _: int) -> float:
-    return least - 1
-
 
 @dataclass(frozen=True)
 class Unit:
@@ -42,12 +35,9 @@ class Unit:
         short: meaning of the measure that counts cells below the threshold.
         value: values of cells; None if the data lacks them. Merging never lowers them.
         threshold: the threshold of this input for k.
-        most_short: largest value of a cell below the threshold, given the threshold and k.
         in_words: the threshold as text: "10 trips". Rounded down, so that the claim is never stronger than the
             guarantee.
-        if_withheld: the same as a function of k, if the number would reveal something.
         missing: message if the data lacks the unit.
-        caveat: what is not protected, for readers; shown unless a unit counts persons.
         basis: what a run counts as volume if the unit is protected.
         column: the column of `flowveil.flows.SUM_COLUMNS` that is summed; empty if none.
         counts_persons: whether the value is a number of distinct persons.
@@ -60,18 +50,10 @@ class Unit:
     value: Callable[[Cells], Values | None]
     threshold: Callable[[Cells, int], float]
     in_words: Callable[[float], str]
-    most_short: Callable[[float, int], float] = _one_less
-    if_withheld: Callable[[int], str] = str
     missing: str = ""
-    caveat: str = ""
     basis: str = "trips"
     column: str = ""
     counts_persons: bool = False
-
-    @property
-    def asks_k(self) -> bool:
-        """Whether the threshold is k itself."""
-        return self.threshold is _k
 
     def of(self, cells: Cells) -> Values:
         """Returns the value of each cell.
@@ -97,11 +79,6 @@ def _k_mean_weights(flows: Cells, k: int) -> float:
     return -(-k * total * MILLION // int(np.sum(to_fixed_point(flows.trips)))) / MILLION
 
 
-def _all_but_one_mean_weight(least: float, k: int) -> float:
-    """Returns the threshold minus one mean weight: the closest a cell can come if all weights are equal."""
-    return least * (k - 1) / k / (1 + _TOLERANCE)
-
-
 def _population_in_words(least: float) -> str:
     return f"a population of {math.floor(least):,}" if least >= 10 else f"a population of {least}"
 
@@ -123,8 +100,6 @@ UNITS: dict[str, Unit] = {
             lambda cells: cells.trips,
             _k,
             lambda least: f"{least:,} trips",
-            caveat="Not protected: people. Trips were counted, not people: one person may be behind several trips, "
-            "and all trips of a cell may be those of one person.",
         ),
         Unit(
             "people",
@@ -149,13 +124,8 @@ UNITS: dict[str, Unit] = {
             lambda cells: cells.weight,
             _k_mean_weights,
             _population_in_words,
-            most_short=_all_but_one_mean_weight,
-            if_withheld=lambda k: f"a population of {k:,} times the mean weight of a trip",
             missing="The population cannot be protected: the input has no weights. "
             "Hint: name the column with --weight (weight=...).",
-            caveat="Not protected: participants. The population of a cell is a sum of weights; a single participant "
-            "with a large weight may account for all of it, and the number of trips of a cell, which is published, may "
-            "be one. Protect trips or people as well where that matters.",
             basis="weight",
             column="weight",
         ),

@@ -35,6 +35,7 @@ def test_maps_and_layers_work_and_noise_is_said_first(release, tmp_path, open_pa
         assert first.inner_text().startswith("Noisy:")
         assert first.bounding_box()["y"] < page.locator(".stage").bounding_box()["y"]
         page.locator(".numbers summary").click()
+        page.locator(".numbers tbody tr").first.wait_for()
         rows = page.locator(".numbers tbody tr").all_inner_texts()
         counts = sorted(release.flows["trips"].to_pylist(), reverse=True)
         assert [int(row.split("\t")[-1].replace(",", "")) for row in rows] == counts[: len(rows)]

@@ -107,7 +107,11 @@ def _measures_taken(statement: Statement) -> Iterator[str]:
     if statement.kind != "noisy":
         yield "Recount: flowveil recounts every cell before it writes a folder; `flowveil verify` repeats this."
     yield (
-        "Earlier releases of the same trips: a ledger was kept, which refuses overlapping releases."
+        (
+            "Earlier releases of the same trips: a ledger was kept; that readers can subtract releases was accepted."
+            if statement.differencing_accepted
+            else "Earlier releases of the same trips: a ledger was kept, which refuses overlapping releases."
+        )
         if statement.ledger is not None
         else f"Earlier releases of the same trips (no ledger was used): {TO_FILL}"
     )

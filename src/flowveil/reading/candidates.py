@@ -22,7 +22,7 @@ _PERSONS = frozenset(
     person pers user rider customer cust client member subscriber passenger pax participant respondent resp traveller
     traveler commuter individual indiv resident citizen employee worker student patient driver cardholder household hh
     device phone mobile imei imsi msisdn iccid sim card smartcard account acct token uid pid ssn passport licence
-    license plate tag transponder
+    license plate tag transponder email surname visitor mac idfa gaid maid
     """.split()  # noqa: SIM905  # a list of a word a line would be longer than the file
 )
 #: Words of vehicles, which many persons use one after the other.
@@ -33,7 +33,7 @@ _IDENTIFIERS = frozenset({"id", "ids", "no", "nr", "num", "number", "code", "key
 _PROPERTIES = frozenset(
     """
     type kind class category categories group segment status casual age sex gender birth year income size count counts
-    total share rate weight factor model make brand agent cost fare price plan os name names label time date day
+    total share rate weight factor model make brand agent cost fare price plan os label time date day
     """.split()  # noqa: SIM905
 )
 #: Words of identifiers of places or single trips.
@@ -137,7 +137,9 @@ def suggested_trips(names: Sequence[str], *, sample: Sample) -> str:
 def _free(used: ColumnMap, names: Sequence[str]) -> list[str]:
     """Returns the unused columns; not those whose name occurs twice."""
     taken = {*used.names(), *(name for name in names if list(names).count(name) > 1)}
-    return [name for name in names if name not in taken][:_MOST_COLUMNS]
+    free = [name for name in names if name not in taken]
+    # In a wide table, columns with words of persons are checked first.
+    return sorted(free, key=lambda name: not _words_of(name) & _PERSONS)[:_MOST_COLUMNS]
 
 
 def _named(found: Sequence[str], header: Callable[[], Header]) -> str:

@@ -43,7 +43,7 @@ def test_an_od_table_whose_numbers_are_not_used_gets_a_hint():
 PERSONS = (
     "rider", "rider_id", "member_no", "customerId", "client", "card_number", "CardID", "device_id", "imsi", "imei",
     "msisdn_hash", "subscriber", "account_no", "phone", "plate", "license_plate", "tag_id", "bike_user", "passenger_id",
-    "hh_id", "household_id", "indiv", "mobile_id", "token",
+    "hh_id", "household_id", "indiv", "mobile_id", "token", "passenger_name", "email", "visitor_id", "mac_address",
 )  # fmt: skip
 #: Names of columns that hold something else, whatever their values.
 OTHERS = (
@@ -100,6 +100,12 @@ def test_persons_numbered_from_zero_are_persons_and_counts_of_a_mode_are_not():
     with pytest.raises(ParameterError, match="A column looks like persons"):
         read_trips(table(60, rider=[i % 20 for i in range(60)]))
     assert len(read_trips(table(60, car_driver=[max(0, i % 30 - 15) for i in range(60)]))) == 2
+
+
+def test_persons_are_found_behind_many_other_columns():
+    others = {f"c{i:03}": [1.5] * 40 for i in range(80)}
+    with pytest.raises(ParameterError, match="A column looks like persons"):
+        read_trips(table(40, **others, rider=[f"r{i % 15}" for i in range(40)]))
 
 
 def test_a_household_is_never_a_count():
