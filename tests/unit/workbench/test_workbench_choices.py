@@ -177,7 +177,8 @@ def test_noise_under_a_total_is_refused_at_sign_off_and_recorded_where_nothing_i
     assert json.loads((ledger / "ledger.jsonl").read_text("utf-8"))["spent"]["epsilon"] == 5
     budget = WORK["check"](task, Silent())["audit"]["budget"]
     assert budget == {"releases": 1, "epsilon": 10.0, "delta": 0.0, "epsilon_total": None}
-    release = anonymize(read_trips(folder / "trips.csv", resolution=7), "topdown", epsilon=1, bound=2, level=7,
+    # Few, large zones: something is left after any likely noise.
+    release = anonymize(read_trips(folder / "trips.csv", resolution=7), "topdown", epsilon=1, bound=2, level=5,
                         region="841fb47ffffffff")  # fmt: skip
     release.write(tmp_path / "under", ledger=ledger, epsilon_total=8)
     with pytest.raises(InfeasibleError, match="would sum to 11, and the total is 8; 2 is left"):
