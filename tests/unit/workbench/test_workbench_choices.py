@@ -269,7 +269,7 @@ def test_a_column_that_looks_like_persons_is_a_question_before_anything_is_read(
 
 
 def test_a_map_of_one_slice_shows_its_cells_alone(tmp_path):
-    """The zones on the map of a slice are those of its cells."""
+    """The zones on the map of a slice are those of its cells, and its densities sum to their trips."""
     (tmp_path / "files").mkdir()
     hours = np.repeat(["2024-05-06T07:10:00", "2024-05-06T18:20:00"], [1200, 800])
     trips = trip_table(2000).append_column("started", pa.array(hours))
@@ -279,13 +279,17 @@ def test_a_map_of_one_slice_shows_its_cells_alone(tmp_path):
     run = tmp_path / "run.json"
     found = WORK["run"]({**task, "result": str(run)}, Silent())
     run.write_text(json.dumps(found), encoding="utf-8")
-    cells = pq.read_table(run.with_suffix(".cells"))
+    cells, zones = (pq.read_table(run.with_suffix(f".{name}")) for name in ("cells", "all_zones"))
+    area = dict(zip(zones["zone"].to_pylist(), zones["area_km2"].to_pylist(), strict=True))
     assert [one["time"] for one in found["slices"]] == ["07:00", "18:00"]
     for number, one in enumerate(found["slices"]):
         view = WORK["slice"]({**task, "run": str(run), "slice": number}, Silent())
         wanted = cells.filter(pc.equal(cells["time"], one["time"]))
         for end in ("origin", "destination"):
-            assert set(view["map"]["layers"][f"{end}_after"]["code"]) == set(wanted[f"{end}_zone"].to_pylist())
+            layer = view["map"]["layers"][f"{end}_after"]
+            assert set(layer["code"]) == set(wanted[f"{end}_zone"].to_pylist())
+            shown = sum(value * area[code] for code, value in zip(layer["code"], layer["values"], strict=True))
+            assert shown == pytest.approx(pc.sum(wanted["trips"]).as_py(), rel=1e-3)
     with pytest.raises(ParameterError, match="unknown"):
         WORK["slice"]({**task, "run": str(run), "slice": 2}, Silent())
 
