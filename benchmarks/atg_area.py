@@ -19,9 +19,8 @@ import flowveil
 from benchmarks.tables import DATA, H3_SETS
 from flowveil.hierarchy import Hierarchy, Ints
 from flowveil.methods.pruning import PairTree, best_cut, dual_multiplier
-from flowveil.release.plan import Plan
+from flowveil.release.plan import NodeZones, Plan
 from flowveil.release.release import Release
-from flowveil.release.zones import NodeZones
 from flowveil.sources.synthetic import synthetic_survey
 from flowveil.zoning.h3 import resolution_of
 

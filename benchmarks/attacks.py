@@ -17,9 +17,8 @@ from pathlib import Path
 
 import flowveil
 from benchmarks.twincut_table import DATA, trips, zoned
-from flowveil.audit.minimality import minimality
 from flowveil.audit.published import PublishedRelease, published_release
-from flowveil.audit.shadow_releases import membership
+from flowveil.audit.shadow_releases import membership, minimality
 from flowveil.audit.single_release import dominance, homogeneity, linkage
 from flowveil.audit.trips import place_trips
 from flowveil.publication import folder_content

@@ -27,7 +27,7 @@ from tests.reference.opendp_noise import opendp_laplace
 import flowveil
 from benchmarks import tables
 from benchmarks.stopwatch import best_of, peak_gigabytes
-from flowveil.sources.synthetic import synthetic_flows
+from benchmarks.synthetic_flows import synthetic_flows
 
 #: Required peak memory, in gigabytes.
 ASKED = 4.0

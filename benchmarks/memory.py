@@ -14,8 +14,8 @@ import numpy as np
 
 import flowveil
 from benchmarks.stopwatch import peak_gigabytes
+from benchmarks.synthetic_flows import synthetic_flows
 from flowveil.flows import People
-from flowveil.sources.synthetic import synthetic_flows
 
 PER_FLOW = 3
 

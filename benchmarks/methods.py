@@ -8,7 +8,7 @@ import polars as pl
 
 import flowveil
 from benchmarks.stopwatch import best_of, interleaved, peak_gigabytes
-from flowveil.sources.synthetic import synthetic_flows
+from benchmarks.synthetic_flows import synthetic_flows
 
 #: PairCut on a tree of halves.
 HALVES = "paircut/2"

@@ -25,8 +25,8 @@ from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Hierarchy
 from flowveil.methods import find_method
+from flowveil.release.plan import NodeZones
 from flowveil.release.release import Release
-from flowveil.release.zones import NodeZones
 
 K_SMALL, K = 3, 10
 WORLDS = np.array([world for world in itertools.product(range(6), repeat=4) if any(world)])

@@ -23,9 +23,9 @@ import numpy as np
 
 import flowveil
 from benchmarks.stopwatch import peak_gigabytes
+from benchmarks.synthetic_flows import synthetic_flows
 from benchmarks.tables import DATA
 from flowveil.methods.epsilon import largest_rho
-from flowveil.sources.synthetic import synthetic_flows
 from flowveil.zoning.h3 import parent_of
 
 TRIPS = DATA / "cabspotting_sf" / "trips.parquet"

@@ -37,8 +37,7 @@ from pyarrow import csv
 
 from benchmarks import fuzz_reading, fuzz_verify
 from benchmarks.workbench import Page, memory
-from flowveil.output import try_place
-from flowveil.private_files import scratch_folder
+from flowveil.output import scratch_folder, try_place
 from flowveil.sources.synthetic import synthetic_survey
 from samples.killed import KILL_AT_CHANGE
 

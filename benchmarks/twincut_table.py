@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 
 import flowveil
 from benchmarks.homogeneous_floor import homogeneous_floor
-from flowveil.analysis.measures.floor import generalization_floor
+from flowveil.analysis.measures import generalization_floor
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 KS = (5, 10, 20)

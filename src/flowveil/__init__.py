@@ -18,90 +18,79 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from flowveil.analysis import analyze as analyze
-    from flowveil.api import audit_releases as audit_releases
     from flowveil.api import compare as compare
     from flowveil.api import derive as derive
     from flowveil.api import describe as describe
     from flowveil.api import freeze as freeze
     from flowveil.api import frontier as frontier
     from flowveil.api import picture as picture
-    from flowveil.api import prepare as prepare
-    from flowveil.api import publish_series as publish_series
-    from flowveil.api import read_zones as read_zones
     from flowveil.api import reconstruct as reconstruct
     from flowveil.api import run_study as run_study
     from flowveil.api import verify_derived as verify_derived
-    from flowveil.api import verify_folder as verify_folder
-    from flowveil.api import verify_release as verify_release
-    from flowveil.api import verify_series as verify_series
+    from flowveil.audit.auditing import audit
     from flowveil.engines import read_slices as read_slices
     from flowveil.engines import read_trips as read_trips
     from flowveil.engines.spark_session import cluster as cluster
     from flowveil.published.read_release import read_release as read_release
+    from flowveil.series.steps import publish_series as publish_series
+    from flowveil.sources import prepare as prepare
+    from flowveil.verify.verification import verify_release as verify_release
+    from flowveil.verify.verification import verify_series as verify_series
+    from flowveil.zoning.files import read_zones as read_zones
+
+    audit_releases = audit
 
 __version__ = "0.3.0"
 
-#: The module of each public name.
+#: The public names of each module.
 _PUBLIC = {
-    "METHODS": "methods",
-    "DataError": "errors",
-    "Flows": "flows",
-    "FlowveilError": "errors",
-    "Guarantee": "guarantee",
-    "GuaranteeError": "errors",
-    "Hierarchy": "hierarchy",
-    "InfeasibleError": "errors",
-    "Method": "methods",
-    "ParameterError": "errors",
-    "Plan": "release.plan",
-    "Release": "release.release",
-    "SlicedFlows": "slices",
-    "analyze": "analysis",
-    "anonymize": "anonymization",
-    "anonymize_slices": "anonymization",
-    "audit_releases": "api",
-    "compare": "api",
-    "derive": "api",
-    "describe": "api",
-    "freeze": "api",
-    "picture": "api",
-    "prepare": "api",
-    "publish_series": "api",
-    "read_release": "published.read_release",
-    "read_slices": "engines",
-    "read_trips": "engines",
-    "read_zones": "api",
-    "reconstruct": "api",
-    "verify_release": "api",
+    "analysis": "analyze",
+    "anonymization": "anonymize anonymize_slices",
+    "api": "compare derive describe freeze picture reconstruct",
+    "audit.auditing": "audit_releases",
+    "engines": "read_slices read_trips",
+    "errors": "DataError FlowveilError GuaranteeError InfeasibleError ParameterError",
+    "flows": "Flows",
+    "guarantee": "Guarantee",
+    "hierarchy": "Hierarchy",
+    "methods": "METHODS Method",
+    "published.read_release": "read_release",
+    "release.plan": "Plan",
+    "release.release": "Release",
+    "series.steps": "publish_series",
+    "slices": "SlicedFlows",
+    "sources": "prepare",
+    "verify.verification": "verify_release",
+    "zoning.files": "read_zones",
 }
 #: Names that are found here as well, for scripts that already use them.
 _OTHERS = {
-    "HierarchyError": "errors",
-    "MissingExtraError": "errors",
-    "NodeZones": "release.zones",
-    "NoisyRelease": "release.noisy",
-    "OutputError": "errors",
-    "SlicedRelease": "release.sliced",
-    "Suppression": "release.plan",
-    "Zones": "release.zones",
-    "cluster": "engines.spark_session",
-    "frontier": "api",
-    "limits": "reading.limits",
-    "run_study": "api",
-    "verify_derived": "api",
-    "verify_folder": "api",
-    "verify_series": "api",
+    "api": "frontier run_study verify_derived",
+    "engines.spark_session": "cluster",
+    "errors": "HierarchyError MissingExtraError OutputError",
+    "reading.limits": "limits",
+    "release.noisy": "NoisyRelease",
+    "release.plan": "NodeZones Suppression Zones",
+    "release.release": "SlicedRelease",
+    "verify.verification": "verify_series",
+}
+_ALIASES = {"audit_releases": "audit"}
+_MODULE_OF = {
+    name: module for listed in (_OTHERS, _PUBLIC) for module, names in listed.items() for name in names.split()
 }
 
-__all__ = [*_PUBLIC, "__version__"]  # all are texts
+__all__ = [*sorted(" ".join(_PUBLIC.values()).split()), "__version__"]  # all are texts
 
 
 def __getattr__(name: str) -> Any:
     """Load a public name."""
-    module = _PUBLIC.get(name) or _OTHERS.get(name)
-    if module is None:
+    if name == "verify_folder":
+        raise AttributeError(
+            "verify_folder was removed. Hint: verify_release(folder, against=...).holds and .findings."
+        )
+    if name not in _MODULE_OF:
         raise AttributeError(f"module 'flowveil' has no attribute {name!r}")
-    found = getattr(import_module(f"flowveil.{module}"), name)
+    found = getattr(import_module(f"flowveil.{_MODULE_OF[name]}"), _ALIASES.get(name, name))
     globals()[name] = found
     return found
 

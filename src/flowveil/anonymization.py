@@ -8,31 +8,25 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Literal, overload
 
-import numpy as np
-
 from flowveil.errors import DataError, InfeasibleError, ParameterError, option
 from flowveil.flows import Flows
-from flowveil.guarantee import Guarantee, check_max_suppressed
+from flowveil.guarantee import DIFFERENCING, Guarantee, check_max_suppressed, confirmed
 from flowveil.methods import METHODS, Method, find_method
 from flowveil.methods.noise_by_slice import noisy_matrices
 from flowveil.methods.zones_of import ZonesOf
 from flowveil.paths import named_path
 from flowveil.progress import lines_every, log
 from flowveil.reading.limits import about, is_limited, room_for, temporary_folder
-from flowveil.release.checkpoint import Checkpoint
-from flowveil.release.closeness import refusal
-from flowveil.release.confirmation import DIFFERENCING, confirmed
-from flowveil.release.matrix_differences import differences, refuse_differences
-from flowveil.release.noisy import NoisyRelease, NoisySlices, NothingLeftError
+from flowveil.release.noisy import NoisyRelease, NoisySlices, NothingLeftError, nothing_left
 from flowveil.release.plan import CellRule, Plan
-from flowveil.release.post_rules import PostRules
-from flowveil.release.release import Release
-from flowveil.release.sliced import SlicedRelease
-from flowveil.slice_plans import SliceTask, release_slices
+from flowveil.release.post_rules import PostRules, refusal, suppressed_share
+from flowveil.release.release import Release, SlicedRelease
+from flowveil.release.subtraction import differences, refuse_differences
+from flowveil.slice_plans import Checkpoint, SliceTask, release_slices
 from flowveil.slices import SlicedFlows, declared_values, refuse_many_combinations
 from flowveil.times import Every
 from flowveil.zoning.places import read_places
@@ -56,9 +50,7 @@ _DEFAULT_K = _Default(10)
 class Thresholds:
     """Thresholds as the caller gave them; None where nothing was given, so that a given value differs from a default.
 
-    Attributes:
-        usual_share: the method's default of ``max_suppressed``.
-        allow_small_k, population_only: what is confirmed; see `flowveil.release.confirmation`.
+    ``usual_share`` is the method's default of ``max_suppressed``.
     """
 
     k: int | None = None
@@ -73,36 +65,17 @@ class Thresholds:
     @property
     def given(self) -> list[str]:
         """The names of those that were given."""
-        values = {name: getattr(self, name) for name in (f.name for f in fields(self)) if name != "usual_share"}
-        return [name for name, value in values.items() if value is not None and value is not False]
+        return [name for name, value in vars(self).items() if name != "usual_share" and value not in (None, False)]
 
     @property
     def share(self) -> float:
         """The share that may be suppressed."""
         return self.usual_share if self.max_suppressed is None else self.max_suppressed
 
-    def resolve(self, flows: Flows) -> Guarantee:
-        """Returns what every cell of these flows must satisfy."""
-        return Guarantee.resolve(
-            flows,
-            k=10 if self.k is None else self.k,
-            protect=self.protect,
-            k_population=self.k_population,
-            l=self.l,
-        )
-
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """A method, and what every matrix that it makes must satisfy.
-
-    Attributes:
-        method: the method.
-        guarantee: what every cell must satisfy.
-        max_suppressed: share that may be suppressed.
-        options: of the method.
-        parameters: everything needed to run it again.
-    """
+    """A method with its options, what every matrix that it makes must satisfy, and the parameters to run it again."""
 
     method: Method
     guarantee: Guarantee
@@ -115,19 +88,13 @@ class Run:
         """Checks a request and turns it into thresholds for these flows."""
         check_max_suppressed(asked.share)
         method.planner(flows)
-        guarantee = asked.resolve(flows)
+        k = 10 if asked.k is None else asked.k
+        given: dict[str, Any] = {"k_population": asked.k_population, "l": asked.l}
+        guarantee = Guarantee.resolve(flows, k=k, protect=asked.protect, **given)
+        weak = {"allow_small_k": bool(asked.allow_small_k), "population_only": bool(asked.population_only)}
         thresholds = {
-            "k": guarantee.k,
-            "protect": list(guarantee.units),
-            "k_population": asked.k_population,
-            "l": asked.l,
-            "max_suppressed": asked.share,
-            "confirmed": confirmed(
-                guarantee,
-                flows,
-                allow_small_k=bool(asked.allow_small_k),
-                population_only=bool(asked.population_only),
-            ),
+            **{"k": guarantee.k, "protect": list(guarantee.units), **given, "max_suppressed": asked.share},
+            "confirmed": confirmed(guarantee, flows, **weak),
         }
         parameters = method.parameters(flows, thresholds, options)
         if flows.l_places is not None:
@@ -146,35 +113,24 @@ class Run:
         plan = decide(*self.guarantee.to_fixed_point(flows), max_suppressed=self.max_suppressed, **self.options)
         if not isinstance(plan, Plan):
             raise ParameterError(f"Method '{self.method.name}' must return a Plan; found {type(plan).__name__}.")
-        if self.method.name not in METHODS and not isinstance(self.method, ZonesOf):
-            self._check_suppressed(flows, plan)
-        return plan
-
-    def _check_suppressed(self, flows: Flows, plan: Plan) -> None:
-        """Raises InfeasibleError if the user's own method suppresses more than the limit."""
-        volume = flows.volume(self.guarantee.basis).astype(np.float64)
-        share = float(volume[~plan.kept].sum() / volume.sum())
-        if share > self.max_suppressed + 1e-9:
+        is_own = self.method.name not in METHODS and not isinstance(self.method, ZonesOf)
+        if is_own and (share := suppressed_share(flows, plan, self.guarantee.basis)) > self.max_suppressed + 1e-9:
             raise InfeasibleError(
                 f"Method '{self.method.name}' suppresses {share:.1%} of the {self.guarantee.basis}; allowed are "
                 f"{self.max_suppressed:.1%}. Hint: give a larger {option('max_suppressed')}, or change the method.",
                 best={"suppressed": share},
             )
+        return plan
 
     def planned(self, flows: Flows, afterwards: PostRules) -> Plan:
-        """The same, and what the rules that come afterwards leave of it; the parameters say which rules these were."""
+        """Returns what the rules that come afterwards leave of the plan; the parameters say which rules these were."""
 
         def decide(max_suppressed: float, *, cell_rule: CellRule | None = None) -> Plan:
             options = self.options if cell_rule is None else {**self.options, "cell_rule": cell_rule}
             return replace(self, max_suppressed=max_suppressed, options=options).plan(flows)
 
-        plan, parameters = afterwards.plan(
-            decide,
-            flows,
-            self.guarantee,
-            max_suppressed=self.max_suppressed,
-            in_layers=self.method.takes_cell_rule,
-        )
+        how: dict[str, Any] = {"max_suppressed": self.max_suppressed, "in_layers": self.method.takes_cell_rule}
+        plan, parameters = afterwards.plan(decide, flows, self.guarantee, **how)
         self.parameters.update(parameters)
         return plan
 
@@ -282,7 +238,7 @@ def _anonymize(
     if l_places is not None:
         flows = _with_places(flows, l_places, chosen, asked, afterwards)
     log.info("Anonymising with %s", chosen.name)
-    if chosen.promises == "epsilon":
+    if chosen.promises != "k":
         counts = chosen.planner(flows)(flows, **options)
         return NoisyRelease.of(flows, counts, method=chosen.name, parameters=chosen.parameters(flows, {}, options))
     run = Run.from_request(chosen, flows, asked, options)
@@ -299,12 +255,8 @@ def _check_type(flows: Any, expected: type, what: str, reader: str) -> None:
 
 
 def _with_places(flows: Flows, l_places: Any, method: Method, asked: Thresholds, afterwards: PostRules) -> Flows:
-    """The flows with listed places, which locations are counted by.
-
-    Raises:
-        ParameterError: nothing is counted by them, or it cannot be recounted.
-    """
-    if method.promises == "epsilon":
+    """The flows with listed places, which locations are counted by."""
+    if method.promises != "k":
         method.refuse_thresholds(["l_places"])
     if asked.l is None:
         raise ParameterError(
@@ -323,18 +275,13 @@ def _with_places(flows: Flows, l_places: Any, method: Method, asked: Thresholds,
 def _check_request(
     flows: Flows, method: Method, options: Mapping[str, Any], asked: Thresholds, afterwards: PostRules
 ) -> None:
-    """Refuse what cannot be asked of the method, or of these flows.
-
-    Raises:
-        ParameterError: an option or threshold is unknown, out of range or not for this method.
-        DataError: there are no flows.
-    """
+    """Refuse what cannot be asked of the method, or of these flows."""
     method.check_options(options)
     check_max_suppressed(asked.share)
     method.check_times(flows)
     if len(flows) == 0:
         raise DataError("There are no flows to anonymise.")
-    if method.promises == "epsilon":
+    if method.promises != "k":
         method.refuse_thresholds([*asked.given, *afterwards.given])
     elif afterwards.t is not None and not method.homogeneous:
         raise refusal()
@@ -350,11 +297,7 @@ def _default_method(flows: Flows, rules: PostRules) -> str:
 def _chosen(
     method: str | Method | Callable[..., Plan] | None, default: str, zones_of: Any, *, revise: bool = False
 ) -> Method:
-    """Returns the method, the default or that of fixed zones.
-
-    Raises:
-        ParameterError: a method was named, and the zones are fixed.
-    """
+    """Returns the method, the default or that of fixed zones."""
     if zones_of is None:
         return find_method(method or default)
     if method is not None:
@@ -423,13 +366,15 @@ def anonymize_slices(
     thresholds = (k, protect, max_suppressed, k_population, l, allow_small_k, population_only)
     asked = Thresholds(*thresholds, usual_share=chosen.max_suppressed)
     steps = [Every.parse(text) for text in also_every]
-    if chosen.promises == "epsilon":
+    if values is not None and chosen.promises != "epsilon":
+        raise ParameterError("Values of slices (--values) are declared for methods that add noise; others find them.")
+    if chosen.promises != "k":
         exact_only = {"resume": resume is not None, "accept_differencing": accept_differencing}
         chosen.refuse_thresholds([*asked.given, *(name for name, given in exact_only.items() if given)])
         chosen.on_hierarchy(flows, hierarchy)
+        if chosen.promises == "perturbation":
+            return _perturbed_slices(chosen, flows, options, steps, total)
         return _noisy_slices(chosen, flows, values or {}, options, steps, total)
-    if values is not None:
-        raise ParameterError("Values of slices (--values) are declared for methods that add noise; others find them.")
     sliced = {**_how_sliced(flows, steps, total), "common_zones": common_zones}
     task = _slice_task(flows, chosen, asked, options, hierarchy, sliced, resume)
     coarser = task.flows.coarser_keys(steps, total=total)
@@ -453,7 +398,9 @@ def _slice_task(
     run.parameters.update({**on_tree, "slices": sliced})
     if resume is not None and not isinstance(resume, Checkpoint):
         resume = Checkpoint(named_path(resume, what="the folder to resume from"))
-    return SliceTask(_ready(flows, run.guarantee), run, resume)
+    if run.guarantee.locations is not None:
+        flows = replace(flows, slices=tuple(run.guarantee.prepare(part) for part in flows.slices))
+    return SliceTask(flows.on_disk(temporary_folder()) if is_limited() else flows, run, resume)
 
 
 def _how_sliced(flows: SlicedFlows, steps: Sequence[Every], total: bool) -> dict[str, Any]:
@@ -464,13 +411,6 @@ def _how_sliced(flows: SlicedFlows, steps: Sequence[Every], total: bool) -> dict
         "also_every": [step.name for step in steps],
         "total": total,
     }
-
-
-def _ready(flows: SlicedFlows, guarantee: Guarantee) -> SlicedFlows:
-    """The slices with all that the guarantee counts; on disk where the memory is limited."""
-    if guarantee.locations is not None:
-        flows = replace(flows, slices=tuple(guarantee.prepare(part) for part in flows.slices))
-    return flows.on_disk(temporary_folder()) if is_limited() else flows
 
 
 def _noisy_slices(
@@ -504,6 +444,29 @@ def _noisy_slices(
     )
 
 
+def _perturbed_slices(
+    method: Method, flows: SlicedFlows, options: Mapping[str, Any], steps: Sequence[Every], total: bool
+) -> NoisySlices:
+    """Perturbs the matrix of every slice of the data, and those of longer times, each from its records alone."""
+    refuse_many_combinations(flows)
+    log.info("Anonymising with %s", method.name)
+    chosen = {**method.parameters(flows.slices[0], {}, options), "slices": _how_sliced(flows, steps, total)}
+    keys = [*flows.coarser_keys(steps, total=total), *flows.keys]
+    inputs = [flows.together(flows.members(key)) for key in keys]
+    made = [(own, method.planner(own)(own, **options)) for own in inputs]
+    releases = {
+        key: NoisyRelease.of(own, counts, method=method.name, parameters=chosen)
+        for key, (own, counts) in zip(keys, made, strict=True)
+        if len(counts.cells)
+    }
+    guarantee = made[0][1].guarantee
+    if not releases:
+        raise nothing_left(guarantee)
+    return NoisySlices(
+        flows, tuple(releases), tuple(releases.values()), guarantee, method.name, MappingProxyType(chosen)
+    )
+
+
 def _released_slices(
     task: SliceTask,
     coarser: Sequence[Any],
@@ -518,29 +481,16 @@ def _released_slices(
     made = release_slices(task, coarser, common_zones=common_zones, workers=workers, progress=progress)
     published = {key: release for key, release in zip(keys, made, strict=True) if release is not None}
     if not published:
-        raise _nothing_left(len(keys), run.guarantee)
+        raise InfeasibleError(
+            f"None of {len(keys)} slices can be published: even the largest zones are below the guarantee "
+            f"({run.guarantee.in_words()}). Hint: lower k, or cut into fewer slices."
+        )
     differencing = differences(flows, coarser, published, common_zones=common_zones)
     refuse_differences(differencing, accepted=accept_differencing)
     if differencing.short or differencing.unchecked:
         run.parameters["confirmed"].append(DIFFERENCING)
-    return SlicedRelease(
-        input=flows,
-        keys=tuple(published),
-        releases=tuple(published.values()),
-        guarantee=run.guarantee,
-        method=run.method.name,
-        parameters=MappingProxyType(run.parameters),
-        n_unpublished=len(keys) - len(published),
-        differencing=differencing,
-        common_zones=common_zones,
-    )
-
-
-def _nothing_left(n_slices: int, guarantee: Guarantee) -> InfeasibleError:
-    return InfeasibleError(
-        f"None of {n_slices} slices can be published: even the largest zones are below the guarantee "
-        f"({guarantee.in_words()}). Hint: lower k, or cut into fewer slices."
-    )
+    matrices, parameters = tuple(published.values()), MappingProxyType(run.parameters)
+    return SlicedRelease(flows, tuple(published), matrices, run.guarantee, run.method.name, parameters, differencing)
 
 
 def _method_of_slices(

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import fields
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from flowveil.analysis.measures import measure
-from flowveil.anonymization import anonymize, anonymize_slices
+from flowveil.analysis.measures import measure as measure
 from flowveil.engines import read_slices, read_trips
 from flowveil.errors import DataError, ParameterError
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
 from flowveil.methods import find_method
 from flowveil.paths import named_path
+from flowveil.published.read_release import to_frame as to_frame
 from flowveil.release.folder import ReleaseFolder, taken_at_its_word
 from flowveil.release.release import Publishable
 from flowveil.slices import SlicedFlows
+from flowveil.zoning.files import read_zones
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,47 +28,13 @@ if TYPE_CHECKING:
     from flowveil.analysis.comparison import Comparison
     from flowveil.analysis.description import Description
     from flowveil.analysis.study import Study
-    from flowveil.audit.auditing import Audit
     from flowveil.methods.twin_trees import Goal
     from flowveil.methods.twincut import FrontierPoint
     from flowveil.published.derive import Derived, Within
-    from flowveil.release.published import Published
+    from flowveil.release.statement import Published
     from flowveil.release.zone_map import FrozenMap
-    from flowveil.series.steps import Series
-    from flowveil.sources.gps import Prepared
     from flowveil.verify.verification import Verification
     from flowveil.zoning.files import ZoneMap
-
-__all__ = [
-    "anonymize",
-    "anonymize_slices",
-    "audit_releases",
-    "compare",
-    "derive",
-    "describe",
-    "freeze",
-    "frontier",
-    "measure",
-    "picture",
-    "prepare",
-    "publish_series",
-    "read_slices",
-    "read_trips",
-    "read_zones",
-    "reconstruct",
-    "run_study",
-    "verify_derived",
-    "verify_folder",
-    "verify_release",
-    "verify_series",
-]
-
-
-def read_zones(source: Any, **columns: Any) -> Any:
-    """Read a map of zones and the hierarchy over them; see `flowveil.zoning.files.read_zones`."""
-    from flowveil.zoning.files import read_zones as read
-
-    return read(source, **columns)
 
 
 def describe(
@@ -185,11 +153,11 @@ def compare(
         publication.
     """
     from flowveil.analysis.comparison import compare_flows
-    from flowveil.analysis.experiment import Choices
+    from flowveil.analysis.experiment import Settings
 
     further = {name: reading.pop(name) for name in ("k_population", "population_only") if name in reading}
     flows = source if isinstance(source, Flows) else read_trips(source, **reading)
-    choices = Choices(
+    choices = Settings(
         methods=methods,
         k=k,
         protections=protect,
@@ -220,11 +188,11 @@ def run_study(source: Any, directory: str | PathLike[str], *, by: str | Sequence
     Returns:
         All results; the folder has them as tidy tables, as Markdown and as LaTeX.
     """
-    from flowveil.analysis.experiment import Choices
-    from flowveil.analysis.presets import segmented_by
+    from flowveil.analysis.experiment import Settings
+    from flowveil.analysis.papers import segmented_by
     from flowveil.analysis.study import run_study as run
 
-    names = ("workers", "progress", *(field.name for field in fields(Choices)))
+    names = ("workers", "progress", *(field.name for field in fields(Settings)))
     of_study = {name: settings.pop(name) for name in names if name in settings}
     if isinstance(source, SlicedFlows):
         if by or settings:
@@ -238,8 +206,7 @@ def run_study(source: Any, directory: str | PathLike[str], *, by: str | Sequence
 
 def threshold_of_study(source: Any, settings: Mapping[str, Any], reading: Mapping[str, Any]) -> dict[str, float | None]:
     """The population's threshold of a study in the authors' reading, where a study area is cut out; else nothing."""
-    from flowveil.analysis.authors import authors_threshold
-    from flowveil.analysis.presets import find_preset
+    from flowveil.analysis.papers import authors_threshold, find_preset
 
     if settings.get("reading") != "authors" or settings.get("k_population") is not None or not reading.get("within"):
         return {}
@@ -253,13 +220,6 @@ def read_for_study(source: Any, *, by: Sequence[str], by_many: bool = False, **h
     if by or "time" in how or "every" in how:
         return read_slices(source, by=by, by_many=by_many, **how)
     return SlicedFlows((), ((),), (read_trips(source, **how),))
-
-
-def prepare(name: str, source: Any, **options: Any) -> Prepared:
-    """Make trips from the files of a known data set; see `flowveil.sources.prepare`."""
-    from flowveil.sources import prepare as make
-
-    return make(name, source, **options)
 
 
 def picture(
@@ -282,47 +242,33 @@ def picture(
         **style: see `flowveil.published.pictures.draw`. The caption names the guarantee and the source; the title is
             that of the release, unless others are given.
     """
-    if isinstance(release, Publishable):
-        return _drawn(release, path, show=show, place=place, over=over, style=style)
-    with taken_at_its_word(release):
-        return _drawn(release, path, show=show, place=place, over=over, style=style)
-
-
-def _drawn(
-    release: Publishable | str | PathLike[str],
-    path: str | PathLike[str],
-    *,
-    show: str,
-    place: tuple[float, float] | None,
-    over: Publishable | str | PathLike[str] | None,
-    style: dict[str, Any],
-) -> Path:
     from flowveil.published.html import promise
     from flowveil.published.pictures import cells_from, draw
     from flowveil.published.report import summed
-    from flowveil.published.slices import zones_in
+    from flowveil.published.tables import zones_in
     from flowveil.release.statement import Statement
 
-    if isinstance(release, Publishable):
-        release.check_publishable()
-        flows, zones, report = release.flows, release.zones, release.summary()
-    else:
-        folder = ReleaseFolder(named_path(release, what="the release"))
-        flows, zones, report = folder.flows, folder.zones, folder.report
-    flows = summed(flows, Statement.from_report(report))
-    zones = zones_in(flows, zones)
-    if place is not None:
-        flows = cells_from(flows, zones, place)
+    with nullcontext() if isinstance(release, Publishable) else taken_at_its_word(release):
+        if isinstance(release, Publishable):
+            release.check_publishable()
+            flows, zones, report = release.flows, release.zones, release.summary()
+        else:
+            folder = ReleaseFolder(named_path(release, what="the release"))
+            flows, zones, report = folder.flows, folder.zones, folder.report
+        flows = summed(flows, Statement.from_report(report))
         zones = zones_in(flows, zones)
-    about = report["statement"]["about"]
-    said = [promise(report), *([f"Source: {about['source']}"] if "source" in about else [])]
-    style = {"caption": ". ".join(said), **style}
-    if style.get("title") is None:
-        style["title"] = about.get("title")
-    if over is not None:
-        other = over if isinstance(over, Publishable) else ReleaseFolder(named_path(over, what="the other release"))
-        style["over"] = other.zones
-    return draw(flows, zones, path, show=show, **style)
+        if place is not None:
+            flows = cells_from(flows, zones, place)
+            zones = zones_in(flows, zones)
+        about = report["statement"]["about"]
+        source = [f"Source: {about['source']}"] if "source" in about else []
+        style = {"caption": ". ".join([promise(report), *source]), **style}
+        if style.get("title") is None:
+            style["title"] = about.get("title")
+        if over is not None:
+            other = over if isinstance(over, Publishable) else ReleaseFolder(named_path(over, what="the other release"))
+            style["over"] = other.zones
+        return draw(flows, zones, path, show=show, **style)
 
 
 def reconstruct(
@@ -358,8 +304,7 @@ def reconstruct(
     Returns:
         ``origin``, ``destination``, slice columns, ``trips`` and, where known, ``weight``.
     """
-    from flowveil.published.reconstructed import check_out, write_reconstructed
-    from flowveil.published.reconstruction import Wishes, outline_of, reconstruct_tables
+    from flowveil.published.reconstruction import Wishes, check_out, outline_of, reconstruct_tables, write_reconstructed
     from flowveil.zoning.files import ZoneMap, load_table, read_outlines
 
     if out is not None:
@@ -494,19 +439,20 @@ def area_of_zones(given: Any) -> Within | None:
     import shapely
 
     from flowveil.published.derive import Within
-    from flowveil.reading.areas import Box, CellArea, DrawnArea, parse_area
+    from flowveil.reading.areas import parse_area
 
     if given is None or isinstance(given, Within):
         return given
     area = parse_area(given)
-    if isinstance(area, CellArea):
-        return Within(area.text, frozenset(format(cell, "x") for cell in area.cells.tolist()))
-    if isinstance(area, Box):
-        spans = [(area.west, area.east)] if area.west < area.east else [(area.west, 180), (-180, area.east)]
-        outline = shapely.union_all([shapely.box(west, area.south, east, area.north) for west, east in spans])
-        return Within(area.text, outline=outline)
-    assert isinstance(area, DrawnArea)
-    return Within(area.text, outline=area.outline)
+    assert area is not None
+    if area.cells:
+        return Within(area.text, frozenset(format(cell, "x") for cell in area.cells))
+    outline = area.outline
+    if area.box is not None:
+        west, south, east, north = area.box
+        spans = [(west, east)] if west < east else [(west, 180), (-180, east)]
+        outline = shapely.union_all([shapely.box(left, south, right, north) for left, right in spans])
+    return Within(area.text, outline=outline)
 
 
 def freeze(release: str | PathLike[str], *, out: str | PathLike[str] | None = None) -> FrozenMap:
@@ -527,29 +473,15 @@ def freeze(release: str | PathLike[str], *, out: str | PathLike[str] | None = No
     return frozen
 
 
-def audit_releases(releases: Sequence[Any], *, against: Any = None, **settings: Any) -> Audit:
-    """Attack published folders as a reader would; see `flowveil.audit.auditing.audit`."""
-    from flowveil.audit.auditing import audit
-
-    return audit(releases, against=against, **settings)
-
-
-def verify_release(directory: str | PathLike[str], *, against: Any, **settings: Any) -> Verification:
-    """Recounts a release from the raw trips and rebuilds its folder; see `flowveil.verify.verification`."""
-    from flowveil.verify.verification import verify_release as verify
-
-    return verify(directory, against=against, **settings)
-
-
 def verify_derived(directory: str | PathLike[str], source: str | PathLike[str], **settings: Any) -> Verification:
-    """Computes a derived release again from its source; see `flowveil.verify.derived.verify_derived`.
+    """Computes a derived release again from its source; see `flowveil.verify.verification.verify_derived`.
 
     Args:
         directory: the derived folder.
         source: the folder it was computed from.
         **settings: ``zones``, ``zones_of`` and ``within`` as for `derive`, where it used them; ``strict``.
     """
-    from flowveil.verify.derived import verify_derived as verify
+    from flowveil.verify.verification import verify_derived as verify
 
     area = area_of_zones(settings.pop("within", None))
     zones = settings.pop("zones", None)
@@ -557,36 +489,6 @@ def verify_derived(directory: str | PathLike[str], source: str | PathLike[str], 
         own = ReleaseFolder(named_path(source, what="the source")).statement.parameters.get("zones") or {}
         zones = read_zones(zones, **own)
     return verify(directory, source, within=area, zones=zones, **settings)
-
-
-def verify_folder(*_: Any, **__: Any) -> None:
-    """Removed: its empty list meant success.
-
-    Raises:
-        ParameterError: always; the message names the replacement.
-    """
-    raise ParameterError("verify_folder was removed. Hint: verify_release(folder, against=...).holds and .findings.")
-
-
-def publish_series(source: Any, directory: str | PathLike[str], **settings: Any) -> Series:
-    """Publish one release for each month or day, all over the same zones; see `flowveil.series.steps.publish_series`.
-
-    Args:
-        source: trips, in any form `read_slices` takes.
-        directory: the folder of the series; an earlier one is continued.
-        **settings: ``time``, ``every``, ``zones_of``, ``formats``, how to read the trips, and ``asked``: the
-            arguments of `anonymize`.
-    """
-    from flowveil.series.steps import publish_series as run
-
-    return run(source, directory, **settings)
-
-
-def verify_series(directory: str | PathLike[str], *, against: Any, **settings: Any) -> Verification:
-    """Verifies every release of a series; see `flowveil.verify.verification.verify_series`."""
-    from flowveil.verify.verification import verify_series as verify
-
-    return verify(directory, against=against, **settings)
 
 
 # ---- what releases do --------------------------------------------------------------------------------------------
@@ -627,23 +529,12 @@ def publish(release: Publishable, directory: str | PathLike[str], **writing: Any
 
 
 def refuse_total_without_ledger(total: float | None) -> None:
-    """Refuse a total that nothing could be added up for.
-
-    Raises:
-        ParameterError: there is one.
-    """
+    """Raises ParameterError if there is a total, because nothing could be added up for it."""
     if total is not None:
         raise ParameterError(
             "--epsilon-total (epsilon_total) is about all noisy releases of a data set, which a ledger records. "
             "Hint: name its folder with --ledger."
         )
-
-
-def frame(release: Publishable, table: str, library: str) -> Any:
-    """A published table as one of another library; see `flowveil.published.read_release.to_frame`."""
-    from flowveil.published.read_release import to_frame as make
-
-    return make(release, table, library)
 
 
 def notebook_view(release: Publishable) -> str:

@@ -103,12 +103,7 @@ def speaking_of_flags() -> Iterator[None]:
 
 
 def option(name: str, *, flag: str | None = None) -> str:
-    """What an option is called in the interface that is used.
-
-    Args:
-        name: the argument in Python.
-        flag: the flag of the command line, where it is more than the argument's name.
-    """
+    """Returns what an option is called in the interface that is used: an argument of Python, or a flag."""
     if not _flags.get():
         return name
     return flag or (f"--set {SET_ONLY[name]}" if name in SET_ONLY else f"--{name.replace('_', '-')}")

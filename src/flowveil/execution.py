@@ -78,11 +78,7 @@ def method_name(request: Request) -> str | None:
 
 
 def find_request_method(request: Request) -> Method | None:
-    """Returns the method of a request; None over the zones of an earlier release.
-
-    Raises:
-        ParameterError: the method is unknown.
-    """
+    """Returns the method of a request; None over the zones of an earlier release."""
     from flowveil.methods import find_method
 
     name = method_name(request)
@@ -92,15 +88,11 @@ def find_request_method(request: Request) -> Method | None:
 def adds_noise(request: Request) -> bool:
     """Whether the method guarantees ε instead of k."""
     method = find_request_method(request)
-    return method is not None and method.promises != "k"
+    return method is not None and method.promises == "epsilon"
 
 
 def parsed_options(request: Request) -> dict[str, Any]:
-    """The options of the method in their own types.
-
-    Raises:
-        ParameterError: an option is unknown or wrong.
-    """
+    """The options of the method in their own types."""
     method = find_request_method(request)
     if method is None:
         return {}
@@ -126,11 +118,7 @@ def steps_of(request: Request) -> list[str]:
 
 
 def check_request(request: Request) -> None:
-    """Refuse what cannot be done, before anything is read.
-
-    Raises:
-        ParameterError: settings contradict each other, or the method does not support them.
-    """
+    """Refuse what cannot be done, before anything is read."""
     from flowveil.published.about import checked
     from flowveil.published.exports import check_formats, parse_formats
 
@@ -169,7 +157,13 @@ def _check_method(request: Request) -> None:
     noisy = method.promises != "k"
     if noisy and has_slices(request) and (request.resources.resume or request.slices.accept_differencing):
         raise ParameterError("Resuming and --accept-differencing are not for methods that add noise.")
-    if request.slices.values and not noisy:
+    if (request.input.key_file is not None) != (method.promises == "perturbation"):
+        raise ParameterError(
+            f"Method '{method.name}' needs a secret key: {_said('key_file')} FILE; flowveil key FILE writes a new one."
+            if method.promises == "perturbation"
+            else f"{_said('key_file')} is for methods that perturb counts, such as cellkey; '{method.name}' does not."
+        )
+    if request.slices.values and method.promises != "epsilon":
         raise ParameterError("--values is for methods that add noise; others find the values in the data.")
 
 
@@ -236,7 +230,7 @@ def reading_arguments(request: Request, *, zones: Any = None) -> dict[str, Any]:
     if zones is not None:
         given["zones"] = zones
     elif request.zones.zones is not None and request.arguments("map"):
-        from flowveil.api import read_zones
+        from flowveil.zoning.files import read_zones
 
         given["zones"] = read_zones(request.zones.zones, **map_columns(request))
     like = request.method.zones_of or (request.method.revision[-1] if request.method.revision else None)
@@ -335,11 +329,7 @@ def _about(request: Request) -> dict[str, Any]:
 
 
 def writing_arguments(request: Request) -> dict[str, Any]:
-    """What `flowveil.api.publish` takes of a request, checked.
-
-    Raises:
-        ParameterError: something cannot be written.
-    """
+    """What `flowveil.api.publish` takes of a request, checked."""
     from flowveil.api import refuse_total_without_ledger
     from flowveil.published.about import checked
     from flowveil.published.html import tile_server

@@ -38,9 +38,7 @@ class SumColumn:
     `flowveil.reading.columns.ColumnMap` and `flowveil.reading.Reading` have a field of its name.
 
     Attributes:
-        name: of that field, and of the option.
         one, many: words for a number and for all numbers, in messages.
-        about: what the option is for.
         usual: usual names of such columns, without case, blanks and signs; for hints only.
     """
 
@@ -63,11 +61,7 @@ class SumColumn:
         }
 
     def round_fixed_point(self, values: NDArray[Any]) -> Floats:
-        """Returns the doubles nearest to whole millionths, whose sums are exact and the same in any order.
-
-        Raises:
-            DataError: values are too large for exact sums (2**53 millionths), or too small for millionths.
-        """
+        """Returns the doubles nearest to whole millionths, whose sums are exact and the same in any order."""
         values = np.asarray(values, dtype=np.float64)
         total = float(np.sum(values))
         if total > LARGEST_SUM:
@@ -108,12 +102,8 @@ SUM_COLUMNS: dict[str, SumColumn] = {
 class People:
     """Who is behind each cell: distinct (cell, person) rows, sorted by cell.
 
-    Persons are numbers given by the engine; their names never leave it.
-
-    Attributes:
-        cell: the cell of each row.
-        person: the person of each row.
-        trips: int64; how many trips of the cell are this person's; None after a merge.
+    Persons are numbers given by the engine; their names never leave it. ``trips`` says how many trips of the cell are
+    this person's; None after a merge.
     """
 
     cell: Ints
@@ -139,11 +129,7 @@ class People:
     @classmethod
     def concat(cls, parts: Sequence[People], n_cells: Sequence[int]) -> People:
         """Returns the people of tables that are concatenated; ``n_cells`` has the length of each."""
-        first = np.cumsum([0, *n_cells[:-1]]).astype(np.int32)
-        return cls(
-            cell=np.concatenate([part.cell + start for part, start in zip(parts, first, strict=True)]),
-            person=np.concatenate([part.person for part in parts]),
-        )
+        return cls(*_concat([(part.cell, part.person) for part in parts], n_cells))
 
     @property
     def n_rows(self) -> int:
@@ -168,21 +154,10 @@ class People:
         return People(*_moved(self.cell, self.person, new_cell))
 
     def renumber(self, place: Ints) -> People:
-        """The same people of cells that have other numbers, each its own; how many trips they made stays known."""
-        before, after = self.cell[:-1], self.cell[1:]
-        if np.any((after < before) | ((after == before) & (self.person[1:] < self.person[:-1]))):
-            cell = place[self.cell].astype(np.int32)
-            order = np.lexsort((self.person, cell))
-            return People(cell[order], self.person[order], None if self.trips is None else self.trips[order])
-        # The rows of a cell stand together and in order already: whole cells are moved, and nothing is sorted.
-        length = np.bincount(self.cell, minlength=len(place))
-        old = np.empty(len(place), dtype=np.int64)
-        old[place] = np.arange(len(place))
-        moved = length[old]
-        order = np.repeat((np.cumsum(length) - length)[old] - (np.cumsum(moved) - moved), moved)
-        order += np.arange(len(order))
-        cell = np.repeat(np.arange(len(place), dtype=np.int32), moved)
-        return People(cell, self.person[order], None if self.trips is None else self.trips[order])
+        """Returns the same people of cells that have other numbers, each its own; the number of trips stays known."""
+        cell = place[self.cell].astype(np.int32)
+        order = np.lexsort((self.person, cell))
+        return People(cell[order], self.person[order], None if self.trips is None else self.trips[order])
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -190,10 +165,7 @@ class Tiles:
     """Where the trips of each cell begin and end: two tables of distinct (cell, tile) rows, sorted by cell.
 
     Present only if locations are protected (`Flows.with_tile_members`). Merging never lowers the number of tiles.
-
-    Attributes:
-        begin: the cell and the tile of each row, for the tiles in which trips begin.
-        end: the same for those in which trips end.
+    ``begin`` has the cell and the tile of each row for the tiles in which trips begin, ``end`` for the others.
     """
 
     begin: tuple[Ints, Ints]
@@ -202,15 +174,7 @@ class Tiles:
     @classmethod
     def concat(cls, parts: Sequence[Tiles], n_cells: Sequence[int]) -> Tiles:
         """Returns the tiles of tables that are concatenated; ``n_cells`` has the length of each."""
-        first = np.cumsum([0, *n_cells[:-1]]).astype(np.int32)
-        begin, end = (
-            (
-                np.concatenate([rows[0] + start for rows, start in zip(side, first, strict=True)]),
-                np.concatenate([rows[1] for rows in side]),
-            )
-            for side in ([p.begin for p in parts], [p.end for p in parts])
-        )
-        return cls(begin, end)
+        return cls(_concat([p.begin for p in parts], n_cells), _concat([p.end for p in parts], n_cells))
 
     def count(self, n_cells: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Distinct tiles of each cell, in which its trips begin and in which they end."""
@@ -219,6 +183,13 @@ class Tiles:
     def merge(self, new_cell: Ints) -> Tiles:
         """Move every row to its new cell (-1: leave it out) and make the rows distinct again."""
         return Tiles(_moved(*self.begin, new_cell), _moved(*self.end, new_cell))
+
+
+def _concat(parts: Sequence[tuple[Ints, Ints]], n_cells: Sequence[int]) -> tuple[Ints, Ints]:
+    """Returns the (cell, member) rows of concatenated tables."""
+    first = np.cumsum([0, *n_cells[:-1]]).astype(np.int32)
+    cells = [cell + start for (cell, _), start in zip(parts, first, strict=True)]
+    return np.concatenate(cells), np.concatenate([member for _, member in parts])
 
 
 def _moved(cell: Ints, member: Ints, new_cell: Ints) -> tuple[Ints, Ints]:
@@ -279,9 +250,7 @@ class Cells:
     def total(self, basis: str) -> float:
         """The sum of all trips or weights, exact."""
         values = self.volume(basis)
-        if is_fixed_point(values):
-            return float(np.sum(values))
-        return float(np.sum(to_fixed_point(values)) / MILLION)
+        return float(np.sum(values) if is_fixed_point(values) else np.sum(to_fixed_point(values)) / MILLION)
 
     def added(self, change: Callable[[NDArray[Any]], NDArray[Any]] = lambda values: values) -> dict[str, Any]:
         """The columns that add up, by name, each as a change leaves it; None where the input does not have it."""
@@ -314,14 +283,9 @@ class Cells:
         return Cells(self.origin[order], self.destination[order], self.trips[order], **others)
 
     def merge(self, origin: Ints, destination: Ints, n_origins: int, n_destinations: int) -> Merged:
-        """Gives every row new ends and adds up rows with equal ends.
+        """Gives every row new ends, below these bounds, and adds up rows with equal ends; -1 removes a row.
 
-        Args:
-            origin, destination: the new ends of each row; -1 in either removes the row.
-            n_origins, n_destinations: upper bounds of these numbers.
-
-        Returns:
-            The new table, sorted by origin then destination, and the new row of every old one.
+        The new table is sorted by origin then destination.
         """
         group = group_pairs(origin, destination, n_origins, n_destinations)
         others = self._members_of(group.row) | self.added(group.sum_exactly)
@@ -404,13 +368,6 @@ def is_fixed_point(values: NDArray[Any]) -> bool:
     return values.dtype == np.int64
 
 
-def _whole_or_fixed_point(trips: NDArray[Any]) -> NDArray[Any]:
-    """Returns trips as int64 if all are whole, else as doubles nearest to whole millionths."""
-    if trips.dtype.kind == "f" and np.any(trips != np.rint(trips)):
-        return to_fixed_point(trips) / MILLION
-    return trips.astype(np.int64)
-
-
 def group_pairs(origin: Ints, destination: Ints, n_origins: int, n_destinations: int) -> Groups:
     """Number the distinct pairs in sorted order, in one dense pass where they are few, else by one sort."""
     left_out = (origin < 0) | (destination < 0)
@@ -465,6 +422,7 @@ class Flows(Cells):
         times: the tree over the steps of time, where time is an end like the two places; else None.
         time: the step of each flow, a leaf of that tree. Flows are then distinct triples, sorted by time last.
         l_places: number of listed places in each tile, if locations are counted by places; else None.
+        keys: sum of the record keys of each flow (`flowveil.record_keys`), if they were read; else None.
     """
 
     _: KW_ONLY
@@ -475,18 +433,18 @@ class Flows(Cells):
     times: Times | None = None
     time: Ints | None = None
     l_places: PlaceCounts | None = None
+    keys: NDArray[np.int64] | None = None
 
     def __post_init__(self) -> None:
         n = len(self.origin)
         if self.intake.same_zones and self.origins is not self.destinations:
             raise DataError("Flows with the same zones at both ends need one tree for both.")
         added = {name: values for name, values in self.added().items() if values is not None}
-        if any(len(c) != n for c in (self.origin, self.destination, self.trips, *added.values())):
+        keys = () if self.keys is None else (self.keys,)
+        if any(len(c) != n for c in (self.origin, self.destination, self.trips, *added.values(), *keys)):
             raise DataError("The columns of the flows have different lengths.")
-        for name, tiles, tree in (
-            ("origin", self.origin, self.origins),
-            ("destination", self.destination, self.destinations),
-        ):
+        ends = ("origin", self.origin, self.origins), ("destination", self.destination, self.destinations)
+        for name, tiles, tree in ends:
             if n and (tiles.min() < 0 or tiles.max() >= tree.n_tiles):
                 raise DataError(f"A flow has an {name} tile outside the hierarchy of {tree.n_tiles} tiles.")
         if n and self.trips.min() < (1 if self.trips.dtype == np.int64 else 1 / MILLION):
@@ -504,7 +462,7 @@ class Flows(Cells):
             later |= (step_d == 0) & (np.diff(self.time) > 0)
         if n and not np.all((step_o > 0) | ((step_o == 0) & later)):
             raise DataError("Flows must be distinct pairs sorted by origin then destination tile.")
-        for column in (self.origin, self.destination, self.trips, *self.added().values(), self.time):
+        for column in (self.origin, self.destination, self.trips, *self.added().values(), self.time, self.keys):
             if column is not None:
                 column.flags.writeable = False
 
@@ -541,7 +499,9 @@ class Flows(Cells):
         """
         o = np.asarray(origin, dtype=np.int32)
         d = np.asarray(destination, dtype=np.int32)
-        t = np.ones(len(o), np.int64) if trips is None else _whole_or_fixed_point(np.asarray(trips))
+        t: Any = np.ones(len(o)) if trips is None else np.asarray(trips)
+        has_fractions = t.dtype.kind == "f" and bool(np.any(t != np.rint(t)))
+        t = to_fixed_point(t) / MILLION if has_fractions else t.astype(np.int64)
         # Rounded before they are added up, so that the order of the rows leaves no trace.
         columns: dict[str, Any] = {
             name: SUM_COLUMNS[name].round_fixed_point(v) for name, v in added.items() if v is not None
@@ -553,19 +513,11 @@ class Flows(Cells):
             who = np.asarray(person, dtype=np.int32)
             known = who >= 0
             people = People.aggregate(merged.row[known], who[known], t[known])
-            if t.dtype != np.int64:
+            if has_fractions:
                 people = replace(people, trips=None)
-        return cls(
-            cells.origin,
-            cells.destination,
-            cells.trips,
-            people=people,
-            **cells.added(),
-            origins=origins,
-            destinations=destinations,
-            intake=intake or ReadSummary(rows=len(o), input_trips=float(np.sum(t))),
-            whole_map=whole_map,
-        )
+        read = intake or ReadSummary(rows=len(o), input_trips=float(np.sum(t)))
+        how = {"origins": origins, "destinations": destinations, "intake": read, "whole_map": whole_map}
+        return cls.of_cells(replace(cells, people=people), **how)
 
     @property
     def same_zones(self) -> bool:
@@ -573,11 +525,7 @@ class Flows(Cells):
         return self.intake.same_zones
 
     def with_tile_members(self, *, most: int = 1) -> Flows:
-        """The same flows, which carry the tiles, or listed places, they begin and end in through every merge.
-
-        Args:
-            most: how many places of a tile are distinguished at most.
-        """
+        """Returns flows that carry the tiles they begin and end in, or at most ``most`` listed places of each."""
         if self.tiles is not None:
             return self
         row = np.arange(len(self), dtype=np.int32)

@@ -11,6 +11,7 @@ there and give `Guarantee` a field of its name. A unit that sums a column names 
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -29,8 +30,6 @@ class Unit:
     """What a guarantee counts in a cell.
 
     Attributes:
-        name: name in options, parameters and reports.
-        title: for tables.
         smallest: title and meaning of the measure "smallest value of a cell".
         short: meaning of the measure that counts cells below the threshold.
         value: values of cells; None if the data lacks them. Merging never lowers them.
@@ -56,19 +55,11 @@ class Unit:
     counts_persons: bool = False
 
     def of(self, cells: Cells) -> Values:
-        """Returns the value of each cell.
-
-        Raises:
-            DataError: the cells do not have it.
-        """
+        """Returns the value of each cell; raises DataError if the cells do not have it."""
         values = self.value(cells)
         if values is None:
             raise DataError(self.missing)
         return values
-
-
-def _k(_: Cells, k: int) -> int:
-    return int(k)
 
 
 def _k_mean_weights(flows: Cells, k: int) -> float:
@@ -77,15 +68,6 @@ def _k_mean_weights(flows: Cells, k: int) -> float:
     if flows.trips.dtype == np.int64:
         return -(-k * total // int(np.sum(flows.trips))) / MILLION
     return -(-k * total * MILLION // int(np.sum(to_fixed_point(flows.trips)))) / MILLION
-
-
-def _population_in_words(least: float) -> str:
-    return f"a population of {math.floor(least):,}" if least >= 10 else f"a population of {least}"
-
-
-def _fewest_tiles(cells: Cells) -> Values | None:
-    tiles = cells.n_tiles()
-    return None if tiles is None else np.minimum(*tiles)
 
 
 #: Units that ``protect`` accepts, in reading order.
@@ -98,7 +80,7 @@ UNITS: dict[str, Unit] = {
             ("Fewest trips in a cell", "The smallest published cell, in trips."),
             "Published cells with fewer than k trips.",
             lambda cells: cells.trips,
-            _k,
+            lambda _, k: k,
             lambda least: f"{least:,} trips",
         ),
         Unit(
@@ -110,7 +92,7 @@ UNITS: dict[str, Unit] = {
             ),
             "Published cells with fewer than k different persons.",
             lambda cells: cells.n_people(),
-            _k,
+            lambda _, k: k,
             lambda least: f"{least:,} people",
             missing="People cannot be protected: the input has no person column. "
             "Hint: name it with --person (person=...), or protect trips and say so to your readers.",
@@ -123,7 +105,7 @@ UNITS: dict[str, Unit] = {
             "Published cells whose weights sum to less than the threshold, or than k mean weights.",
             lambda cells: cells.weight,
             _k_mean_weights,
-            _population_in_words,
+            lambda least: f"a population of {math.floor(least) if least >= 10 else least:,}",
             missing="The population cannot be protected: the input has no weights. "
             "Hint: name the column with --weight (weight=...).",
             basis="weight",
@@ -137,8 +119,8 @@ LOCATIONS = Unit(
     "Tiles in which its trips begin, and in which they end",
     ("Fewest tiles of a cell", "Tiles in which its trips begin, or end, whichever are fewer."),
     "Published cells of fewer than l tiles.",
-    _fewest_tiles,
-    _k,
+    lambda cells: None if (tiles := cells.n_tiles()) is None else np.minimum(*tiles),
+    lambda _, k: k,
     lambda least: f"{least} tiles in which trips begin, and in which they end",
     missing="Locations are protected, but these cells carry no tiles; see Guarantee.prepare.",
 )
@@ -155,12 +137,9 @@ class Guarantee:
     """Thresholds by unit; None if a unit is not protected.
 
     Attributes:
-        k: the requested k; thresholds of trips and people equal it.
-        trips: smallest number of trips of a cell.
-        people: smallest number of distinct people of a cell.
+        k: the requested k; thresholds of trips and (distinct) people equal it.
         population: smallest sum of weights of a cell.
-        population_is_given: the population's threshold was given as a number. It is then independent of k and never
-            called k.
+        population_is_given: this threshold was given as a number. It is then independent of k and never called k.
         locations: smallest number of tiles in which the trips of a cell begin, and in which they end.
     """
 
@@ -208,11 +187,13 @@ class Guarantee:
             raise ParameterError("k_population is given but the population is not among the protected units.")
         if l is not None:
             _check_whole(l, "l")
+        if k_population is not None and not 0 < k_population < math.inf:
+            raise ParameterError(f"k_population must be above 0; found {k_population!r}.")
         thresholds: dict[str, Any] = {}
         for name in units:
             UNITS[name].of(flows)
             given = k_population if name == "population" else None
-            thresholds[name] = UNITS[name].threshold(flows, k) if given is None else _given_population(given)
+            thresholds[name] = UNITS[name].threshold(flows, k) if given is None else float(given)
         if thresholds.get("population") == 0:
             raise DataError("The population cannot be protected: all weights are zero. Hint: give k_population.")
         return cls(
@@ -268,11 +249,6 @@ class Guarantee:
         """Returns the same units with the thresholds of a higher k and l; never lower ones.
 
         A population given as a number is independent of k and stays.
-
-        Args:
-            flows: the input, which determines the mean weight.
-            k: smallest number of trips, people and mean weights.
-            l: smallest number of tiles at each end.
         """
         thresholds: dict[str, Any] = {}
         if k > self.k:
@@ -329,15 +305,62 @@ def _check_whole(value: Any, name: str) -> None:
         raise ParameterError(f"{name} must be a whole number of at least 1; found {value!r}.")
 
 
-def _given_population(least: float) -> float:
-    if not np.isfinite(least) or least <= 0:
-        raise ParameterError(f"k_population must be above 0; found {least!r}.")
-    return float(least)
-
-
 def check_max_suppressed(share: float) -> None:
     """Raises ParameterError unless the share is a number of at least 0 and below 1."""
     if isinstance(share, bool) or not isinstance(share, int | float):
         raise ParameterError(f"max_suppressed must be a number; found {type(share).__name__}.")
     if not 0 <= share < 1:
         raise ParameterError(f"max_suppressed must be at least 0 and below 1; found {share!r}.")
+
+
+#: A smaller k is refused: of two in a cell, each knows the other.
+SMALLEST_K = 3
+#: A smaller k is warned of.
+WEAK_K = 5
+#: The confirmations, as parameters and the command line name them.
+SMALL_K, POPULATION_ONLY, DIFFERENCING = "yes-k-below-3", "population-only", "accept-differencing"
+CONFIRMATIONS = (SMALL_K, POPULATION_ONLY, DIFFERENCING)
+
+
+class SmallKWarning(UserWarning):
+    """The k asked for hides little."""
+
+
+def confirmed(guarantee: Guarantee, flows: Cells, *, allow_small_k: bool, population_only: bool) -> list[str]:
+    """The confirmations that this guarantee needs for these flows; warns of a small k."""
+    needed = []
+    if guarantee.k < SMALLEST_K:
+        if not allow_small_k:
+            raise ParameterError(
+                f"k = {guarantee.k} protects almost no one; at least {SMALLEST_K} is needed. Hint: choose a larger k; "
+                "or confirm it with --yes-k-below-3 (allow_small_k=True)."
+            )
+        needed.append(SMALL_K)
+    if guarantee.units == ("population",) and flows.people is not None:
+        if not population_only:
+            raise ParameterError(
+                "The population alone does not suffice where persons are known: a cell may be one participant with a "
+                "large weight. Hint: protect people as well (--protect population --protect people); if you mean it, "
+                "confirm it with --population-only (population_only=True)."
+            )
+        needed.append(POPULATION_ONLY)
+    usual = UNITS["population"].threshold(flows, guarantee.k) if guarantee.population_is_given else 0.0
+    if (guarantee.population or 0.0) < usual:
+        # Shown to the operator and never recorded: it reveals on which side of the number the mean lies.
+        warnings.warn(
+            f"Weak: the population's threshold (--k-population) is below {guarantee.k} times the mean weight of a "
+            f"trip: cells may hold fewer than {guarantee.k} trips.",
+            SmallKWarning,
+            stacklevel=4,
+        )
+    weak = weakness(guarantee.claimed_k)
+    if weak:
+        warnings.warn(weak, SmallKWarning, stacklevel=4)
+    return needed
+
+
+def weakness(k: int | None) -> str | None:
+    """Returns the warning for a small k; None for others."""
+    if k is None or k >= WEAK_K:
+        return None
+    return f"Weak: k = {k} is below {WEAK_K}: in the smallest cells, few stand between a reader and the last one."

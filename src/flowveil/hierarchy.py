@@ -262,19 +262,10 @@ class Hierarchy:
         base_level: int = 0,
         kind: str = "tree",
     ) -> tuple[Hierarchy, Ints]:
-        """Builds a hierarchy from parents in any order.
+        """Builds a hierarchy from the position of the parent of each item (-1: root) and codes, in any order.
 
-        Args:
-            parent: position of the parent of each item, -1 for the root.
-            code: unique code of each item; siblings are ordered by it.
-            base_level: see the class.
-            kind: see the class.
-
-        Returns:
-            The hierarchy and, for each item, its node.
-
-        Raises:
-            HierarchyError: several roots, no root, or a cycle.
+        Siblings are ordered by code. Returns the hierarchy and, for each item, its node. Raises HierarchyError for
+        several roots, no root, or a cycle.
         """
         up = np.asarray(parent, dtype=np.int64)
         names = np.asarray(code)
@@ -342,28 +333,19 @@ def _depth_and_stop(parent: Ints) -> tuple[Ints, Ints]:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PlaceCounts:
-    """Number of listed places in each tile, for locations that are counted by places instead of tiles.
-
-    Attributes:
-        code: the tiles that hold a place, by their codes as text, sorted.
-        count: how many each holds.
-    """
+    """Number of listed places in each tile that holds any, sorted by code: locations counted by places, not tiles."""
 
     code: NDArray[np.str_]
     count: NDArray[np.int64]
-
-    def of_tiles(self, tree: Hierarchy) -> NDArray[np.int64]:
-        """Returns the number of places in each tile of a tree."""
-        own = tree.code_text(tree.leaf_node)
-        at = np.searchsorted(self.code, own).clip(max=len(self.code) - 1)
-        return np.where(self.code[at] == own, self.count[at], 0).astype(np.int64)
 
     def rows(self, tree: Hierarchy, tile: Ints, most: int) -> tuple[Ints, Ints]:
         """For each of these tiles, its place in their order and the number of a listed place in it, one row each.
 
         Different tiles have different places. At most ``most`` places of a tile are listed: the largest threshold.
         """
-        held = np.minimum(self.of_tiles(tree), most)
+        own = tree.code_text(tree.leaf_node)
+        at = np.searchsorted(self.code, own).clip(max=len(self.code) - 1)
+        held = np.minimum(np.where(self.code[at] == own, self.count[at], 0), most)
         first, of_each = np.cumsum(held) - held, held[tile]
         row = np.repeat(np.arange(len(tile), dtype=np.int32), of_each)
         within = np.arange(len(row)) - np.repeat(np.cumsum(of_each) - of_each, of_each)

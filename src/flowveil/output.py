@@ -17,6 +17,7 @@ import re
 import secrets
 import shutil
 import stat
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from os import PathLike
@@ -24,6 +25,7 @@ from pathlib import Path
 from types import TracebackType
 
 from flowveil.errors import OutputError
+from flowveil.paths import read_json
 
 try:
     import fcntl
@@ -48,11 +50,7 @@ _ROOMS: dict[Path, tuple[int, Path]] = {}
 
 
 def real_place(path: Place) -> Path:
-    """Returns the place that a path names, links followed.
-
-    Raises:
-        OutputError: the name is invalid, or a part of the path is a file.
-    """
+    """Returns the place that a path names, links followed."""
     text = os.fspath(path)
     shown = ascii(text if len(text) <= 80 else text[:77] + "...")
     if not text:
@@ -77,11 +75,7 @@ def real_place(path: Place) -> Path:
 
 
 def try_place(path: Place) -> Path:
-    """Tests whether a place is writable, by creating and removing a draft; existing content is not touched.
-
-    Raises:
-        OutputError: the name cannot be, or nothing can be written into the parent, or the parent cannot be made.
-    """
+    """Tests whether a place is writable, by creating and removing a draft; existing content is not touched."""
     target = real_place(path)
     parent = next(place for place in target.parents if os.path.lexists(place))
     if parent != target.parent:
@@ -100,11 +94,7 @@ def try_place(path: Place) -> Path:
 
 
 def check_file(path: Place) -> Path:
-    """Refuse a place where no file can be written, before anything is computed; return it with links followed.
-
-    Raises:
-        OutputError: it is a folder or a device, its name cannot be, or its parent is not writable.
-    """
+    """Refuse a place where no file can be written, before anything is computed; return it with links followed."""
     target = real_place(path)
     if target.is_dir():
         raise OutputError(f"'{path}' is a folder; a file is needed. Hint: name a file in it.")
@@ -114,14 +104,9 @@ def check_file(path: Place) -> Path:
 
 
 def check_folder(path: Place, *, refuse: Callable[[Path], str | None]) -> Path:
-    """Refuse a place where no folder can be written, before anything is computed; return it with links followed.
+    """Refuses a place where no folder can be written, before anything is computed; returns it with links followed.
 
-    Args:
-        path: the folder.
-        refuse: says of a folder that is there why it may not be replaced, as the rest of a sentence, or None.
-
-    Raises:
-        OutputError: it is a file, it may not be replaced, its name cannot be, or its parent is not writable.
+    ``refuse`` says of a folder that is there why it may not be replaced, as the rest of a sentence, or None.
     """
     target = real_place(path)
     if target.exists() and not target.is_dir():
@@ -133,29 +118,19 @@ def check_folder(path: Place, *, refuse: Callable[[Path], str | None]) -> Path:
 
 
 def write_files(files: Mapping[Place, Content], *, private: bool = False) -> None:
-    """Writes files atomically together: after an error nothing has changed.
-
-    Args:
-        files: content of each file.
-        private: only their owner may read them.
-
-    Raises:
-        OutputError: one cannot be written.
-    """
+    """Writes files atomically together: after an error nothing has changed; only their owner may read private ones."""
     with explained(*files), ExitStack() as stack:
         drafts = [stack.enter_context(Draft(check_file(path))) for path in files]
         for draft, content in zip(drafts, files.values(), strict=True):
-            draft.write_file(content, private=private)
+            _write(draft.new, content)
+            if private:
+                os.chmod(draft.new, 0o600)
         for draft in drafts:
             draft.take_place()
 
 
 def write_folder(path: Place, files: Mapping[str, Content]) -> None:
-    """Writes a folder of files atomically, replacing an existing one.
-
-    Raises:
-        OutputError: it cannot be written; the existing one is unchanged.
-    """
+    """Writes a folder of files atomically, replacing an existing one."""
     with explained(path), Draft(path) as draft:
         os.mkdir(draft.new)
         for name, content in files.items():
@@ -196,11 +171,8 @@ def explained(*paths: Place) -> Iterator[None]:
 class Draft:
     """A file or folder before it takes its place; a context manager that leaves no draft behind.
 
-    Leaving the context with an exception reverts what has taken its place.
-
-    Attributes:
-        target: the place, links followed.
-        new: path for the result; initially missing.
+    ``new`` is the path for the result, initially missing; ``target`` the place, links followed. An exception in the
+    context reverts what has taken its place.
     """
 
     def __init__(self, path: Place) -> None:
@@ -215,19 +187,17 @@ class Draft:
         self._taking = False
         return self
 
-    def write_file(self, content: Content, *, private: bool = False) -> None:
-        """Writes the result as a file and syncs it to disk."""
-        _write(self.new, content)
-        if private:
-            os.chmod(self.new, 0o600)
-
     def take_place(self) -> None:
         """Moves the result to the target and the earlier content aside. After an error, the target is unchanged."""
         os.mkdir(self._old.parent)
         if self.target.is_dir():
             os.rename(self.target, self._old)
         elif self.target.exists():
-            _keep(self.target, self._old)
+            # A second name, so that the place is never empty; moved if links are not supported.
+            try:
+                os.link(self.target, self._old)
+            except OSError:
+                os.rename(self.target, self._old)
         self._taking = True
         os.rename(self.new, self.target)
         sync_folder(self.target.parent)
@@ -257,34 +227,37 @@ def remove_own_drafts() -> None:
 
 
 def remove_stale_drafts(folder: Path) -> None:
-    """Removes drafts of killed processes in a folder; those of living processes and other users stay.
-
-    An earlier result that was moved aside is restored under its recorded name.
-    """
-    try:
-        rooms = [folder / entry.name for entry in os.scandir(folder) if _ROOM.fullmatch(entry.name)]
-    except OSError:
-        return
-    for room in rooms:
-        try:
-            lock = lock_folder(room)
-            if lock is None:
-                continue
-        except OSError:
-            continue
-        try:
-            if os.fstat(lock).st_uid != os.geteuid():
-                continue
+    """Removes drafts of killed processes; an earlier result that was moved aside is restored under its noted name."""
+    for room in _stale_folders(folder, lambda name: bool(_ROOM.fullmatch(name))):
+        with suppress(OSError):
             name = _noted_name(room)
-            if name is not None:
+            if name is None:
+                _remove_empty(room)
+            else:
                 _put_back(room, name)
                 _remove(room)
-            else:
-                _remove_empty(room)
+
+
+def _stale_folders(parent: Path, is_ours: Callable[[str], bool]) -> Iterator[Path]:
+    """Yields folders of this user that no living process has locked; each stays locked until the next one.
+
+    Yields nothing on systems without file locks, where a stale folder cannot be recognised.
+    """
+    try:
+        folders = [parent / entry.name for entry in os.scandir(parent) if is_ours(entry.name)]
+    except OSError:
+        return
+    for folder in folders:
+        try:
+            lock = lock_folder(folder)
         except OSError:
             continue
-        finally:
-            os.close(lock)
+        if lock is not None:
+            try:
+                if os.fstat(lock).st_uid == os.geteuid():
+                    yield folder
+            finally:
+                os.close(lock)
 
 
 def sync_folder(folder: Path) -> None:
@@ -299,14 +272,6 @@ def sync_folder(folder: Path) -> None:
         return
     finally:
         os.close(handle)
-
-
-def _keep(target: Path, aside: Path) -> None:
-    """Links a file under a second name, so that its place is never empty; moves it if links are not supported."""
-    try:
-        os.link(target, aside)
-    except OSError:
-        os.rename(target, aside)
 
 
 def _put_back(room: Path, name: str) -> None:
@@ -341,11 +306,6 @@ def _remove_room(room: Path, target: Path) -> None:
         _ROOMS.pop(room, None)
 
 
-def _note(room: Path, target: Path) -> None:
-    """Writes the target name and the inode number into a hidden folder."""
-    (room / _NOTE).write_text(json.dumps({"target": target.name, "folder": os.lstat(room).st_ino}), encoding="ascii")
-
-
 def _noted_name(room: Path) -> str | None:
     """Returns the target name of a hidden folder; None for a folder that flowveil did not create."""
     try:
@@ -370,32 +330,32 @@ def _locked_room(target: Path) -> tuple[Path, int | None]:
         _ROOMS[room] = os.getpid(), target
         lock = None
         try:
-            os.mkdir(room, 0o700)
-            try:
-                lock = lock_folder(room)
-                removed = lock is None and fcntl is not None
-            except OSError as problem:
-                # Other errors mean that folders cannot be locked here.
-                removed = isinstance(problem, BlockingIOError)
-            if not removed:
-                _note(room, target)
+            created, lock = _create_locked(room)
+            if created:
+                note = {"target": target.name, "folder": os.lstat(room).st_ino}
+                (room / _NOTE).write_text(json.dumps(note), encoding="ascii")
                 return room, lock
         except BaseException:
             _remove_room(room, target)
             if lock is not None:
                 os.close(lock)
             raise
-        # Another process took it for stale before it was locked.
         _ROOMS.pop(room, None)
 
 
-def lock_folder(room: Path) -> int | None:
-    """Locks a hidden folder; returns None if it is missing, or the system has no locks.
+def _create_locked(folder: Path) -> tuple[bool, int | None]:
+    """Creates a folder with mode 0700 and its lock; False if another process took it for stale before it was locked."""
+    os.mkdir(folder, 0o700)
+    try:
+        lock = lock_folder(folder)
+    except OSError as problem:
+        # Other errors mean that folders cannot be locked here.
+        return not isinstance(problem, BlockingIOError), None
+    return lock is not None or fcntl is None, lock
 
-    Raises:
-        BlockingIOError: a living process has locked it.
-        OSError: folders cannot be locked here.
-    """
+
+def lock_folder(room: Path) -> int | None:
+    """Locks a folder; None if it is missing or there are no locks. BlockingIOError: a living process has locked it."""
     if fcntl is None:
         return None
     try:
@@ -416,3 +376,88 @@ def lock_folder(room: Path) -> int | None:
         raise
     os.close(handle)
     return None
+
+
+#: The `format` entry of a release's manifest.json.
+_RELEASE_FORMAT = "flowveil release"
+#: Folders that DuckDB spills to start with this.
+SPILL = "flowveil-raw-trips-"
+
+
+def check_place(path: str | PathLike[str], *, release: str | PathLike[str] | None = None) -> None:
+    """Refuse a file that cannot be written, or that lies inside a release. Nothing is computed or written."""
+    refuse_inside_release(path, release=release)
+    check_file(path)
+
+
+def refuse_inside_release(path: str | PathLike[str], *, release: str | PathLike[str] | None = None) -> None:
+    """Refuses a place inside a release folder, or in one that is about to be written."""
+    target = real_place(path)
+    around = {Path(os.path.realpath(release))} if release is not None else set()
+    if around & {target, *target.parents} or any(_is_release(folder) for folder in (target, *target.parents)):
+        raise OutputError(
+            f"'{path}' lies inside a release, and private files are not for publication. Hint: name a place outside "
+            "of it."
+        )
+
+
+def write_private(path: str | PathLike[str], document: str, *, folder: str | PathLike[str] | None = None) -> Path:
+    """Writes a document that only its owner may read, outside of all releases and of ``folder``."""
+    check_place(path, release=folder)
+    write_files({path: lambda file: file.write_text(document, encoding="utf-8", newline="")}, private=True)
+    return Path(path)
+
+
+def make_private_folder(directory: str | PathLike[str], *, release: str | PathLike[str] | None = None) -> Path:
+    """Create a folder that only its owner may enter (mode 0700). An existing folder keeps its mode."""
+    refuse_inside_release(directory, release=release)
+    target = real_place(directory)
+    if target.exists() and not target.is_dir():
+        raise OutputError(f"'{directory}' is a file; a folder is needed. Hint: name a new folder.")
+    try:
+        target.mkdir(0o700, parents=True, exist_ok=True)
+    except OSError as problem:
+        raise OutputError(f"'{directory}' cannot be written: {problem.strerror}.") from problem
+    return target
+
+
+def write_private_files(folder: Path, files: Mapping[str, Content]) -> None:
+    """Write files with mode 0600 into a folder made by `make_private_folder`."""
+    write_files({folder / name: content for name, content in files.items()}, private=True)
+
+
+def _is_release(folder: Path) -> bool:
+    try:
+        content = read_json(folder / "manifest.json")
+        return bool(content["format"] == _RELEASE_FORMAT)
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
+# ---- scratch folders -------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def scratch_folder(prefix: str = SPILL, parent: str | Path | None = None) -> Iterator[Path]:
+    """Creates a locked folder with mode 0700, and removes it at the end.
+
+    Folders with the same prefix that killed processes left in `parent`, or in the system's temporary folder (the
+    default), are removed first.
+    """
+    system = Path(tempfile.gettempdir())
+    place = system if parent is None else Path(parent)
+    for folder in {place, system}:
+        for dead in _stale_folders(folder, lambda name: name.startswith(prefix)):
+            shutil.rmtree(dead, ignore_errors=True)
+    created = False
+    while not created:
+        path = place / f"{prefix}{secrets.token_hex(8)}"
+        created, lock = _create_locked(path)
+    try:
+        yield path
+    finally:
+        # Child processes that are about to end may still create a file.
+        for _ in range(3):
+            shutil.rmtree(path, ignore_errors=True)
+        if lock is not None:
+            os.close(lock)

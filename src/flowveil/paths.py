@@ -27,15 +27,7 @@ _LARGEST_WHOLE, _LARGEST_FRACTION = 1 << 63, 1e100
 
 
 def named_path(path: str | PathLike[str], *, what: str) -> Path:
-    """Returns the given path.
-
-    Args:
-        path: the path that the user gave.
-        what: what it should name, for the message.
-
-    Raises:
-        ParameterError: it is empty or blank.
-    """
+    """Returns the path that the user gave; refuses an empty one. ``what`` it should name is for the message."""
     # Path("") is '.', so only the given text can be checked.
     if not fspath(path).strip():
         raise ParameterError(f"The path of {what} is empty. Hint: is a variable of your script not set?")
@@ -52,11 +44,7 @@ class NotRegularError(OSError):
 
 
 def open_regular(path: Path) -> BufferedReader:
-    """Opens a regular file of limited size for reading; never waits, never follows a link.
-
-    Raises:
-        OSError: it is missing, cannot be read, or is not a regular file.
-    """
+    """Opens a regular file of limited size for reading; never waits, never follows a link; else raises OSError."""
     # Checked through the handle: the name could be replaced in between.
     flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     if not hasattr(os, "O_NOFOLLOW") and path.is_symlink():
@@ -73,12 +61,7 @@ def open_regular(path: Path) -> BufferedReader:
 
 
 def read_json(path: Path) -> Any:
-    """Returns the content of a JSON file that all parsers understand alike.
-
-    Raises:
-        OSError: it is missing or not a regular file.
-        ValueError: it is not JSON in UTF-8, has a duplicate key, or an invalid or too large number.
-    """
+    """Returns the content of a JSON file that all parsers understand alike; else raises OSError or ValueError."""
     with open_regular(path) as file:
         return parse_json(file.read())
 

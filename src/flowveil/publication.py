@@ -38,33 +38,22 @@ def publish(
 ) -> Path:
     """Writes a release into a folder.
 
-    Args:
-        release: what to publish.
-        directory: the folder: new, empty, or an earlier release; parents are made.
-        overwrite: whether an earlier release may be replaced.
-        formats: exports to write; names of `flowveil.published.exports.FORMATS`.
-        basemap: address of a tile server for the page.
-        context: a GeoJSON file of outlines to draw on the page; its lines and names are published.
-        replace_stronger: confirms that an earlier release with a stronger guarantee may be replaced.
-        before_rename: called with the draft of the folder when all is written and recounted; if it raises, nothing is
-            published.
-        **about: ``title``, ``source``, ``period``, ``licence``, ``contact``.
-
-    Returns:
-        The folder.
+    Arguments are those of `Release.write`. ``before_rename`` is called with the draft of the folder when all is written
+    and recounted; if it raises, nothing is published. What was there is untouched after any error.
 
     Raises:
         DataError: the file of outlines cannot be read or drawn.
         ParameterError: a format is not known, or cannot hold this release; the address of the tile server is not plain;
             the noise of a noisy release could be repeated.
         MissingExtraError: a format needs a library that is not installed.
-        OutputError: the folder may not or cannot be written, or holds a release with a stronger guarantee. What was
-            there is untouched.
-        GuaranteeError: the recount of the written files contradicts the release. What was there is untouched.
+        OutputError: the folder may not or cannot be written, or holds a release with a stronger guarantee.
+        GuaranteeError: the recount of the written files contradicts the release.
     """
     release.check_publishable()
     log.info("Writing and recounting")
-    _refuse_over_earlier(release, directory)
+    revision = getattr(release, "revision", None)
+    if revision is not None and real_place(directory) in [real_place(f.path) for f in revision.earlier.folders]:
+        raise OutputError(f"'{directory}' is the release that is revised; both are needed. Hint: name a new folder.")
     content = folder_content(release, formats=formats, basemap=basemap, context=context, **about)
     check_target(directory, overwrite=overwrite)
     content.formats()
@@ -105,19 +94,8 @@ def folder_content(
     return FolderContent(published)
 
 
-def _refuse_over_earlier(release: Publishable, directory: Place) -> None:
-    """Refuses a revision in the folder of what it revises: both are needed to verify it."""
-    revision = getattr(release, "revision", None)
-    if revision is not None and real_place(directory) in [real_place(f.path) for f in revision.earlier.folders]:
-        raise OutputError(f"'{directory}' is the release that is revised; both are needed. Hint: name a new folder.")
-
-
 def _recount(release: Publishable, draft: Path, directory: Place) -> None:
-    """Recounts the written files from the flows.
-
-    Raises:
-        GuaranteeError: the recount contradicts them.
-    """
+    """Recounts the written files from the flows."""
     plan = next((part.plan for _, part in release.parts), None)
     revision = getattr(release, "revision", None)
     result = recount_flows(

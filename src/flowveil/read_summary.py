@@ -12,11 +12,7 @@ from flowveil.errors import with_value
 class Days:
     """The days of the trips of one read, by which a ledger proves that two releases share no trip. Private.
 
-    Attributes:
-        column: the time column.
-        timezone, time_format: how it was read; the same row has the same day only if both are equal.
-        days: ISO dates.
-        missing: a row without a time was used.
+    The same row has the same day only if time zone and format are equal. ``missing``: a row without a time was used.
     """
 
     column: str
@@ -35,11 +31,8 @@ class ReadSummary:
     the study area. Trips and weight count all of these rows; a row without a number of trips or weight counts 0.
 
     Attributes:
-        rows: rows read.
         empty_rows: rows without trips: their number of trips is 0.
         dropped: dropped rows, by reason.
-        dropped_trips, dropped_weight: of the dropped rows; no weight if the input has none.
-        outside_rows, outside_trips, outside_weight: of the rows outside the study area.
         input_trips, input_weight: of all rows: used, dropped and outside.
         columns: which input column served as what.
         resolution: H3 resolution of the tiles, or None for tiles of the user's own.
@@ -64,6 +57,7 @@ class ReadSummary:
         days: the days of the trips, where the input has a time column; private.
         outline: the study area as text that `flowveil.reading.areas.parse_area` reads, or as WKB in hexadecimal digits
             if it came from a file; private.
+        key: fingerprint of the key of the record keys; None if none were read.
     """
 
     rows: int = 0
@@ -99,6 +93,7 @@ class ReadSummary:
     nobody: dict[str, int] = field(default_factory=dict)
     days: Days | None = None
     outline: str | None = None
+    key: str | None = None
 
     @property
     def left_out(self) -> dict[str, int]:
@@ -115,16 +110,9 @@ class ReadSummary:
     @property
     def dropped_share(self) -> float:
         """Share of the input that was dropped: of rows, trips or weight, whichever is largest. Exact, so private."""
-        return self._largest_share(sum(self.dropped.values()), self.dropped_trips, self.dropped_weight)
-
-    @property
-    def outside_share(self) -> float:
-        """Share of the input outside the study area: of rows, trips or weight, whichever is largest. Private."""
-        return self._largest_share(self.outside_rows, self.outside_trips, self.outside_weight)
-
-    def _largest_share(self, rows: int, trips: float, weight: float | None) -> float:
-        counted = self.rows - self.empty_rows
-        shares = [(rows, counted), (trips, self.input_trips), (weight or 0.0, self.input_weight or 0.0)]
+        rows = sum(self.dropped.values()), self.rows - self.empty_rows
+        weight = self.dropped_weight or 0.0, self.input_weight or 0.0
+        shares = [rows, (self.dropped_trips, self.input_trips), weight]
         return max(part / whole if whole else 0.0 for part, whole in shares)
 
     def parameters(self) -> dict[str, Any]:
@@ -160,18 +148,12 @@ class ReadSummary:
             counted: whether they may say how many rows have no person.
         """
         used = "; ".join(f"{role} from {name}" for role, name in self.columns.items() if name)
-        return [*([f"Columns: {used}."] if used else []), *self.notes, *self.about_persons(counted=counted)]
-
-    def about_persons(self, *, counted: bool = True) -> list[str]:
-        """Sentences on whom the people are counted by; none where no column says who travelled.
-
-        Args:
-            counted: whether they may say how many rows have no person.
-        """
+        lines = [*([f"Columns: {used}."] if used else []), *self.notes]
         if not self.columns.get("person"):
-            return []
+            return lines
         case = {"fold": "ignored", "keep": "distinguished"}[self.person_case]
-        lines = [f"Upper and lower case in names of persons is {case} ({with_value('person_case', self.person_case)})."]
+        given = with_value("person_case", self.person_case)
+        lines.append(f"Upper and lower case in names of persons is {case} ({given}).")
         if self.nobody and counted:
             words = ", ".join(f"{word}: {rows:,}" for word, rows in self.nobody.items())
             lines.append(f"Rows without a known person, which add no person: {sum(self.nobody.values()):,} ({words}).")

@@ -45,11 +45,7 @@ def recipe_text(request: Request, *, version: str) -> str:
 
 
 def write_recipe(request: Request, path: str | os.PathLike[str], *, version: str) -> Path:
-    """Write the recipe of a request; its paths become relative to the file.
-
-    Raises:
-        OutputError: the file cannot be written.
-    """
+    """Write the recipe of a request; its paths become relative to the file."""
     target = Path(path)
     there = target.absolute().parent
     moved = request.with_values(**_moved(request, lambda place: os.path.relpath(place, there)))
@@ -67,10 +63,6 @@ def read_recipe(path: str | os.PathLike[str], *, changes: Sequence[str] = ()) ->
     Args:
         path: the file.
         changes: texts such as ``protection.k=20`` that replace settings; their paths are taken from the working folder.
-
-    Raises:
-        ParameterError: there is no such file, or a setting is unknown or wrong.
-        DataError: the file is not TOML.
     """
     source = Path(path)
     try:
@@ -87,11 +79,7 @@ def read_recipe(path: str | os.PathLike[str], *, changes: Sequence[str] = ()) ->
 
 
 def changed(request: Request, changes: Sequence[str]) -> Request:
-    """The request with settings replaced: ``protection.k=20``, ``method.options.effort=2``.
-
-    Raises:
-        ParameterError: a text has another form, or a setting is unknown or wrong.
-    """
+    """The request with settings replaced: ``protection.k=20``, ``method.options.effort=2``."""
     values: dict[str, Any] = {}
     for text in changes:
         name, equals, value = text.partition("=")
@@ -166,32 +154,3 @@ def _toml(value: Any) -> str:
 
 def _key(name: str) -> str:
     return name if _BARE_KEY.fullmatch(name) else _toml(name)
-
-
-def json_schema() -> dict[str, Any]:
-    """The JSON schema of a recipe, for editors that check TOML or YAML against one."""
-    sections = {}
-    for name, section in SECTIONS.items():
-        described = {one.name: _schema(one) for one in section_settings(section)}
-        sections[name] = {"type": "object", "additionalProperties": False, "properties": described}
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "flowveil recipe",
-        "type": "object",
-        "additionalProperties": False,
-        "properties": {_VERSION: {"type": "string"}, **sections},
-    }
-
-
-_TYPES = {"text": "string", "whole": "integer", "number": "number", "flag": "boolean", "list": "array"}
-
-
-def _schema(one: Setting) -> dict[str, Any]:
-    if one.kind == "pairs":
-        return {"type": "object", "description": one.meaning}
-    described: dict[str, Any] = {"type": _TYPES[one.kind], "description": one.meaning}
-    allowed = {"enum": list(one.choices)} if one.allowed else {}
-    described |= {"items": {"type": "string", **allowed}} if one.kind == "list" else allowed
-    bounds = {"minimum": one.low, "maximum": one.high, "default": one.default}
-    described |= {name: value for name, value in bounds.items() if value is not None}
-    return described | ({"examples": [one.parse(one.example)]} if one.example and one.kind != "list" else {})

@@ -2,7 +2,7 @@
 
 A `Request` is a tree of frozen dataclasses. Each field carries its meaning, allowed values, default, example and tier.
 The command line, recipe files, checks of keyword arguments, the workbench's form, the reading recorded in report.json,
-the reference page and the JSON schema are generated from these fields: a new option is one new field here.
+and the reference page are generated from these fields: a new option is one new field here.
 
 Names are unique over all sections. A name is the keyword argument in Python, the key in a recipe and, with dashes, the
 flag of the command line.
@@ -75,6 +75,14 @@ class Input(Section, key="input", heading="Input", call="reading"):
         recorded=True,
     )
     decimal_comma: bool = setting("Numbers in text have a decimal comma.", recorded=True)
+    key_file: str | None = setting(
+        "Secret key of the method cellkey; `flowveil key FILE` writes one.",
+        example="secret.key", metavar="FILE", page=False, **PLACE,
+    )  # fmt: skip
+    record_id: str | None = setting(
+        "Column of the id of a record, from which its key is made.",
+        default="all columns of the row", example="trip_id", page=False, **COLUMN,
+    )  # fmt: skip
     remote: bool = setting("Allow INPUT to be an address: s3:// or https://.", tier="recipe", page=False)
 
 
@@ -375,11 +383,7 @@ SET_ONLY.update({one.name: one.path for one in settings() if one.tier == "recipe
 
 
 def find_setting(name: str) -> Setting:
-    """The setting of that name: ``k``, ``protection.k`` or ``--k``.
-
-    Raises:
-        ParameterError: the name is unknown; the message has the nearest one.
-    """
+    """The setting of that name: ``k``, ``protection.k`` or ``--k``."""
     known = {key: one for one in settings() for key in (one.name, one.path, one.flag, one.flag[2:])}
     if name not in known:
         names = {key for one in settings() for key in (one.name, one.path)}
@@ -418,11 +422,7 @@ class Request:
 
     @classmethod
     def from_flat(cls, values: Mapping[str, Any]) -> Request:
-        """From values by the names of the settings.
-
-        Raises:
-            ParameterError: an unknown name, or a value that the setting does not allow.
-        """
+        """From values by the names of the settings."""
         found: dict[str, dict[str, Any]] = {section: {} for section in SECTIONS}
         known = {one.name: one.section for one in settings()}
         for name, value in values.items():
@@ -432,11 +432,7 @@ class Request:
 
     @classmethod
     def from_sections(cls, content: Mapping[str, Any]) -> Request:
-        """From sections of names and values, as a recipe has them.
-
-        Raises:
-            ParameterError: an unknown section or name, or a value that the setting does not allow.
-        """
+        """From sections of names and values, as a recipe has them."""
         flat: dict[str, Any] = {}
         for section, given in content.items():
             if section not in SECTIONS:

@@ -85,11 +85,7 @@ class Setting:
         return f"{self.section}.{self.name}"
 
     def check(self, value: Any) -> Any:
-        """Return the value in the type of the field; None and empty lists mean "not given".
-
-        Raises:
-            ParameterError: wrong type, out of range, or not an allowed value.
-        """
+        """Return the value in the type of the field; None and empty lists mean "not given"."""
         if value is None:
             return _EMPTY.get(self.kind)
         if self.kind == "list" and isinstance(value, str):
@@ -110,11 +106,7 @@ class Setting:
         return checked
 
     def parse(self, text: str) -> Any:
-        """Return the value that a text on the command line means.
-
-        Raises:
-            ParameterError: the text is not such a value.
-        """
+        """Return the value that a text on the command line means."""
         text = text.strip()
         if self.kind == "flag" and text.casefold() in ("true", "false"):
             return text.casefold() == "true"
@@ -211,13 +203,7 @@ class Section:
     call: ClassVar[Call]
 
     def __init_subclass__(cls, *, key: str, heading: str, call: Call) -> None:
-        """Declare a section.
-
-        Args:
-            key: its name in a recipe.
-            heading: its title in help and documentation.
-            call: the call that takes its fields, unless a field names another.
-        """
+        """Declare a section."""
         cls.key, cls.heading, cls.call = key, heading, call
 
     def __post_init__(self) -> None:

@@ -1,31 +1,45 @@
-"""Plans and releases of slices: one plan for each slice, in parallel, or common zones for all."""
+"""Plans and releases of slices: one plan for each slice, in parallel, or common zones for all.
+
+A run can keep its plans in a checkpoint: a folder next to the release, from which a later run resumes. A plan reveals
+which flows are suppressed. So the folder is hidden, readable by its owner alone, and removed when the release is
+written. A plan read from it is applied and recounted like a new one, so a manipulated file cannot publish anything
+below the guarantee. Files contain arrays of numbers and JSON; reading them executes nothing.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import io
+import json
 import os
-import pickle
+import shutil
+import stat
 import time
-from collections.abc import Callable, Iterator, Sequence
+import zipfile
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flowveil.errors import InfeasibleError, ParameterError
+import numpy as np
+
+from flowveil.errors import InfeasibleError, OutputError, ParameterError
 from flowveil.flows import Flows
 from flowveil.methods.odkanon import Cuts, common_cuts
 from flowveil.methods.zones_of import MapCells
+from flowveil.paths import open_regular
 from flowveil.reading.limits import is_limited
-from flowveil.release.checkpoint import Checkpoint, fingerprint, pack_plan, unpack_plan
-from flowveil.release.plan import Plan
+from flowveil.release.plan import NodeZones, Plan, Suppression
 from flowveil.release.release import Release
-from flowveil.release.sliced import n_people
 from flowveil.remote_people import RemotePeople
 from flowveil.slices import Key, SlicedFlows
 from flowveil.workers import DONE, run_tasks
 
 if TYPE_CHECKING:
     from flowveil.anonymization import Run
+
 
 #: Seconds to wait before worker processes are started, which takes a second.
 SECONDS_ALONE = 3.0
@@ -59,14 +73,14 @@ class SliceTask:
         run, part = self.run, self.flows.together(self.flows.members(key))
         if self.checkpoint is None:
             return self._decide(part)
-        name = fingerprint(part, (self.checkpoint.version, key, run.method.name, run.guarantee, run.parameters))
+        name = _fingerprint(part, (self.checkpoint.version, key, run.method.name, run.guarantee, run.parameters))
         kept = self.checkpoint.get(name)
         if kept is not None:
             # Plans that cannot be read are made again.
             with suppress(ValueError):
-                return unpack_plan(kept, self.flows, part)
+                return _unpack_plan(kept, self.flows, part)
         plan = self._decide(part)
-        content = pack_plan(plan, self.flows)
+        content = _pack_plan(plan, self.flows)
         if content is not None:
             self.checkpoint.put(name, content)
         return plan
@@ -88,7 +102,7 @@ class SliceTask:
                 f"The zones of '{self.run.method.name}' are boxes, whose slices cannot be recounted together. "
                 "Hint: choose a method whose zones are nodes of a tree."
             )
-        if plan is None or n_people(flows) < self.run.guarantee.k:
+        if plan is None or (flows.people is not None and flows.people.total() < self.run.guarantee.k):
             return None
         try:
             return self.run.release(flows, plan)
@@ -115,13 +129,7 @@ def _share_zones(task: SliceTask, keys: Sequence[Key], progress: Callable[[float
 
 
 def _share_layers(task: SliceTask, coarser: Sequence[Key], progress: Callable[[float], None]) -> list[Release | None]:
-    """Releases over the cells that LayerCut plans for all slices together; trips of a short cell go on to a later one.
-
-    Raises:
-        ParameterError: coarser matrices are requested. A trip can be in different layers of two slices, so a sum of
-            slices is no release in layers.
-        InfeasibleError: more would be suppressed than may be.
-    """
+    """Returns releases over the cells that LayerCut plans for all slices; trips of short cells go on to later ones."""
     flows, run = task.flows, task.run
     if coarser:
         raise ParameterError(
@@ -147,7 +155,7 @@ def _share_layers(task: SliceTask, coarser: Sequence[Key], progress: Callable[[f
 
 
 def _over_cuts(flows: Flows, cuts: Cuts, task: SliceTask) -> Release | None:
-    merged = cuts.merge(flows, flows.origin, flows.destination)
+    merged = cuts.merge(flows)
     kept = task.run.guarantee.safe(merged.cells)[merged.row]
     return task.release(flows, Plan.from_cuts(flows, cuts.origin, cuts.destination, kept))
 
@@ -179,39 +187,150 @@ def _plans(task: SliceTask, keys: Sequence[Key], workers: int) -> Iterator[Plan 
         at += 1
     if at == len(keys):
         return
-    rest = keys[at:]
     wanted = min(workers, (os.cpu_count() or 1) * 2)
-    with closing(run_tasks(_planned, task, rest, workers=wanted, in_order=True)) as planned:
+    with closing(run_tasks(_planned, task, keys[at:], workers=wanted, in_order=True)) as planned:
         for ended in planned:
             if ended.how != DONE:
                 raise ended.error or RuntimeError("A worker process ended; memory may have run out.")
-            yield None if ended.result is None else _unpacked(ended.result, task.flows)
+            yield ended.result and _on_trees(ended.result, task.flows.origins, task.flows.destinations)
 
 
-def _planned(task: SliceTask, key: Key) -> bytes | None:
-    """Plans a slice in a worker process."""
+def _planned(task: SliceTask, key: Key) -> Plan | None:
+    """Plans a slice in a worker process; the trees stay there, because they are large and the same in all plans."""
     plan = task.plan(key)
-    return None if plan is None else _packed(plan, task.flows)
+    return plan and _on_trees(plan, None, None)
 
 
-def _packed(plan: Plan | None, flows: SlicedFlows) -> bytes:
-    """Returns a plan without the hierarchies it refers to: they are large and the same in all plans."""
+def _on_trees(plan: Plan, origins: Any, destinations: Any) -> Plan:
+    """Returns a plan whose zones refer to other trees."""
+    zones = [
+        replace(own, hierarchy=tree) if isinstance(own, NodeZones) else own
+        for own, tree in ((plan.origin_zones, origins), (plan.destination_zones, destinations))
+    ]
+    return replace(plan, origin_zones=zones[0], destination_zones=zones[1])
 
-    class Packer(pickle.Pickler):
-        def persistent_id(self, thing: Any) -> str | None:
-            if thing is flows.origins:
-                return "origins"
-            return "destinations" if thing is flows.destinations else None
 
+# ---- checkpoints -----------------------------------------------------------------------------------------------
+
+#: Entries of a file: arrays of the plan, and its other fields as JSON. Files with other entries are ignored.
+_ARRAYS = ("origin_zone", "destination_zone", "kept", "origin_nodes", "destination_nodes")
+_FIELDS = "fields"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A folder with one file for each planned slice, created with the first file.
+
+    Plans of another ``version`` of the program are not used.
+    """
+
+    folder: Path
+    version: str = ""
+
+    @classmethod
+    def next_to(cls, out: str | os.PathLike[str], version: str) -> Checkpoint:
+        """Returns the checkpoint of a release that will be written to ``out``."""
+        place = Path(out).expanduser()
+        return cls(place.parent / f".{place.name}.checkpoint", version)
+
+    def get(self, name: str) -> bytes | None:
+        """Returns the content of a file; None if it is missing or not private."""
+        try:
+            self._check_private()
+            with open_regular(self.folder / name) as file:
+                return file.read()
+        except OSError:
+            return None
+
+    def put(self, name: str, content: bytes) -> None:
+        """Writes a file, atomically."""
+        try:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._check_private()
+            draft = self.folder / f"{name}.{os.getpid()}"
+            draft.unlink(missing_ok=True)
+            with open(draft, "xb", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
+                file.write(content)
+            draft.replace(self.folder / name)
+        except OSError:
+            raise OutputError(
+                "Plans of slices cannot be kept for a later run (--resume): their folder cannot be written, or others "
+                f"may read it. Hint: remove '{self.folder}'."
+            ) from None
+
+    def _check_private(self) -> None:
+        """Refuses a folder that is a link, or that others can read."""
+        found = os.lstat(self.folder)
+        is_private = not hasattr(os, "getuid") or (found.st_uid == os.getuid() and not found.st_mode & 0o077)
+        if not stat.S_ISDIR(found.st_mode) or not is_private:
+            raise PermissionError("not private")
+
+    def remove(self) -> None:
+        """Removes the folder."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _fingerprint(flows: Flows, settings: Iterable[Any]) -> str:
+    """Returns a hash of flows, trees and settings."""
+    digest = hashlib.sha256(repr(list(settings)).encode())
+    people = () if flows.people is None else (flows.people.cell, flows.people.person)
+    trees = [array for tree in (flows.origins, flows.destinations) for array in (tree.parent, tree.code)]
+    for array in (flows.origin, flows.destination, flows.trips, *flows.added().values(), *people, *trees):
+        # An array of objects holds addresses, not contents.
+        has_text = array is not None and array.dtype == object
+        digest.update(repr(array.tolist()).encode() if has_text else repr(array is None).encode())
+        if array is not None and not has_text:
+            digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
+
+
+def _pack_plan(plan: Plan | None, flows: SlicedFlows) -> bytes | None:
+    """Returns a plan as named arrays and JSON, no entries for None; None if it has parts that these cannot hold."""
     buffer = io.BytesIO()
-    Packer(buffer, protocol=5).dump(plan)
+    if plan is None:
+        np.savez(buffer, allow_pickle=False)
+        return buffer.getvalue()
+    zones = (plan.origin_zones, plan.destination_zones)
+    nodes = [
+        own.nodes
+        for own, tree in zip(zones, (flows.origins, flows.destinations), strict=True)
+        if type(own) is NodeZones and own.hierarchy is tree
+    ]
+    values = {"homogeneous": plan.homogeneous, "suppression": vars(plan.suppression), "notes": dict(plan.notes)}
+    try:
+        text = json.dumps(values, allow_nan=False)
+        others = (plan.boxes, plan.frozen, plan.stricter)
+        if len(nodes) < 2 or any(part is not None for part in others) or json.loads(text) != values:
+            return None
+    except (TypeError, ValueError):
+        return None
+    content = dict(zip(_ARRAYS, (plan.origin_zone, plan.destination_zone, plan.kept, *nodes), strict=True))
+    np.savez(buffer, allow_pickle=False, **content, **{_FIELDS: np.frombuffer(text.encode(), np.uint8)})
     return buffer.getvalue()
 
 
-def _unpacked(packed: bytes, flows: SlicedFlows) -> Plan:
-    class Unpacker(pickle.Unpickler):
-        def persistent_load(self, name: str) -> Any:
-            return getattr(flows, name)
-
-    plan: Plan = Unpacker(io.BytesIO(packed)).load()
-    return plan
+def _unpack_plan(content: bytes, flows: SlicedFlows, part: Flows) -> Plan | None:
+    """Returns the plan for ``part`` in untrusted bytes of `_pack_plan`; raises ValueError if there is none."""
+    try:
+        with np.load(io.BytesIO(content), allow_pickle=False) as file:
+            if not file.files:
+                return None
+            arrays = {name: np.asarray(file[name]) for name in file.files}
+        values = json.loads(arrays.pop(_FIELDS).tobytes())
+        origin, destination, kept, *nodes = (arrays.pop(name) for name in _ARRAYS)
+        trees = (flows.origins, flows.destinations)
+        # All numbers are valid indices of flows, zones and nodes; cells are recounted later.
+        stops = (len(nodes[0]), len(nodes[1]), *(tree.n_nodes for tree in trees))
+        whole = all(
+            own.dtype == np.int32 and own.ndim == 1 and np.all((own >= 0) & (own < stop))
+            for own, stop in zip((origin, destination, *nodes), stops, strict=True)
+        )
+        lengths = {origin.shape, destination.shape, kept.shape, (len(part),)}
+        if arrays or not whole or kept.dtype != np.bool_ or len(lengths) > 1:
+            raise ValueError("not a plan")
+        zones_o, zones_d = NodeZones(trees[0], nodes[0]), NodeZones(trees[1], nodes[1])
+        rule, notes = Suppression(**values["suppression"]), dict(values["notes"])
+        same = bool(values["homogeneous"])
+        return Plan(origin, destination, kept, zones_o, zones_d, same, suppression=rule, notes=notes)
+    except (OSError, EOFError, KeyError, TypeError, zipfile.BadZipFile, zlib.error) as problem:
+        raise ValueError("not a plan") from problem

@@ -22,6 +22,7 @@ from flowveil.errors import DataError, ParameterError, option
 from flowveil.flows import SUM_COLUMNS, Cells, Flows, People, concat_cells
 from flowveil.hierarchy import Hierarchy
 from flowveil.read_summary import ReadSummary
+from flowveil.record_keys import merged_keys
 from flowveil.remote_people import RemotePeople
 from flowveil.times import TIME, Every, Times
 
@@ -100,9 +101,14 @@ class SlicedFlows:
         """Returns parts of slices as one: trips and weights are summed, people deduplicated."""
         rows = concat_cells(parts)
         tree_o, tree_d = self.origins, self.destinations
-        cells = rows.merge(rows.origin, rows.destination, tree_o.n_tiles, tree_d.n_tiles).cells
+        merged = rows.merge(rows.origin, rows.destination, tree_o.n_tiles, tree_d.n_tiles)
         return Flows.of_cells(
-            cells, origins=tree_o, destinations=tree_d, intake=self.intake, whole_map=self.slices[0].whole_map
+            merged.cells,
+            origins=tree_o,
+            destinations=tree_d,
+            intake=self.intake,
+            whole_map=self.slices[0].whole_map,
+            **merged_keys(parts, merged.row, len(merged.cells)),
         )
 
     def folded(self) -> Flows:
@@ -132,18 +138,7 @@ class SlicedFlows:
         )
 
     def coarser_keys(self, every: Sequence[Every] = (), *, total: bool = False) -> list[Key]:
-        """Returns the keys of unions of slices: everything, or all steps within a longer time step.
-
-        Args:
-            every: longer steps, which must consist of whole slices.
-            total: whether to include a key for everything.
-
-        Returns:
-            The keys, coarsest first, sorted within each kind.
-
-        Raises:
-            ParameterError: a step does not consist of whole steps of the slices.
-        """
+        """Returns the keys of unions of slices, coarsest first: everything, or all steps within a longer time step."""
         keys: list[Key] = [(None,) * len(self.columns)] if total else []
         for step in sorted(every, key=lambda e: e.label_length):
             if self.every is None or not step.holds(self.every):
@@ -172,15 +167,9 @@ class SlicedFlows:
         )
 
     def on_disk(self, folder: str | None) -> SlicedFlows:
-        """Returns the same slices with their rows in a memory-mapped temporary file.
+        """Returns the same slices with their rows in a memory-mapped temporary file, by default in the system's folder.
 
         The file is private, unlinked once written, and freed with the last array that refers to it.
-
-        Args:
-            folder: folder of the file; None for the system's default.
-
-        Raises:
-            DataError: the disk space does not suffice.
         """
         try:
             with TemporaryFile(prefix="flowveil-", dir=folder) as file:
@@ -219,11 +208,7 @@ def holds(key: Key, other: Key, *, columns: Sequence[str]) -> bool:
 
 
 def check_slice_columns(by: Sequence[str], *, time: str | None, every: str | Every | None) -> None:
-    """Checks the slice columns.
-
-    Raises:
-        ParameterError: a name is duplicated or reserved, or time and every are not given together.
-    """
+    """Checks the slice columns."""
     if (time is None) != (every is None):
         given, lacking = ("time", "every") if every is None else ("every", "time")
         raise ParameterError(
@@ -251,16 +236,8 @@ def declared_values(
 ) -> dict[str, list[str]]:
     """Returns the public values of the slice columns: sorted and distinct.
 
-    Hours of the day and days of the week are public. Other time steps follow from a period, other values from a list
-    that the publisher has from another source.
-
-    Args:
-        columns: the slice columns.
-        every: the time step, if there is one.
-        given: the values by column; for times a period is allowed, ``2024-01-01/2024-03-31``.
-
-    Raises:
-        ParameterError: the values of a column are missing or not a list of distinct words, or a column is unknown.
+    Hours of the day and days of the week are public. Other time steps follow from a period such as
+    ``2024-01-01/2024-03-31``, other values from a list that the publisher has from another source.
     """
     unknown = [name for name in given if name not in columns]
     if unknown:
@@ -307,16 +284,9 @@ def _labels_of(every: Every, period: str | None) -> list[str] | None:
 
 
 def refuse_many_values(values: Mapping[str, int], *, rows: int) -> None:
-    """Refuses attributes that look like identifiers, which would give one matrix per contributor.
+    """Refuses attributes with so many values that they look like identifiers: one matrix per contributor.
 
     Without a person column no other check would notice: k trips of one taxi are k trips.
-
-    Args:
-        values: number of distinct values of each slice column, without times.
-        rows: rows that were read and used.
-
-    Raises:
-        DataError: a column has more than `MOST_VALUES` values, or fewer than `ROWS_PER_VALUE` rows per value.
     """
     many = {name: n for name, n in values.items() if n > MOST_VALUES or n * ROWS_PER_VALUE > rows}
     if many:
@@ -335,9 +305,6 @@ def refuse_many_combinations(flows: SlicedFlows) -> None:
     Two columns of forty values each look like classes and together identify every contributor. Reading checks only
     single columns (`refuse_many_values`), because a study slices by single ones. Flows made by the caller have no rows
     to check.
-
-    Raises:
-        DataError: there are fewer than `ROWS_PER_VALUE` rows per combination, and that is not confirmed.
     """
     intake = flows.intake
     rows = intake.used_rows
@@ -356,7 +323,7 @@ def refuse_many_combinations(flows: SlicedFlows) -> None:
 def _rows_of(part: Flows) -> dict[str, NDArray[Any]]:
     """Returns all arrays of a slice that grow with its flows."""
     people = part.people
-    found = {name: getattr(part, name) for name in ("origin", "destination", "trips", *SUM_COLUMNS, "time")}
+    found = {name: getattr(part, name) for name in ("origin", "destination", "trips", *SUM_COLUMNS, "time", "keys")}
     if people is not None and not isinstance(people, RemotePeople):
         found |= {"cell": people.cell, "person": people.person, "made": people.trips}
     return {name: array for name, array in found.items() if array is not None}

@@ -49,11 +49,7 @@ class Every:
 
     @classmethod
     def parse(cls, text: str) -> Every:
-        """Read a step of time.
-
-        Raises:
-            ParameterError: it is not one of these.
-        """
+        """Read a step of time."""
         name = text.strip().lower()
         if name in _LABELS:
             return cls(name)
@@ -111,9 +107,6 @@ class Times:
                 ``month``.
             minutes: length of a step that divides a day and is not periodic.
             labels: labels of the steps with trips.
-
-        Raises:
-            ParameterError: the step cannot be folded.
         """
         if every in ("hour", "weekday-hour"):
             days = 7 if every == "weekday-hour" else 1

@@ -32,14 +32,10 @@ Result = TypeVar("Result")
 
 
 class Ended(NamedTuple):
-    """Outcome of one task.
+    """Outcome of the task with this number: ``done``, ``late`` or ``lost``.
 
-    Attributes:
-        number: position among the tasks.
-        how: ``done``, ``late`` or ``lost``.
-        result: return value of the work; None unless done.
-        error: a flowveil error raised by the work; for other errors one that names only the type, because the message
-            may quote the input. None if the process ended.
+    The error is a flowveil error raised by the work; for other errors one that names only the type, because the message
+    may quote the input; None if the process ended.
     """
 
     number: int
@@ -66,8 +62,6 @@ def run_tasks(
     Args:
         work: a module-level function; its result must be picklable.
         shared: data for all tasks; sent once to each process.
-        tasks: the tasks.
-        workers: number of parallel processes.
         time_limit: seconds for a task after its process is ready.
         prepare: called before each task, outside its time limit, for imports and compilation.
         fresh: use a new process for every task, so that none profits from an earlier one.
@@ -87,14 +81,10 @@ def run_tasks(
 
 
 def prefetch(work: Iterable[Callable[[], Result]], *, threads: int, waiting: int = 0) -> Generator[Result, None, None]:
-    """Yields results in order while other threads compute the next ones.
+    """Yields results of callables in order while other threads (``threads`` with the caller) compute the next ones.
 
-    For numpy, which releases the interpreter lock. Limits and message settings are those of the caller.
-
-    Args:
-        work: callables.
-        threads: number of threads, the caller included.
-        waiting: additional results that may be computed ahead. Without it, at most ``threads`` results are in memory.
+    For numpy, which releases the interpreter lock. Limits and message settings are those of the caller. At most
+    ``threads + waiting`` results are in memory.
     """
     pieces = iter(work)
     if threads == 1:
@@ -106,20 +96,6 @@ def prefetch(work: Iterable[Callable[[], Result]], *, threads: int, waiting: int
             done = at_work.popleft().result()
             at_work.extend(pool.submit(copy_context().run, piece) for piece in islice(pieces, 1))
             yield done
-
-
-@contextlib.contextmanager
-def run_in_background(work: Callable[[], Result], *, threads: int) -> Iterator[Callable[[], Result]]:
-    """Runs a callable in another thread and yields a function that returns its result.
-
-    For work that releases the interpreter lock. With one thread, it runs when the result is requested. Limits and
-    message settings are those of the caller.
-    """
-    if threads == 1:
-        yield work
-        return
-    with ThreadPoolExecutor(max_workers=1) as pool:
-        yield pool.submit(copy_context().run, work).result
 
 
 class _Crew:
@@ -165,11 +141,7 @@ class _Crew:
 
 
 class _Child:
-    """A worker process. Requests and answers are consecutive pickles.
-
-    Attributes:
-        spent: whether it ended or was stopped and cannot be used again.
-    """
+    """A worker process, ``spent`` if it ended or was stopped. Requests and answers are consecutive pickles."""
 
     def __init__(self, load: bytes) -> None:
         self.spent = False

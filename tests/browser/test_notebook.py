@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from browser.pages import redrawn
-from flowveil.api import anonymize, notebook_view
+from flowveil import anonymize
+from flowveil.api import notebook_view
 from samples.releases import city_flows
 
 

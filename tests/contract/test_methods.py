@@ -54,7 +54,7 @@ from flowveil import (
 )
 from flowveil.read_summary import ReadSummary
 from flowveil.release.boundary import public_map
-from flowveil.release.zones import NodeZones, Zones
+from flowveil.release.plan import NodeZones, Zones
 from flowveil.zoning.public_map import BoxMap
 from reference.halves import cells_of
 from reference.trees import ancestors, is_safe, leaf_nodes, persons_by_flow

@@ -16,8 +16,8 @@ from pyarrow import csv
 
 from conftest import trip_table
 from flowveil import InfeasibleError, ParameterError, anonymize_slices, audit_releases, read_slices, verify_release
-from flowveil.analysis.pages.profile import largest_profiles
-from flowveil.audit.pages import audit_files, audit_lines
+from flowveil.analysis.pages.before_after import largest_profiles
+from flowveil.audit.auditing import audit_files, audit_lines
 from flowveil.flows import Flows
 from flowveil.methods import METHODS, epsilon
 from flowveil.methods.noise_by_slice import _counted

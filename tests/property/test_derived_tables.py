@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from flowveil.errors import ParameterError
 from flowveil.hierarchy import H3_PARTS
 from flowveil.published.derive import Derivation, derive_published
-from flowveil.release.published import Published
-from flowveil.release.statement import Statement
+from flowveil.release.statement import Published, Statement
 from flowveil.zoning.public_map import H3Map
 from reference.derive import ancestor, grouped
 

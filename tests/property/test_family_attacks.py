@@ -16,7 +16,7 @@ from flowveil.anonymization import anonymize_slices
 from flowveil.errors import InfeasibleError
 from flowveil.flows import Flows
 from flowveil.release.reconstruction import Zoning, reconstruct
-from flowveil.release.sliced import SlicedRelease
+from flowveil.release.release import SlicedRelease
 from flowveil.slices import Every, SlicedFlows, holds
 from reference.differencing import attacks
 from samples.drafts import unchecked

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from flowveil.analysis.measures.distances import weighted_median
+from flowveil.analysis.measures import weighted_median
 from flowveil.errors import InfeasibleError
 from flowveil.guarantee import Guarantee
 from flowveil.methods.odkanon import odkanon

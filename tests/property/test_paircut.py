@@ -8,7 +8,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from test_twincut import BUDGETS, mean_error, small_problems, total_of
 
-from flowveil.analysis.measures.floor import division_floor, generalization_floor
+from flowveil.analysis.measures import division_floor, generalization_floor
 from flowveil.errors import InfeasibleError
 from flowveil.methods import METHODS
 from flowveil.methods.pair_divisions import PairTable
@@ -34,7 +34,7 @@ def lost_share(volume, plan) -> float:
 @given(small_problems(6), st.floats(0.1, 60.0))
 def test_at_a_price_no_division_costs_less(problem, price):
     flows, guarantee = problem
-    table, total = PairTable.of(flows, guarantee, "error"), total_of(*problem)
+    table, total = PairTable.from_flows(flows, guarantee, "error"), total_of(*problem)
     least = min(cost + price * (total - published) for cost, published in slow.all_divisions(flows, guarantee))
     found = price * total if table is None else table.evaluate(price)[0]
     assert found == pytest.approx(least, rel=1e-9, abs=1e-9)

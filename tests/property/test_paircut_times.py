@@ -55,7 +55,7 @@ def timed_problems(draw, max_nodes: int = 4, max_rows: int = 10) -> tuple[Flows,
 @given(timed_problems(), st.floats(0.1, 60.0), WEIGHTS)
 def test_at_a_price_no_division_costs_less(problem, price, weight):
     flows, guarantee = problem
-    table, total = PairTable.of(flows, guarantee, "error", time_weight=weight), total_of(*problem)
+    table, total = PairTable.from_flows(flows, guarantee, "error", time_weight=weight), total_of(*problem)
     points = slow.all_divisions(flows, guarantee, weight)
     found = price * total if table is None else table.evaluate(price)[0]
     least = min(cost + price * (total - published) for cost, published in points)

@@ -112,7 +112,7 @@ def test_the_search_never_beats_all_cuts_and_no_single_move_beats_it(problem, ma
     state = table.evaluate(plan.origin_zones.nodes)
     assert np.isclose(state.score, found)
     moves = table.moves(state)
-    for i in range(len(moves)):
+    for i in range(len(moves.cost)):
         after = table.evaluate(table.apply(state.cut, moves.select(np.array([i]))))
         assert np.isclose(after.cost - state.cost, moves.cost[i])
         assert np.isclose(after.suppressed - state.suppressed, moves.suppressed[i])

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flowveil.guarantee import Guarantee
-from flowveil.methods.suppression import suppression
+from flowveil.methods.oigh import suppression
 from reference.trees import is_safe
 from samples.strategies import flow_tables
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from flowveil.flows import Flows
 from flowveil.hierarchy import Hierarchy
-from flowveil.release.closeness import total_variation, without_distant
 from flowveil.release.plan import Plan
+from flowveil.release.post_rules import total_variation, without_distant
 from flowveil.verify.recount.recount import _far_from_all
 from reference.closeness import close_cells, distance
 

@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flowveil.tabular.ipf import Rounds, fit
+from flowveil.tabular.ipf import fit
 from flowveil.tabular.junction import JunctionModel, build_junction_tree
 from reference.tabular_ipf import fit_full_table
 
@@ -67,7 +67,7 @@ def test_junction_tree_equals_full_table(problem, rounds):
 def test_consistent_margins_are_met_and_samples_stay_on_the_support(problem):
     shape, margins, targets = problem
     model = JunctionModel(build_junction_tree(shape, margins))
-    gap, _, converged = fit(model, margins, targets, Rounds(1e-9, 0.0, 3000))
+    gap, _, converged = fit(model, margins, targets, settled=0.0, tolerance=1e-9, max_cycles=3000)
     if converged:
         assert gap <= 1e-8
     drawn = model.sample(300, np.random.default_rng(0))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from importlib import import_module
-from unittest import mock
 
 import numpy as np
 import pytest
@@ -12,20 +11,18 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from test_odkanon import problems
 
-from flowveil.analysis.measures.floor import generalization_floor, smallest_safe_sizes
+from flowveil.analysis.measures import generalization_floor, smallest_safe_sizes
 from flowveil.errors import InfeasibleError
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Hierarchy
-from flowveil.methods import METHODS, safe_pairs
+from flowveil.methods import METHODS
 from flowveil.methods.knapsack import best_within, flipped, near_ties
-from flowveil.methods.lowest_common_ancestor import AncestorDepth
 from flowveil.methods.odkanon import odkanon
 from flowveil.methods.pruning import dual_multiplier
-from flowveil.methods.safe_pairs import safe_levels, sketch
+from flowveil.methods.safe_pairs import AncestorDepth, safe_levels, sketch
 from flowveil.methods.twin_trees import TwinTrees
 from flowveil.methods.twincut import frontier, score, twincut
-from flowveil.reading.limits import limits
 from flowveil.release.plan import Plan
 from flowveil.release.release import Release
 from reference import twincut as slow
@@ -61,17 +58,15 @@ def mean_error(flows: Flows, guarantee: Guarantee, plan: Plan) -> float:
 
 
 @SEARCH
-@given(small_problems(), st.sampled_from([0, safe_pairs.FLOWS_ALONE]))
-def test_safe_pairs_are_all_there_are(problem, alone):
+@given(small_problems())
+def test_safe_pairs_are_all_there_are(problem):
     flows, guarantee = problem
     reduced = [
         sketch(tree, tile, flows, guarantee)
         for tree, tile in ((flows.origins, flows.origin), (flows.destinations, flows.destination))
     ]
     found = {}
-    with mock.patch.object(safe_pairs, "FLOWS_ALONE", alone):
-        levels = list(safe_levels(flows, guarantee, *reduced))
-    for level in levels:
+    for level in safe_levels(flows, guarantee, *reduced):
         for o, d, v in zip(level.origin, level.destination, level.volume, strict=True):
             found[int(reduced[0].node[o]), int(reduced[1].node[d])] = float(v)
     want = {}
@@ -86,15 +81,13 @@ def test_safe_pairs_are_all_there_are(problem, alone):
 
 
 @SEARCH
-@given(small_problems(), st.sampled_from([1, 2]))
-def test_both_tables_hold_all_safe_pairs(problem, threads):
+@given(small_problems())
+def test_both_tables_hold_all_safe_pairs(problem):
     flows, guarantee = problem
-    with mock.patch.object(safe_pairs, "FLOWS_ALONE", 0), limits(threads=threads):
-        trees = TwinTrees.from_flows(flows, guarantee)
+    trees = TwinTrees.from_flows(flows, guarantee)
     assume(trees is not None)
     want = {}
     for level in safe_levels(flows, guarantee, trees.origins.sketch, trees.destinations.sketch):
-        assert level.origin.tolist() == level.nodes[level.start].tolist()
         for o, d, v in zip(level.origin.tolist(), level.destination.tolist(), level.volume.tolist(), strict=True):
             want[o, d] = v
     for end in (0, 1):
@@ -146,7 +139,7 @@ def test_ancestor_depth_is_that_of_the_lowest_common_ancestor(rises, data):
         return set(nodes)
 
     want = [tree.max_depth if a == b else len(way(a) & way(b)) - 1 for a, b in zip(left, right, strict=True)]
-    assert AncestorDepth.from_tree(tree).depth(left, np.array(right, np.int32)).tolist() == want
+    assert AncestorDepth(tree).depth(left, np.array(right, np.int32)).tolist() == want
 
 
 @SEARCH

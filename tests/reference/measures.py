@@ -8,8 +8,8 @@ from itertools import product
 import numpy as np
 from pyproj import Geod
 
+from flowveil.release.plan import NodeZones
 from flowveil.release.release import Release
-from flowveil.release.zones import NodeZones
 from flowveil.zoning.public_map import Rectangles
 
 

@@ -1,4 +1,4 @@
-"""The parts of published cells, one by one: what `flowveil.audit.minimality` counts in whole columns."""
+"""The parts of published cells, one by one: what `flowveil.audit.shadow_releases` counts in whole columns."""
 
 from __future__ import annotations
 

@@ -13,13 +13,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from flowveil.flows import Flows
-from flowveil.guarantee import Guarantee
+from flowveil.guarantee import POPULATION_ONLY, SMALL_K, SMALLEST_K, Guarantee
 from flowveil.hierarchy import Hierarchy
 from flowveil.methods import find_method
-from flowveil.release.confirmation import POPULATION_ONLY, SMALL_K, SMALLEST_K
-from flowveil.release.plan import Plan
+from flowveil.release.plan import NodeZones, Plan
 from flowveil.release.release import Release
-from flowveil.release.zones import NodeZones
 from flowveil.zoning.h3 import h3_hierarchy
 
 

@@ -27,7 +27,7 @@ from typing import Any
 
 import pytest
 
-from flowveil.workbench import jobs, worker
+from flowveil.workbench import jobs, work, worker
 
 
 @dataclass
@@ -190,7 +190,7 @@ class _Thread:
             while line := self._tasks.get():
                 task = json.loads(line)
                 with self._turn:
-                    worker._run(task, worker.Progress(_Answers(self), task["job"]))
+                    worker._run(task, work.Progress(_Answers(self), task["job"]))
 
     def write(self, line: bytes) -> None:
         self._tasks.put(line)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import threading
 import time
 from contextlib import closing
 
@@ -13,7 +12,7 @@ import pytest
 from flowveil import workers
 from flowveil.errors import InfeasibleError, ParameterError
 from flowveil.reading import limits
-from flowveil.workers import DONE, LATE, LOST, Ended, prefetch, run_in_background, run_tasks
+from flowveil.workers import DONE, LATE, LOST, Ended, prefetch, run_tasks
 from samples.processes import light_sources
 from samples.tasks import Slow, nap, work
 
@@ -100,22 +99,3 @@ def test_threads_work_in_advance_and_hand_out_in_order(threads, waiting):
 def test_threads_have_the_limits_of_their_caller():
     with limits.limits(threads=1):
         assert list(prefetch([limits.threads] * 3, threads=2)) == [1, 1, 1]
-
-
-@pytest.mark.parametrize("threads", [1, 2])
-def test_background_work_returns_or_raises_when_its_result_is_requested(threads):
-    with limits.limits(threads=threads), run_in_background(limits.threads, threads=threads) as counted:
-        assert counted() == threads
-
-    def fails() -> None:
-        raise ValueError("in the background")
-
-    with run_in_background(fails, threads=threads) as failed, pytest.raises(ValueError, match="in the background"):
-        failed()
-
-
-def test_one_thread_leaves_work_to_the_one_who_asks():
-    with run_in_background(threading.get_ident, threads=1) as who:
-        assert who() == threading.get_ident()
-    with run_in_background(threading.get_ident, threads=2) as who:
-        assert who() != threading.get_ident()

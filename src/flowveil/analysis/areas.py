@@ -17,7 +17,7 @@ Definitions, where V is the input volume, v the volume of a pair of areas and w 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import h3.api.basic_int as h3_cells
@@ -29,7 +29,9 @@ from flowveil.errors import ParameterError
 from flowveil.flows import Flows, group_pairs
 from flowveil.hierarchy import OUTSIDE, OUTSIDE_CELL, Floats, Hierarchy
 from flowveil.published.disaggregation import disaggregate
-from flowveil.published.zone_overlaps import Overlap, h3_overlap, hexagons_around, outline_overlap, zones_of_end
+from flowveil.published.maps import zones_of
+from flowveil.published.zone_overlaps import Overlap, h3_overlap, hexagons_around, outline_overlap
+from flowveil.release.reconstruction import Shares
 from flowveil.zoning.h3 import parent_of
 
 if TYPE_CHECKING:
@@ -54,14 +56,10 @@ Numbers = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class AreaAccuracy:
-    """The planner's errors between the areas of one zoning. See the module for the definitions.
+    """The planner's errors between the areas of one zoning, as the module defines them.
 
-    Attributes:
-        areas: what the areas are.
-        level: of the tree, for H3 the resolution; None for districts.
-        n_areas: number of areas with input trips.
-        basis: trips or weight.
-        estimate: ``reconstruction``, or ``even spread`` if cells are too coarse for it.
+    The level is that of the tree, for H3 the resolution, and None for districts. Only areas with input trips count. The
+    estimate is ``reconstruction``, or ``even spread`` if cells are too coarse for it.
     """
 
     areas: str
@@ -75,21 +73,12 @@ class AreaAccuracy:
     trip_length_ratio: float | None
     accessibility_error: float | None
 
-    def to_dict(self) -> dict[str, Any]:
-        """Returns plain data."""
-        return asdict(self)
-
 
 @dataclass(frozen=True, eq=False)
 class Zoning:
-    """Areas that trips are summed by.
+    """Areas that trips are summed by: their codes, and latitude and longitude of their centres, NaN if unknown.
 
-    Attributes:
-        name, level: see `AreaAccuracy`.
-        codes: the areas.
-        places: latitude and longitude of their centres; NaN if unknown.
-        origin, destination: the area of each tile of the two ends; -1 outside all areas.
-        outlines: of districts.
+    ``origin`` and ``destination`` are the area of each tile of the two ends; -1 outside all areas.
     """
 
     name: str
@@ -155,27 +144,22 @@ def finest_parts(release: Any) -> tuple[list[tuple[Flows, Any]], list[Flows]]:
     return pairs, [flows for key, flows in release.input if key not in published]
 
 
-# ---- areas -------------------------------------------------------------------------------------------------------
-
-
 def zoning_at(flows: Flows, level: int) -> Zoning | None:
     """Returns the areas of a level; None if the tree has no map."""
     trees = (flows.origins, flows.destinations)
     if all(_is_h3(tree) for tree in trees):
-        cells = [_lifted(tree.code[tree.leaf_node], level) for tree in trees]
-        used, number = np.unique(np.concatenate(cells), return_inverse=True)
-        codes = [OUTSIDE if cell == OUTSIDE_CELL else format(cell, "x") for cell in used.tolist()]
+        cells, outside = np.concatenate([tree.code[tree.leaf_node] for tree in trees]), np.uint64(OUTSIDE_CELL)
+        used, number = np.unique(np.where(cells == outside, outside, parent_of(cells, level)), return_inverse=True)
+        codes = [OUTSIDE if cell == outside else format(cell, "x") for cell in used.tolist()]
         unknown = (float("nan"), float("nan"))
-        places = np.array(
-            [unknown if cell == OUTSIDE_CELL else h3_cells.cell_to_latlng(cell) for cell in used.tolist()]
-        )
+        places = np.array([unknown if cell == outside else h3_cells.cell_to_latlng(cell) for cell in used.tolist()])
         ends = np.split(number, [trees[0].n_tiles])
         return Zoning(f"H3 resolution {level}", level, codes, places, ends[0], ends[1])
     whole = flows.whole_map
     if whole is None:
         return None
-    top = _nodes_at(whole, level)
-    area_of_code = dict(zip(whole.code_text(whole.leaf_node).tolist(), top.tolist(), strict=True))
+    tiles = whole.code_text(whole.leaf_node).tolist()
+    area_of_code = dict(zip(tiles, _nodes_at(whole, level).tolist(), strict=True))
     nodes = [np.array([area_of_code[code] for code in tree.code_text(tree.leaf_node).tolist()]) for tree in trees]
     used, number = np.unique(np.concatenate(nodes), return_inverse=True)
     places = np.full((len(used), 2), np.nan)
@@ -187,11 +171,7 @@ def zoning_at(flows: Flows, level: int) -> Zoning | None:
 
 
 def zoning_of_districts(flows: Flows, districts: Any) -> Zoning:
-    """Returns the user's polygons as areas; a tile belongs to the district around its centre.
-
-    Raises:
-        ParameterError: the districts have no outlines, or the tiles no places.
-    """
+    """Returns the user's polygons as areas; a tile belongs to the district around its centre."""
     tree = districts.hierarchy
     trees = (flows.origins, flows.destinations)
     if tree.geography is None or districts.locator is None or any(end.geography is None for end in trees):
@@ -199,8 +179,7 @@ def zoning_of_districts(flows: Flows, districts: Any) -> Zoning:
             "Districts need outlines, and tiles whose place is known. Hint: a GeoJSON file of polygons."
         )
     outlines = np.asarray(tree.geography.polygons(tree.leaf_node), dtype=object)
-    index = shapely.STRtree(outlines)
-    ends = []
+    index, ends = shapely.STRtree(outlines), []
     for end in trees:
         assert end.geography is not None
         lat, lon = end.geography.centers(end.leaf_node)
@@ -218,11 +197,6 @@ def _is_h3(tree: Hierarchy) -> bool:
     return tree.kind in ("h3", "halves") and tree.code.dtype == np.uint64
 
 
-def _lifted(cells: NDArray[Any], level: int) -> NDArray[np.uint64]:
-    outside = np.uint64(OUTSIDE_CELL)
-    return np.where(cells == outside, outside, parent_of(cells, level))
-
-
 def _nodes_at(tree: Hierarchy, level: int) -> NDArray[Any]:
     """Returns the node of a level above each tile; a tile above the level is an area itself."""
     node = tree.leaf_node.copy()
@@ -230,9 +204,6 @@ def _nodes_at(tree: Hierarchy, level: int) -> NDArray[Any]:
         above = (tree.parent[node] >= 0) & (tree.level[tree.lift(node)] >= level)
         node = np.where(above, tree.lift(node), node)
     return node
-
-
-# ---- the estimate ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -274,19 +245,16 @@ def _estimated_pairs(release: Any, flows: Flows, zoning: Zoning, basis: str) -> 
         return None
     try:
         origins, destinations = (_overlap(release, flows, zoning, end) for end in ("origin", "destination"))
+        if origins is None or destinations is None:
+            return None
+        zone_o, zone_d = origins.numbers(table["origin_zone"]), destinations.numbers(table["destination_zone"])
+        if int(np.sum(np.diff(origins.first)[zone_o] * np.diff(destinations.first)[zone_d])) <= MOST_ROWS:
+            made = disaggregate(table, origins, destinations)
+            pairs, how = (made.origin, made.destination, made.values[basis]), RECONSTRUCTION
+        else:
+            pairs, how = _spread_evenly(zone_o, zone_d, table[basis].to_numpy(), origins, destinations), EVEN
     except ParameterError:
         return None
-    if origins is None or destinations is None:
-        return None
-    zone_o, zone_d = origins.numbers(table["origin_zone"]), destinations.numbers(table["destination_zone"])
-    if int(np.sum(np.diff(origins.first)[zone_o] * np.diff(destinations.first)[zone_d])) <= MOST_ROWS:
-        made = disaggregate(table, origins, destinations)
-        pairs, how = (made.origin, made.destination, made.values[basis]), RECONSTRUCTION
-    else:
-        even = _spread_evenly(zone_o, zone_d, table[basis].to_numpy(), origins, destinations)
-        if even is None:
-            return None
-        pairs, how = even, EVEN
     number = {code: i for i, code in enumerate(zoning.codes)}
     n = len(zoning.codes) + 1
     area_o, area_d = (
@@ -310,7 +278,7 @@ def _overlap(release: Any, flows: Flows, zoning: Zoning, end: str) -> Overlap | 
         return h3_overlap(zones, end, level=level, resolution=resolution)
     if tree is None or release.kind == "boxed":
         return None
-    codes = zones_of_end(zones, end)["zone"].to_pylist()
+    codes = zones_of(zones, end)["zone"].to_pylist()
     node = {code: i for i, code in enumerate(tree.code_text(np.arange(tree.n_nodes, dtype=np.int32)).tolist())}
     at = np.array([node[code] for code in codes])
     length = tree.size[at].astype(np.int64)
@@ -328,34 +296,23 @@ def _overlap(release: Any, flows: Flows, zoning: Zoning, end: str) -> Overlap | 
 
 def _spread_evenly(
     zone_o: Numbers, zone_d: Numbers, volume: Any, origins: Overlap, destinations: Overlap
-) -> tuple[Numbers, Numbers, Floats] | None:
-    """Returns pairs of areas and their volume, one end after the other; None if there are too many rows."""
-    first = _over_areas(origins, zone_o)
-    if first is None:
-        return None
-    rows, area, share = first
+) -> tuple[Numbers, Numbers, Floats]:
+    """Returns pairs of areas and their volume, one end after the other.
+
+    Raises:
+        ParameterError: there would be too many rows.
+    """
+    rows, area, share = _shares(origins).spread(zone_o.astype(np.int32), most=_MOST_EVEN_ROWS)
     half = group_pairs(area, zone_d[rows].astype(np.int32), len(origins.codes), len(destinations.zones))
     sums = half.sum(volume[rows] * share)
-    second = _over_areas(destinations, half.destination)
-    if second is None:
-        return None
-    rows, area, share = second
+    rows, area, share = _shares(destinations).spread(half.destination, most=_MOST_EVEN_ROWS)
     return half.origin[rows].astype(np.int64), area.astype(np.int64), sums[rows] * share
 
 
-def _over_areas(overlap: Overlap, zone: Any) -> tuple[Numbers, Any, Floats] | None:
-    """Returns a row for each area of the zones: number of the zone in the list, the area, and its share."""
-    length = np.diff(overlap.first)[zone]
-    n = int(length.sum())
-    if n > _MOST_EVEN_ROWS:
-        return None
+def _shares(overlap: Overlap) -> Shares:
+    """Returns the share of each area in its zone."""
     whole = np.add.reduceat(overlap.measure, overlap.first[:-1])
-    rows = np.repeat(np.arange(len(zone)), length)
-    at = np.repeat(overlap.first[zone] - np.cumsum(length) + length, length) + np.arange(n)
-    return rows, overlap.area[at], overlap.measure[at] / whole[zone[rows]]
-
-
-# ---- errors ------------------------------------------------------------------------------------------------------
+    return Shares(overlap.first, overlap.area, overlap.measure / np.repeat(whole, np.diff(overlap.first)))
 
 
 def _accuracy(
@@ -376,12 +333,18 @@ def _accuracy(
         own = _true_pairs(flows, zoning, basis)
         missing += own.volume.sum()
         true.append(own)
-    whole, estimate = _together(true, n), _together(estimated, n)
+    whole, estimate = (
+        _Pairs.summed(
+            n, *(np.concatenate(column) for column in zip(*((*p.ends, p.volume) for p in pairs), strict=True))
+        )
+        for pairs in (true, estimated)
+    )
     total = float(whole.volume.sum())
     if not total:
         return None
     share = np.clip(missing / total, 0.0, 1.0)
     used = np.unique(np.concatenate(whole.ends))
+    before, after = _mean_length(whole, zoning.places), _mean_length(estimate, zoning.places)
     return AreaAccuracy(
         areas=zoning.name,
         level=zoning.level,
@@ -391,16 +354,9 @@ def _accuracy(
         area_error=float(share[0]),
         production_error=float(share[1]),
         attraction_error=float(share[2]),
-        trip_length_ratio=_length_ratio(whole, estimate, zoning.places),
+        trip_length_ratio=after / before if before and after is not None else None,
         accessibility_error=_accessibility_error(whole, estimate, zoning.places),
     )
-
-
-def _together(pairs: Sequence[_Pairs], n: int) -> _Pairs:
-    if len(pairs) == 1:
-        return pairs[0]
-    key = np.concatenate([one.key for one in pairs])
-    return _Pairs.summed(n, key // n, key % n, np.concatenate([one.volume for one in pairs]))
 
 
 def _missing(true: _Pairs, guess: _Pairs) -> Floats:
@@ -431,11 +387,6 @@ def _distance_km(a: Floats, b: Floats) -> Floats:
     half = np.sin((lat_b - lat_a) / 2) ** 2 + np.cos(lat_a) * np.cos(lat_b) * np.sin((lon_b - lon_a) / 2) ** 2
     distance: Floats = 2 * _EARTH_KM * np.arcsin(np.sqrt(np.minimum(half, 1.0)))
     return distance
-
-
-def _length_ratio(true: _Pairs, guess: _Pairs, places: Floats) -> float | None:
-    before, after = _mean_length(true, places), _mean_length(guess, places)
-    return None if not before or after is None else after / before
 
 
 def _accessibility_error(true: _Pairs, guess: _Pairs, places: Floats) -> float | None:

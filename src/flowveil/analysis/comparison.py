@@ -18,30 +18,20 @@ from typing import Any
 import pyarrow as pa
 
 from flowveil import output
-from flowveil.analysis import experiment
 from flowveil.analysis.areas import PLANNER
-from flowveil.analysis.experiment import (
-    Choices,
-    Run,
-    Settings,
-    Source,
-    Task,
-    confirm_protections,
-    execute,
-    methods_of,
-    parse_protections,
-    run_tasks,
-)
+from flowveil.analysis.experiment import Run, Settings, Source, Task, methods_of, run_tasks
 from flowveil.analysis.pages.trade_offs import rounded_points
+from flowveil.analysis.papers import Preset
 from flowveil.analysis.tables import HEADS, NOT_FOR_PUBLICATION, Sheet, latex, markdown, measure_entry
 from flowveil.errors import InfeasibleError, ParameterError
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee, default_units
-from flowveil.methods import METHODS, Method, find_method
+from flowveil.methods import METHODS, Method
+from flowveil.methods.cellkey import with_trial_keys
 from flowveil.methods.epsilon import check_epsilon
 from flowveil.methods.paircut import usual_time_weight
+from flowveil.output import make_private_folder, refuse_inside_release, write_private_files
 from flowveil.paths import named_path
-from flowveil.private_files import make_private_folder, refuse_inside_release, write_private_files
 from flowveil.progress import lines_every
 from flowveil.published.spreadsheets import write_csv
 
@@ -62,12 +52,7 @@ _CSV_ONLY = ("generalization_distance_median_m", "generalization_distance_std_m"
 
 @dataclass(frozen=True)
 class Frontier:
-    """How fine homogeneous zones can be for every share suppressed, for one k and one protection.
-
-    Attributes:
-        k, protect: the guarantee.
-        points: share suppressed and mean generalisation error, both rounded; shares rise.
-    """
+    """How fine homogeneous zones can be for every share suppressed: rounded shares, which rise, and mean errors."""
 
     k: int
     protect: tuple[str, ...]
@@ -76,14 +61,9 @@ class Frontier:
 
 @dataclass(frozen=True)
 class Comparison:
-    """All runs, in the order protection, k, method.
+    """All runs of methods that guarantee a k, in the order protection, k, method; then those that add noise, by ε.
 
-    Attributes:
-        runs: the runs of methods that guarantee a k.
-        time_limit: seconds that each could take, once its process was ready.
-        max_suppressed: share that each could suppress.
-        frontiers: with TwinCut among the methods, one for each protection and k that has any.
-        noisy: the runs of methods that add noise, by ε.
+    With TwinCut among the methods there is a frontier for each protection and k that has any.
     """
 
     runs: tuple[Run, ...]
@@ -96,19 +76,20 @@ class Comparison:
     def table(self) -> pa.Table:
         """One row for each run, with all digits: the content of comparison.csv. Not for publication."""
         runs = (*self.runs, *self.noisy)
-        columns = {
-            "method": [run.name for run in runs],
-            "k": pa.array([run.k for run in runs], pa.int64()),
-            **({"epsilon": [run.epsilon for run in runs]} if self.noisy else {}),
-            "protect": [run.protection for run in runs],
-            "status": [run.status for run in runs],
-            "seconds": [None if run.seconds is None else round(run.seconds, 3) for run in runs],
-            "basis": [run.basis for run in runs],
-            **{key: [run.measures.get(key) for run in runs] for key in self._columns()},
-            "reason": [run.reason for run in runs],
-            "use": [NOT_FOR_PUBLICATION] * len(runs),
-        }
-        return pa.table(columns)
+        return pa.table(
+            {
+                "method": [run.name for run in runs],
+                "k": pa.array([run.k for run in runs], pa.int64()),
+                **({"epsilon": [run.epsilon for run in runs]} if any(run.epsilon for run in runs) else {}),
+                "protect": [run.protection for run in runs],
+                "status": [run.status for run in runs],
+                "seconds": [None if run.seconds is None else round(run.seconds, 3) for run in runs],
+                "basis": [run.basis for run in runs],
+                **{key: [run.measures.get(key) for run in runs] for key in self._columns()},
+                "reason": [run.reason for run in runs],
+                "use": [NOT_FOR_PUBLICATION] * len(runs),
+            }
+        )
 
     @property
     def sheet(self) -> Sheet:
@@ -150,11 +131,7 @@ class Comparison:
         return render_comparison(self, internal=INTERNAL)
 
     def write(self, directory: str | PathLike[str]) -> Path:
-        """Write comparison.csv, .md, .tex and .html into a folder that is new, empty or an earlier comparison.
-
-        Raises:
-            OutputError: the folder holds anything else, or cannot be written.
-        """
+        """Write comparison.csv, .md, .tex and .html into a folder that is new, empty or an earlier comparison."""
         folder = named_path(directory, what="the comparison")
         check_folder(folder)
         content = (self.to_csv(), self.to_markdown(), self.to_latex(), self.to_html())
@@ -162,11 +139,8 @@ class Comparison:
         return folder
 
     def picture(self, path: str | PathLike[str], **style: Any) -> Path:
-        """Draw the zones of all runs, of two runs over each other; see `flowveil.analysis.pages.zone_pictures`.
-
-        Not for publication: these would be releases of the same data.
-        """
-        from flowveil.analysis.pages.zone_pictures import draw_zones_of_runs
+        """Draw the zones of all runs, of two runs over each other. Not for publication."""
+        from flowveil.analysis.pages.comparison import draw_zones_of_runs
 
         return draw_zones_of_runs(self.runs, path, caption=f"Not for publication: {INTERNAL}", **style)
 
@@ -177,11 +151,7 @@ class Comparison:
 
 
 def check_folder(directory: str | PathLike[str]) -> None:
-    """Refuse a folder that holds anything but a comparison, before anything is run.
-
-    Raises:
-        OutputError: it is a file, holds something else, lies inside a release, or cannot be written.
-    """
+    """Refuse a folder that holds anything but a comparison or cannot be written, before anything is run."""
 
     def refuse(folder: Path) -> str | None:
         strangers = set(os.listdir(folder)) - set(FILES)
@@ -192,7 +162,7 @@ def check_folder(directory: str | PathLike[str]) -> None:
 
 
 def compare_flows(
-    flows: Flows, choices: Choices | None = None, *, progress: Callable[[float], None] | None = None
+    flows: Flows, choices: Settings | None = None, *, progress: Callable[[float], None] | None = None
 ) -> Comparison:
     """Run every combination on the same flows; see `flowveil.compare`.
 
@@ -200,125 +170,64 @@ def compare_flows(
         ParameterError: a method, unit, option or number is wrong; nothing was run.
         DataError: the data lack the persons or weights that a protection needs.
     """
-    choices = choices or Choices()
-    settings, runs, noisy = _plan(flows, choices)
-    sweeps = [
-        Sweep(task.arguments["k"], task.arguments["protect"], settings.hierarchy)
-        for task in runs
-        if task.arguments["method"].name == "twincut"
+    choices = choices or Settings()
+    with_k, with_noise = _methods(flows, choices)
+    noisy = list(_noisy_tasks(with_noise, choices))
+    several = Preset("", "", (), trees="common", k=DEFAULT_K)
+    settings = choices.resolve(flows, with_k, paper=several, protections=default_units(flows), noisy=with_noise)
+    runs = [
+        task
+        for units in settings.protections
+        for k in settings.k
+        for method in with_k
+        for task in _with_time_weights(flows, Task(settings.arguments(method, k, units, flows)), choices.hierarchy)
     ]
-    results: dict[int, Any] = dict(
-        run_tasks(
-            _work,
-            Source(flows, keep_tables=True),
-            [*runs, *noisy, *sweeps],
-            prepare=_prepare,
-            time_limit=choices.time_limit,
-            progress=progress or lines_every("Comparing"),
-            fresh=True,
-        )
-    )
+    sweeps = [
+        replace(task, frontier=settings.hierarchy or "") for task in runs if task.arguments["method"].name == "twincut"
+    ]
+    source, report = Source(with_trial_keys(flows), keep_tables=True), progress or lines_every("Comparing")
+    tasks, limit = [*runs, *noisy, *sweeps], choices.time_limit
+    results = dict(run_tasks(source, tasks, time_limit=limit, progress=report, fresh=True))
     ordered = [results[number] for number in range(len(results))]
     n_runs, n_all = len(runs), len(runs) + len(noisy)
+    frontiers = [
+        Frontier(task.arguments["k"], task.arguments["protect"], rounded_points(points))
+        for task, points in zip(sweeps, ordered[n_all:], strict=True)
+        if points and not isinstance(points, Run)
+    ]
     return Comparison(
         runs=tuple(ordered[:n_runs]),
-        time_limit=float(choices.time_limit),
+        time_limit=float(limit),
         max_suppressed=settings.max_suppressed,
-        frontiers=tuple(frontier for frontier in ordered[n_all:] if frontier is not None and frontier.points),
+        frontiers=tuple(frontiers),
         noisy=tuple(ordered[n_runs:n_all]),
     )
 
 
-@dataclass(frozen=True)
-class Sweep:
-    """A task that computes a frontier."""
-
-    k: int
-    protect: tuple[str, ...]
-    hierarchy: str | None
-
-    def to_run(self, *_: Any) -> None:
-        """A sweep that is stopped has no result."""
-
-
-def _prepare(source: Source, task: Task | Sweep) -> None:
-    if isinstance(task, Task):
-        experiment.prepare(source, task)
-
-
-def _work(source: Source, task: Task | Sweep) -> Any:
-    if isinstance(task, Task):
-        return execute(source, task)
-    from flowveil.methods.twincut import frontier
-
-    assert isinstance(source.flows, Flows)
-    flows, _ = find_method("twincut").on_hierarchy(source.flows, task.hierarchy)
-    guarantee = Guarantee.resolve(flows, k=task.k, protect=task.protect)
-    points = frontier(*guarantee.to_fixed_point(guarantee.prepare(flows)), objective="error")
-    return Frontier(task.k, task.protect, rounded_points(points))
-
-
-# ---- tasks -------------------------------------------------------------------------------------------------------
-
-
-def _plan(flows: Flows, choices: Choices) -> tuple[Settings, list[Task], list[Task]]:
-    """Returns the settings, the tasks of methods that guarantee a k, and those of methods that add noise."""
-    with_k, with_noise = _methods(flows, choices)
-    given = DEFAULT_K if choices.k is None else choices.k
-    steps = tuple(sorted({given} if isinstance(given, int) else set(given)))
-    protections = parse_protections(default_units(flows) if choices.protections is None else choices.protections)
-    chosen = {method.name: method for method in (*with_k, *with_noise)}
-    for name, options in choices.options.items():
-        (chosen.get(name) or find_method(name)).check_options(options)
-    settings = Settings(
-        methods={method.name: method for method in with_k},
-        protections=protections,
-        k=steps,
-        k_population=choices.k_population,
-        max_suppressed=0.1 if choices.max_suppressed is None else choices.max_suppressed,
-        limits=choices.limits,
-        options=choices.options,
-        hierarchy=choices.hierarchy,
-        time_limit=choices.time_limit,
-    )
-    noisy = list(_noisy_tasks(with_noise, choices))
-    if with_k or not with_noise:
-        settings.check(flows)
-        confirm_protections(flows, choices, protections, steps[0])
-    tasks = [
-        task
-        for units in protections
-        for k in steps
-        for method in with_k
-        for task in _with_time_weights(flows, Task(settings.arguments(method, k, units, flows)), choices.hierarchy)
-    ]
-    return settings, tasks, noisy
-
-
-def _methods(flows: Flows, choices: Choices) -> tuple[list[Method], list[Method]]:
-    """Returns the methods that guarantee a k, and those that add noise.
-
-    Raises:
-        ParameterError: one is unknown, or cannot fold the times of the flows.
-    """
+def _methods(flows: Flows, choices: Settings) -> tuple[list[Method], list[Method]]:
+    """Returns the methods that guarantee a k, and those that add noise; refuses those that cannot fold the times."""
     named = methods_of(choices.methods, same_zones=flows.same_zones)
-    with_k, with_noise = ([m for m in named if (m.promises == "epsilon") == noisy] for noisy in (False, True))
+    with_k, with_noise = ([m for m in named if (m.promises != "k") == noisy] for noisy in (False, True))
     if choices.methods in (None, "all"):
         if flows.times is not None:
             with_k = [method for method in with_k if method.folds]
-        elif choices.epsilon != ():
-            with_noise = [method for method in METHODS.values() if method.promises == "epsilon"]
+        elif not flows.same_zones:
+            noisy = ("perturbation",) if choices.epsilon == () else ("epsilon", "perturbation")
+            with_noise = [method for method in METHODS.values() if method.promises in noisy]
     for method in (*with_k, *with_noise):
         method.check_times(flows)
     return with_k, with_noise
 
 
-def _noisy_tasks(methods: Sequence[Method], choices: Choices) -> Iterator[Task]:
+def _noisy_tasks(methods: Sequence[Method], choices: Settings) -> Iterator[Task]:
     """Yields one task for each method that adds noise and each ε, of the comparison or of the method's options."""
     given = choices.epsilon
     epsilons: set[Any] = {given} if isinstance(given, int | float) else set(given)
     for method in methods:
         options: Mapping[str, Any] = choices.options.get(method.name, {})
+        if method.promises == "perturbation":
+            yield Task({"method": method, **options})
+            continue
         for epsilon in sorted(epsilons or [options.get("epsilon")], key=lambda e: e or 0):
             if epsilon is None:
                 raise ParameterError(

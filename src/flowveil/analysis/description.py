@@ -4,25 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any, cast
+from textwrap import indent
+from typing import Any
 
 import numpy as np
 
 from flowveil.analysis.areas import PLANNER
 from flowveil.analysis.experiment import attempt, on_tree, planner_errors
-from flowveil.analysis.measures.cells import mean_error
-from flowveil.analysis.measures.floor import generalization_floor
-from flowveil.analysis.measures.measure import Subject
+from flowveil.analysis.measures import Subject, generalization_floor
 from flowveil.analysis.uniqueness import Uniqueness, uniqueness
 from flowveil.errors import DataError, MissingExtraError
 from flowveil.flows import Cells, Flows
 from flowveil.guarantee import UNITS, Guarantee, Unit, check_max_suppressed
 from flowveil.methods import METHODS
 from flowveil.methods.paircut import at_all_times
-
-if TYPE_CHECKING:
-    from flowveil.release.release import Release
-    from flowveil.release.zones import TimedZones
 
 #: With fewer people, the busiest hundredth is empty.
 FEWEST_PEOPLE = 100
@@ -36,11 +31,8 @@ TREES = {"h3": "unrefined tree", "halves": "tree in halves"}
 class SafeShare:
     """How much is safe already, for one unit: the last two columns of Table 2 of Matet et al. (2023).
 
-    Attributes:
-        unit: trips, people or population.
-        threshold: of the unit.
-        flows: share of the flows that reach the threshold.
-        volume: share of the volume in these flows: of weight for the population, else of trips.
+    Of the flows, the share that reaches the threshold; of the volume (weight for the population, else trips), the share
+    in these flows.
     """
 
     unit: str
@@ -51,14 +43,7 @@ class SafeShare:
 
 @dataclass(frozen=True)
 class Level:
-    """The same matrix with both ends lifted by some levels.
-
-    Attributes:
-        lifted: levels lifted; 0 is the tiles themselves.
-        resolution: H3 resolution, or None for other tiles.
-        origins, destinations, flows: their numbers.
-        safe: by unit.
-    """
+    """The same matrix with both ends lifted by some levels; 0 is the tiles. Only H3 tiles have a resolution."""
 
     lifted: int
     resolution: int | None
@@ -66,6 +51,11 @@ class Level:
     destinations: int
     flows: int
     safe: tuple[SafeShare, ...]
+
+    @property
+    def name(self) -> str:
+        """The resolution, or how many levels it is lifted."""
+        return f"{self.lifted} up" if self.resolution is None else f"resolution {self.resolution}"
 
 
 @dataclass(frozen=True)
@@ -97,24 +87,19 @@ class Description:
 
     Attributes:
         k: the k of all shares.
-        rows: rows read.
-        left_out: rows not used, by reason.
+        rows, left_out: rows read, and rows not used, by reason.
         person_case: ``fold`` if upper and lower case in names of persons is ignored, else ``keep``.
         nobody: rows without a known person, by the text in place of it.
-        columns: column of each role.
-        notes: on how the input was read.
-        trips: number of trips.
-        weight: sum of the weights, or None.
-        mean_weight: mean weight of a trip, or None.
+        columns, notes: column of each role, and how the input was read.
+        trips, weight, mean_weight: number of trips, sum of the weights, mean weight of a trip.
         origins, destinations, flows: tiles of each end, and pairs that have trips.
         density: flows over possible pairs of tiles.
         levels: the matrix at the tiles and at each coarser level, finest first.
         contributors: about people, or None without persons.
         uniqueness: share of people who are unique given 1 to 4 of their places, and times if these were read.
-        protect: the units of the floor, the estimates and the advice.
+        protect, max_suppressed: units and limit of the floor, the estimates and the advice.
         floor: lower bound of the mean generalisation error of hierarchical methods; None if not computed.
         hierarchy: the tree of the floor.
-        max_suppressed: share that may be suppressed, for the floor, the estimates and the advice.
         estimates: what methods would give.
         advice: where to start, in sentences.
     """
@@ -184,27 +169,21 @@ class Description:
                 f"{self.max_suppressed:.0%} of the {'weight' if 'population' in self.protect else 'trips'} suppressed."
             )
         yield ""
-        yield from self.estimated()
+        yield f"Estimated on all flows, if {' and '.join(self.protect)} are protected; errors between areas first"
+        heads = ("misplaced", "productions", "attractions", "trip length", "accessib.")
+        yield f"  {'method':<20}" + "".join(f" {head:>12}" for head in heads) + f" {'tiles':>9} {'cells':>10}  gives"
+        yield from (one.line() for one in self.estimates)
         yield ""
         yield "Where to start"
         for line in self.advice:
             yield f"- {line}"
-
-    def estimated(self) -> Iterator[str]:
-        """Yields the table of estimates."""
-        yield f"Estimated on all flows, if {' and '.join(self.protect)} are protected; errors between areas first"
-        heads = ("misplaced", "productions", "attractions", "trip length", "accessib.")
-        yield f"  {'method':<20}" + "".join(f" {head:>12}" for head in heads) + f" {'tiles':>9} {'cells':>10}  gives"
-        for one in self.estimates:
-            yield one.line()
 
     def _table(self) -> Iterator[str]:
         units = [share.unit for share in self.levels[0].safe]
         head = f"{'level':>14} {'origins':>9} {'destin.':>9} {'flows':>11}"
         yield head + "".join(f"  {unit + ' flows':>17} {'volume':>7}" for unit in units)
         for level in self.levels:
-            name = f"resolution {level.resolution}" if level.resolution is not None else f"{level.lifted} up"
-            row = f"{name:>14} {level.origins:>9,} {level.destinations:>9,} {level.flows:>11,}"
+            row = f"{level.name:>14} {level.origins:>9,} {level.destinations:>9,} {level.flows:>11,}"
             yield row + "".join(f"  {share.flows:>17.1%} {share.volume:>7.1%}" for share in level.safe)
 
     def _about_people(self, who: Contributors) -> Iterator[str]:
@@ -224,38 +203,8 @@ class Description:
                 f"{self.k} trips. Protect people, and see what `flowveil audit --against` says of dominance."
             )
 
-    def _repr_html_(self) -> str:
-        """Returns the same for a notebook, which is then not for publication."""
-        from flowveil.published.document import fill
-
-        units = [share.unit for share in self.levels[0].safe]
-        rows = [
-            [
-                f"resolution {level.resolution}" if level.resolution is not None else f"{level.lifted} up",
-                f"{level.origins:,}",
-                f"{level.destinations:,}",
-                f"{level.flows:,}",
-                *(f"{share:.1%}" for safe in level.safe for share in (safe.flows, safe.volume)),
-            ]
-            for level in self.levels
-        ]
-        heads = ["level", "origins", "destinations", "flows"]
-        heads += [f"{unit}: safe {what}" for unit in units for what in ("flows", "volume")]
-        lines = list(self.lines())
-        first = lines.index("", 2)
-        return str(
-            fill(
-                "description.html",
-                warning=lines[0],
-                facts=lines[2:first],
-                heads=heads,
-                rows=rows,
-                k=self.k,
-                floor=[line for line in lines if line.startswith("Lower bound")],
-                estimated=list(self.estimated()),
-                advice=self.advice,
-            )
-        )
+    def _repr_markdown_(self) -> str:
+        return indent("\n".join(self.lines()), "    ")
 
     def __repr__(self) -> str:
         return f"<Description of {self.flows:,} flows, internal>"
@@ -269,15 +218,10 @@ def describe_flows(
     max_suppressed: float = 0.1,
     hierarchy: str | None = None,
 ) -> Description:
-    """Describe flows before anything is anonymised.
+    """Describe flows before anything is anonymised; see `flowveil.describe`.
 
-    Args:
-        flows: what `read_trips` returns; or ``read_slices(...).folded()``, to estimate folded time as well. All else
-            is then of the matrix of all times.
-        k: the threshold in every unit of the data.
-        protect: units of the floor, the estimates and the advice; by default people if persons are known, else trips.
-        max_suppressed: share that may be suppressed.
-        hierarchy: tree of the floor and the estimates, ``h3`` or ``halves``; by default that of each method.
+    Of folded flows, folded time is estimated as well; all else is then of the matrix of all times. The tree is that of
+    the floor and the estimates.
 
     Raises:
         DataError: there are no flows.
@@ -293,8 +237,12 @@ def describe_flows(
     guarantees = {unit: Guarantee.resolve(flows, k=k, protect=unit) for unit in units}
     asked = Guarantee.resolve(flows, k=k, protect=protect)
     levels = tuple(_levels(flows, guarantees))
-    refined, on_tree = METHODS["twincut"].on_hierarchy(flows, hierarchy)
+    refined, tree = METHODS["twincut"].on_hierarchy(flows, hierarchy)
     arguments = {"k": k, "protect": asked.units, "max_suppressed": max_suppressed}
+    # What methods would give, and with times, what those that fold time would.
+    runs = [(name, flows) for name in _ESTIMATED]
+    runs += [] if folded is None else [(name, folded) for name in _ESTIMATED if METHODS[name].folds]
+    estimates = (_estimate(name, on, arguments, hierarchy) for name, on in runs)
     trips, weight = int(flows.trips.sum()), None if flows.weight is None else flows.total("weight")
     return Description(
         k=k,
@@ -316,9 +264,9 @@ def describe_flows(
         uniqueness=uniqueness(flows if folded is None else folded),
         protect=asked.units,
         floor=generalization_floor(refined, asked, max_suppressed=max_suppressed),
-        hierarchy=on_tree["hierarchy"],
+        hierarchy=tree["hierarchy"],
         max_suppressed=max_suppressed,
-        estimates=estimate_methods(flows, folded, arguments, hierarchy),
+        estimates=tuple(one for one in estimates if one is not None),
         advice=tuple(_advice(flows, levels, asked.units, max_suppressed)),
     )
 
@@ -328,9 +276,6 @@ def _has(flows: Flows, unit: Unit) -> bool:
     if unit.column:
         return getattr(flows, unit.column) is not None and flows.total(unit.column) > 0
     return not unit.counts_persons or flows.people is not None
-
-
-# ---- levels ------------------------------------------------------------------------------------------------------
 
 
 def _levels(flows: Flows, guarantees: Mapping[str, Guarantee]) -> Iterator[Level]:
@@ -379,19 +324,8 @@ def _contributors(flows: Flows, k: int) -> Contributors | None:
         if len(trips) >= FEWEST_PEOPLE:
             busiest = float(trips[: len(trips) // 100].sum() / trips.sum())
     enough = flows.trips >= k
-    few = None
-    if enough.any():
-        few = float((flows.people.count(len(flows))[enough] < k).mean())
-    one_behind, places = _places_of_one(flows, k)
-    return Contributors(
-        people=len(each),
-        flows_each=float(each.mean()),
-        trips_each=trips_each,
-        busiest_share=busiest,
-        few_behind=few,
-        one_behind=one_behind,
-        places=places,
-    )
+    few = float((flows.people.count(len(flows))[enough] < k).mean()) if enough.any() else None
+    return Contributors(len(each), float(each.mean()), trips_each, busiest, few, *_places_of_one(flows, k))
 
 
 def _places_of_one(flows: Flows, k: int) -> tuple[int | None, int | None]:
@@ -410,9 +344,6 @@ def _places_of_one(flows: Flows, k: int) -> tuple[int | None, int | None]:
         mostly += int(np.count_nonzero(enough & (largest > trips / 2)))
         places += int(np.count_nonzero(enough))
     return mostly, places
-
-
-# ---- advice ------------------------------------------------------------------------------------------------------
 
 
 def _advice(flows: Flows, levels: Sequence[Level], protect: Sequence[str], max_suppressed: float) -> Iterator[str]:
@@ -454,8 +385,6 @@ def _advice(flows: Flows, levels: Sequence[Level], protect: Sequence[str], max_s
         yield "No person column was recognised: trips can be protected, people cannot; say so to your readers."
 
 
-# ---- estimates ---------------------------------------------------------------------------------------------------
-
 #: With more flows nothing is estimated, because it would take as long as a release.
 MOST_FLOWS = 2_000_000
 
@@ -474,13 +403,11 @@ class Estimate:
     """The expected result of one method: a run on all flows, recounted like a release, without its last step.
 
     Attributes:
-        method: its name.
-        folded: whether time steps are merged, cell by cell.
+        method, folded: the method, and whether time steps are merged, cell by cell.
         hierarchy: the tree that it used; None without one.
         gives: what a reader gets.
         planner: the planner's errors by name; empty if unknown.
-        error: mean generalisation error in tiles; None without a release.
-        cells: published cells; None without a release.
+        error, cells: mean generalisation error in tiles, and published cells; None without a release.
         width_h: mean hours of a cell's interval; None if time is not folded.
         reason: why the run has no release, or None.
     """
@@ -495,46 +422,23 @@ class Estimate:
     width_h: float | None = None
     reason: str | None = None
 
-    @property
-    def name(self) -> str:
-        """The method, and whether it folds time."""
-        return f"{self.method} --fold-time" if self.folded else self.method
-
     def line(self) -> str:
         """Returns one row of the table."""
+        name = f"{self.method} --fold-time" if self.folded else self.method
         if self.error is None or self.cells is None:
-            return f"  {self.name:<20} no estimate: {self.reason}"
+            return f"  {name:<20} no estimate: {self.reason}"
         shown = []
-        for name in PLANNER:
-            value = self.planner.get(name)
-            shown.append("-" if value is None else f"{value:.3f}" if name == "trip_length_ratio" else f"{value:.1%}")
+        for key in PLANNER:
+            value = self.planner.get(key)
+            shown.append("-" if value is None else f"{value:.3f}" if key == "trip_length_ratio" else f"{value:.1%}")
         tree = "" if self.hierarchy is None else f" ({TREES[self.hierarchy]})"
         width = "" if self.width_h is None else f", {self.width_h:,.2f} h wide on average"
         planner = "".join(f" {text:>12}" for text in shown)
-        return f"  {self.name:<20}{planner} {self.error:>9,.1f} {self.cells:>10,}  {self.gives}{tree}{width}"
-
-
-def estimate_methods(
-    flows: Flows, folded: Flows | None, arguments: Mapping[str, Any], hierarchy: str | None
-) -> tuple[Estimate, ...]:
-    """Returns what methods would give on these flows, and what those that fold time would.
-
-    A method whose libraries are not installed is skipped.
-
-    Args:
-        flows: the matrix of all times.
-        folded: the same trips with their times, if a time was given.
-        arguments: ``k``, ``protect`` and ``max_suppressed`` of `flowveil.anonymize`.
-        hierarchy: the tree of methods that use one.
-    """
-    runs = [(name, flows) for name in _ESTIMATED]
-    if folded is not None:
-        runs += [(name, folded) for name in _ESTIMATED if METHODS[name].folds]
-    estimates = (_estimate(name, on, arguments, hierarchy) for name, on in runs)
-    return tuple(one for one in estimates if one is not None)
+        return f"  {name:<20}{planner} {self.error:>9,.1f} {self.cells:>10,}  {self.gives}{tree}{width}"
 
 
 def _estimate(name: str, flows: Flows, arguments: Mapping[str, Any], hierarchy: str | None) -> Estimate | None:
+    """Returns what a method would give; None if its libraries are not installed."""
     options, gives = _ESTIMATED[name]
     empty = Estimate(name, flows.times is not None, None, gives)
     if len(flows) > MOST_FLOWS:
@@ -547,16 +451,12 @@ def _estimate(name: str, flows: Flows, arguments: Mapping[str, Any], hierarchy: 
     if release is None:
         return replace(empty, reason=made.reason)
     basis = release.guarantee.basis
+    subject = Subject(release, basis)
     return replace(
         empty,
         hierarchy=release.parameters.get("hierarchy"),
         planner=planner_errors(release, basis),
-        error=mean_error(Subject(release, basis)),
+        error=subject.mean_error,
         cells=len(release.cells),
-        width_h=_mean_hours(release) if empty.folded else None,
+        width_h=subject.time_width,
     )
-
-
-def _mean_hours(release: Release) -> float:
-    hours = cast("TimedZones", release.plan.origin_zones).hours[release.cells.origin]
-    return float(np.average(hours, weights=release.cells.volume(release.guarantee.basis)))

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 from flowveil.analysis.areas import main_accuracy
 from flowveil.analysis.release_analysis import Analysis
 from flowveil.analysis.uniqueness import uniqueness
-from flowveil.audit.auditing import audit
-from flowveil.audit.pages import audit_lines
+from flowveil.audit.auditing import audit, audit_lines
 from flowveil.paths import named_path
 from flowveil.published.about import ENTRIES
 from flowveil.published.sentences import sentences
 from flowveil.release.folder import ReleaseFolder
+from flowveil.release.statement import INEXACT
 
 if TYPE_CHECKING:
     from flowveil.release.statement import Statement
@@ -104,7 +104,7 @@ def _measures_taken(statement: Statement) -> Iterator[str]:
         yield f"Limit of suppression: {limit:.1%} of the volume."
     if statement.slice_columns:
         yield f"The matrix is divided by {', '.join(statement.slice_columns)}; subtraction between slices was checked."
-    if statement.kind != "noisy":
+    if statement.kind not in INEXACT:
         yield "Recount: flowveil recounts every cell before it writes a folder; `flowveil verify` repeats this."
     yield (
         (

@@ -19,14 +19,14 @@ import pyarrow as pa
 
 from flowveil import workers
 from flowveil.analysis.areas import PLANNER, area_accuracy, default_levels, main_level
-from flowveil.analysis.presets import READINGS, TREES, Preset
+from flowveil.analysis.papers import READINGS, TREES, Preset
 from flowveil.anonymization import anonymize
 from flowveil.errors import FlowveilError, InfeasibleError, ParameterError
 from flowveil.flows import Flows
-from flowveil.guarantee import UNITS, Guarantee, check_max_suppressed
+from flowveil.guarantee import UNITS, Guarantee, SmallKWarning, check_max_suppressed, confirmed
 from flowveil.methods import Method, find_method, k_methods
-from flowveil.published.slices import overview
-from flowveil.release.confirmation import SmallKWarning, confirmed
+from flowveil.published.tables import overview
+from flowveil.release.statement import INEXACT
 from flowveil.slices import SlicedFlows
 from flowveil.times import TIME_COLUMNS
 from flowveil.zoning.refinement import refined
@@ -47,17 +47,14 @@ WARM_UP_FLOWS = 50
 _VOLUMES = ("v_target",)
 
 
-# ---- settings ----------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, kw_only=True)
-class Choices:
-    """What the caller of a comparison or a study chooses. None takes the default, or the value of the preset.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Settings:
+    """What a comparison or a study runs. As chosen, None takes the default or the value of the preset.
 
     Attributes:
-        methods: names, methods, or ``all``: those that guarantee a k.
-        k: one or, for a comparison, several.
-        protections: each a unit, several units joined by ``+``, or a sequence of units.
+        methods: names, methods, or ``all``: those that guarantee a k. Resolved, methods by name.
+        k: one or, for a comparison, several. Resolved, a tuple.
+        protections: each a unit, several units joined by ``+``, or a sequence of units. Resolved, tuples of units.
         k_population: threshold of the population; by default k times the mean weight of a trip.
         population_only: confirms a protection of the population alone where persons are known.
         max_suppressed: share that may be suppressed; 0.1 by default.
@@ -66,67 +63,82 @@ class Choices:
         hierarchy: ``h3`` or ``halves`` for all methods on trees; by default that of each method.
         time_limit: seconds that one run may take.
         epsilon: ε of methods that add noise; comparisons only.
-        preset: the settings of a paper; studies only, like all that follow.
+        preset: the settings of a paper, by name or resolved; studies only, like all that follow.
         trees: ``common``: segments use the trees of the whole data set; ``own``: those of their tiles.
-        reading: ``ours`` or ``authors``: how measures are defined, see `flowveil.analysis.presets.READINGS`.
+        reading: ``ours`` or ``authors``: how measures are defined, see `flowveil.analysis.papers.READINGS`.
         fewest_trips: skips time steps with fewer trips.
         sample: number of time steps to draw; the same ones every time.
     """
 
     methods: Any = None
-    k: int | Sequence[int] | None = None
-    protections: str | Sequence[str | Sequence[str]] | None = None
+    k: Any = None
+    protections: Any = None
     k_population: float | None = None
     population_only: bool = False
-    max_suppressed: float | None = None
+    max_suppressed: Any = None
     limits: Mapping[str, float] = field(default_factory=dict)
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     hierarchy: str | None = None
     time_limit: float = 300.0
     epsilon: float | Sequence[float] = ()
-    preset: str | None = None
+    preset: Any = None
     trees: str | None = None
     reading: str | None = None
     fewest_trips: int | None = None
     sample: int | None = None
 
+    def resolve(
+        self,
+        flows: Flows | SlicedFlows,
+        methods: Sequence[Method],
+        *,
+        paper: Preset,
+        protections: Sequence[str],
+        noisy: Sequence[Method] = (),
+    ) -> Settings:
+        """Returns the complete settings: what was chosen, then those of a paper, then defaults.
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Settings:
-    """What an experiment runs, complete and checked; see `Choices`.
-
-    Attributes:
-        methods: by name, in order.
-        protections: the units of each protection.
-        preset: the paper whose settings and tables are used, if any.
-    """
-
-    methods: Mapping[str, Method]
-    protections: tuple[tuple[str, ...], ...]
-    k: tuple[int, ...] = (10,)
-    k_population: float | None = None
-    max_suppressed: float = 0.1
-    limits: Mapping[str, float] = field(default_factory=dict)
-    options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    hierarchy: str | None = None
-    time_limit: float = 300.0
-    trees: str = "common"
-    reading: str = "ours"
-    preset: Preset | None = None
-
-    def check(self, flows: Flows | SlicedFlows) -> None:
-        """Refuse settings that cannot be run on these flows.
+        Args:
+            flows: what is run on.
+            methods: the methods that are run.
+            paper: a preset.
+            protections: those of a caller who names none.
+            noisy: methods of a comparison by ε.
 
         Raises:
             ParameterError: a name or number is not allowed.
             DataError: the data lack the persons or weights that a protection needs.
         """
         whole = flows.whole if isinstance(flows, SlicedFlows) else flows
+        chosen = {method.name: method for method in (*methods, *noisy)}
+        for name, options in self.options.items():
+            (chosen.get(name) or find_method(name)).check_options(options)
+        k = paper.k if self.k is None else self.k
+        units = self.protections or protections
+        complete = replace(
+            self,
+            methods={method.name: method for method in methods},
+            protections=tuple(tuple(listed(one, "+")) for one in ([units] if isinstance(units, str) else units)),
+            k=tuple(sorted({k} if isinstance(k, int) else set(k))),
+            max_suppressed=paper.max_suppressed if self.max_suppressed is None else self.max_suppressed,
+            limits={**paper.limits, **self.limits},
+            trees=self.trees or paper.trees,
+            reading=self.reading or "ours",
+        )
+        if methods or not noisy:
+            complete.check(whole)
+            # Only protections that the caller names need a confirmation; those of a paper are its subject.
+            if self.protections is not None and self.preset is None:
+                complete.confirm(whole)
+        return complete
+
+    def check(self, flows: Flows) -> None:
+        """Refuse resolved settings that cannot be run on these flows."""
         for allowed, found, name in ((TREES, self.trees, "trees"), (READINGS, self.reading, "reading")):
             if found not in allowed:
                 raise ParameterError(f"{name} must be {' or '.join(allowed)}; found {found!r}.")
         for method in self.methods.values():
-            method.planner(whole)
+            method.planner(flows)
             _check_sendable(method)
         if not self.methods or not self.k or not self.protections:
             raise ParameterError("There is nothing to compare: name at least one method, one k and one protection.")
@@ -134,27 +146,31 @@ class Settings:
             find_method(self.methods.get(name, name))
         for k in self.k:
             for units in self.protections:
-                Guarantee.resolve(whole, k=k, protect=units)
+                Guarantee.resolve(flows, k=k, protect=units)
         for share in (self.max_suppressed, *self.limits.values()):
             check_max_suppressed(share)
         for name, number in (("k_population", self.k_population), ("The time limit in seconds", self.time_limit)):
             if number is not None and not (math.isfinite(number) and number > 0):
                 raise ParameterError(f"{name} must be above 0; found {number!r}.")
         # A tree that cannot be refined is refused before any run.
-        refined(whole, self.hierarchy)
+        refined(flows, self.hierarchy)
+
+    def confirm(self, flows: Flows) -> None:
+        """Refuse the population alone where persons are known, as `flowveil.anonymize` does."""
+        for units in self.protections:
+            guarantee = Guarantee.resolve(flows, k=self.k[0], protect=units)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", SmallKWarning)
+                confirmed(guarantee, flows, allow_small_k=True, population_only=self.population_only)
 
     def limit_of(self, method: str) -> float:
         """Returns the share that a method may suppress."""
-        return self.limits.get(method, self.max_suppressed)
+        return float(self.limits.get(method, self.max_suppressed))
 
     def arguments(self, method: Method, k: int, protect: Sequence[str], whole: Flows) -> dict[str, Any]:
         """Returns the arguments of `flowveil.anonymize` for one run.
 
-        Args:
-            method: the method.
-            k: the k.
-            protect: the protected units.
-            whole: the flows of the whole data set. They decide the population's threshold, so that segments compare.
+        The flows of the whole data set decide the population's threshold, so that segments compare.
         """
         options = dict(self.options.get(method.name, {}))
         if method.promises != "k":
@@ -169,34 +185,8 @@ class Settings:
         return given | options
 
 
-def parse_protections(given: str | Sequence[str | Sequence[str]]) -> tuple[tuple[str, ...], ...]:
-    """Returns the units of each protection."""
-    return tuple(tuple(listed(units, "+")) for units in ([given] if isinstance(given, str) else given))
-
-
-def confirm_protections(flows: Flows, choices: Choices, protections: Sequence[Sequence[str]], k: int) -> None:
-    """Refuse the population alone where persons are known, as `flowveil.anonymize` does.
-
-    Only protections that the caller names need a confirmation; those of a paper are its subject.
-
-    Raises:
-        ParameterError: one is not confirmed.
-    """
-    if choices.protections is None or choices.preset is not None:
-        return
-    for units in protections:
-        guarantee = Guarantee.resolve(flows, k=k, protect=units)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", SmallKWarning)
-            confirmed(guarantee, flows, allow_small_k=True, population_only=choices.population_only)
-
-
 def _check_sendable(method: Method) -> None:
-    """Refuse a function that a worker process cannot import.
-
-    Raises:
-        ParameterError: it cannot be pickled, or is defined in the main program.
-    """
+    """Refuse a function that a worker process cannot import."""
     try:
         if getattr(method.plan, "__module__", None) == "__main__":
             raise pickle.PicklingError
@@ -239,9 +229,6 @@ def listed(names: str | Sequence[str], separator: str = ",") -> list[str]:
 def on_tree(method: Method, hierarchy: str | None) -> dict[str, str]:
     """Returns the argument ``hierarchy`` for methods that use a tree."""
     return {} if hierarchy is None or method.hierarchy is None else {"hierarchy": hierarchy}
-
-
-# ---- tasks and runs ----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -295,7 +282,7 @@ class Run:
         """The guarantee in a few words."""
         if self.epsilon is not None:
             return f"ε = {self.epsilon:g}" + (f" for each {self.protection}" if self.protect else "")
-        return f"k = {self.k} {self.protection}"
+        return "perturbed, no k" if self.k is None else f"k = {self.k} {self.protection}"
 
     @property
     def protection(self) -> str:
@@ -313,38 +300,25 @@ class Task:
     Attributes:
         arguments: of `flowveil.anonymize`, the method included.
         by, segment: attribute and value of the segment; None for the whole data set.
+        frontier: compute the points of the frontier instead, on this tree or, with ``""``, the method's.
     """
 
     arguments: Mapping[str, Any]
     by: str | None = None
     segment: str | None = None
+    frontier: str | None = None
 
     def to_run(self, status: str, reason: str | None = None) -> Run:
         """Returns the run without measures."""
         given = self.arguments
-        return Run(
-            method=given["method"].name,
-            k=given.get("k"),
-            protect=given.get("protect", ()),
-            status=status,
-            reason=reason,
-            time_weight=given.get("time_weight"),
-            epsilon=given.get("epsilon"),
-            by=self.by,
-            segment=self.segment,
-        )
+        protect, names = given.get("protect", ()), ("time_weight", "epsilon")
+        further: dict[str, Any] = {name: given.get(name) for name in names} | {"by": self.by, "segment": self.segment}
+        return Run(given["method"].name, given.get("k"), protect, status, reason, **further)
 
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """The flows that all tasks of an experiment run on.
-
-    Attributes:
-        flows: of one matrix, or by attributes or time steps.
-        trees: see `Choices`.
-        reading: see `Choices`.
-        keep_tables: whether runs keep the tables that would be published.
-    """
+    """The flows that all tasks of an experiment run on; ``keep_tables``: runs keep what would be published."""
 
     flows: Flows | SlicedFlows
     trees: str = "common"
@@ -362,17 +336,23 @@ class Source:
         return over_own_tiles(flows) if self.trees == "own" else flows
 
 
-def execute(source: Source, task: Task) -> Run:
-    """Make one run; called in a worker process."""
+def execute(source: Source, task: Task) -> Any:
+    """Make one run, or compute a frontier; called in a worker process."""
+    if task.frontier is not None:
+        from flowveil.methods.twincut import frontier
+
+        flows, _ = find_method("twincut").on_hierarchy(source.select(task), task.frontier or None)
+        guarantee = Guarantee.resolve(flows, k=task.arguments["k"], protect=task.arguments["protect"])
+        return frontier(*guarantee.to_fixed_point(guarantee.prepare(flows)), objective="error")
     attempted = attempt(source.select(task), task.arguments)
     run = task.to_run(attempted.status, attempted.reason)
     release: Any = attempted.release
     if release is None:
         return run
-    noisy = release.kind == "noisy"
+    noisy = release.kind in INEXACT
     measures = exact_measures(release)
     if source.reading == "authors" and not noisy:
-        from flowveil.analysis.authors import authors_measures
+        from flowveil.analysis.papers import authors_measures
 
         measures = {basis: {**values, **authors_measures(release, basis)} for basis, values in measures.items()}
     run = replace(
@@ -392,6 +372,8 @@ def execute(source: Source, task: Task) -> Run:
 
 def prepare(source: Source, task: Task) -> None:
     """Run the same on a few flows, so that imports and compilation are not timed. Errors are ignored."""
+    if task.frontier is not None:
+        return
     flows = source.select(task)
     cells = flows.select(np.arange(len(flows)) < WARM_UP_FLOWS)
     few = Flows(
@@ -411,11 +393,9 @@ def prepare(source: Source, task: Task) -> None:
 
 
 def run_tasks(
-    work: Callable[[Source, Any], Any],
     source: Source,
-    tasks: Sequence[Any],
+    tasks: Sequence[Task],
     *,
-    prepare: Callable[[Source, Any], None],
     time_limit: float,
     progress: Callable[[float], None],
     n_workers: int = 1,
@@ -426,10 +406,8 @@ def run_tasks(
     A task that exceeds the time limit, or whose process ends, has the result ``task.to_run(status, reason)``.
 
     Args:
-        work: ``work(source, task)``, a function of a module.
         source: the flows.
         tasks: the tasks.
-        prepare: called before each task, outside its time.
         time_limit: seconds that a task may take.
         progress: called with the share of tasks that ended.
         n_workers: processes in parallel. Times are most comparable with one.
@@ -440,7 +418,7 @@ def run_tasks(
         workers.LATE: (TIMED_OUT, f"stopped after {time_limit:,g} seconds"),
         workers.LOST: (FAILED, "the process did not start, or ended without a result; memory may have run out"),
     }
-    with closing(workers.run_tasks(work, source, tasks, **how)) as running:
+    with closing(workers.run_tasks(execute, source, tasks, **how)) as running:
         for count, one in enumerate(running, 1):
             yield one.number, tasks[one.number].to_run(*ended[one.how]) if one.how in ended else one.result
             progress(count / len(tasks))
@@ -448,13 +426,9 @@ def run_tasks(
 
 @dataclass(frozen=True)
 class Attempt:
-    """How a call of `flowveil.anonymize` ended.
+    """How a call of `flowveil.anonymize` ended: time and release if it is done, else class and message of the error.
 
-    Attributes:
-        status: ``done``, ``infeasible`` or ``failed``.
-        seconds, release: its time and result; None unless it is done.
-        error: class of the error, or None.
-        reason: message of the error without anything of the input, or None.
+    The message contains nothing of the input.
     """
 
     status: str
@@ -494,16 +468,13 @@ def planner_errors(release: Any, basis: str) -> dict[str, Value]:
 
 
 def exact_measures(release: Any) -> dict[str, dict[str, Value]]:
-    """Returns all measures by basis, the planner's errors first (see `flowveil.analysis.areas`)."""
+    """Returns all measures by basis, the planner's errors first, as numbers that JSON can hold."""
+
+    def plain(value: Any) -> Value:
+        number: Value = value.item() if isinstance(value, np.generic) else value
+        return number if number is not None and np.isfinite(number) else None
+
     return {
-        basis: {name: _plain(value) for name, value in {**planner_errors(release, basis), **values}.items()}
+        basis: {name: plain(value) for name, value in {**planner_errors(release, basis), **values}.items()}
         for basis, values in release.metrics().items()
     }
-
-
-def _plain(value: Any) -> Value:
-    """Returns a number that JSON can hold; None for others."""
-    if value is None:
-        return None
-    number: float | int = value.item() if isinstance(value, np.generic) else value
-    return number if np.isfinite(number) else None

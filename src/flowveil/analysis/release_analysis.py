@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from flowveil.analysis.areas import (
     PLANNER,
@@ -19,17 +22,27 @@ from flowveil.analysis.areas import (
     main_level,
 )
 from flowveil.analysis.attach import Attached, attach
-from flowveil.analysis.measures import combine, measure
-from flowveil.analysis.measures.closeness import closeness_summary
-from flowveil.analysis.measures.measure import Values
-from flowveil.output import Content
+from flowveil.analysis.closeness import closeness_summary
+from flowveil.analysis.measures import Values, combine, measure
+from flowveil.errors import InfeasibleError
+from flowveil.flows import Flows
+from flowveil.guarantee import Guarantee
+from flowveil.methods.twincut import frontier, twincut
+from flowveil.methods.twincut_same_zones import twincut_same_zones
+from flowveil.output import Content, make_private_folder, refuse_inside_release, write_private_files
 from flowveil.paths import named_path
-from flowveil.private_files import make_private_folder, refuse_inside_release, write_private_files
+from flowveil.release.release import Release
+from flowveil.release.statement import INEXACT
 from flowveil.times import TIME
 
 WARNING = "Not for publication: computed from raw trips."
 #: The files of `Analysis.write`.
 MEASURES, PAGE, PROFILE = "measures.json", "before-after.html", "profile.svg"
+ENDS = ("origin", "destination")
+#: An end has collapsed if it has less than this share of the zones that another limit would give.
+COLLAPSED = 0.01
+#: Limits above this are not proposed.
+MOST_SUPPRESSED = 0.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +72,7 @@ class Analysis:
         return {
             "private": WARNING,
             "measures": self.measures,
-            "areas": [one.to_dict() for one in self.areas],
+            "areas": [asdict(one) for one in self.areas],
             "shares": self.shares,
             **({"slices": list(self.slices)} if self.slices else {}),
             "closeness": self.closeness,
@@ -80,8 +93,7 @@ class Analysis:
         Raises:
             OutputError: it lies inside a release, or cannot be written.
         """
-        from flowveil.analysis.pages.before_after import render_internal
-        from flowveil.analysis.pages.profile import largest_profiles, profile_chart
+        from flowveil.analysis.pages.before_after import largest_profiles, profile_chart, render_internal
 
         refuse_inside_release(directory, release=release)
         files: dict[str, Content] = {MEASURES: json.dumps(self.to_dict(), indent=2, ensure_ascii=False) + "\n"}
@@ -167,9 +179,6 @@ def _shares(release: Any, measures: dict[str, Values]) -> dict[str, Any]:
     }
 
 
-# ---- sentences ---------------------------------------------------------------------------------------------------
-
-
 def summary_lines(release: Any) -> list[str]:
     """Returns the few measures that the operator should see after a run, as sentences. Private.
 
@@ -200,7 +209,7 @@ def _lines(release: Any, measures: dict[str, Values], areas: Sequence[AreaAccura
         lines.append(f"Accessibility of areas: {first.accessibility_error:.1%} off, on average.")
     for basis, values in measures.items():
         share = values.get("suppressed_share")
-        if share is not None and release.kind == "noisy":
+        if share is not None and release.kind in INEXACT:
             lines.append(f"Published counts, noise included, sum to {1 - share:.2%} of the {basis}.")
         elif share is not None:
             lines.append(f"Published: {1 - share:.2%} of the {basis}.")
@@ -215,3 +224,58 @@ def _lines(release: Any, measures: dict[str, Values], areas: Sequence[AreaAccura
     if people is not None and "people" not in getattr(release.guarantee, "units", ("people",)):
         lines.append(f"Smallest number of people in a cell: {people:,}. People are not protected.")
     return lines
+
+
+def collapse_lines(release: Release) -> list[str]:
+    """Returns what to say of a release with an end of one zone, or of far fewer than another limit would give.
+
+    Costs a few runs of TwinCut without local search, but only if an end has one zone or less than 1 % of its tiles.
+    """
+    zones = [len(np.unique(number)) for number in (release.cells.origin, release.cells.destination)]
+    tiles = [release.input.origins.n_tiles, release.input.destinations.n_tiles]
+    few = [end for end in (0, 1) if tiles[end] > 1 and (zones[end] == 1 or zones[end] < COLLAPSED * tiles[end])]
+    if not few:
+        return []
+    found = _next_limit(release, zones, few) if release.plan.homogeneous and release.kind == "plain" else None
+    if found is None:
+        return [f"There is only one {ENDS[end]} zone." for end in few if zones[end] == 1]
+    share, better = found
+    lines = [f"The map has collapsed: {zones[end]:,} {ENDS[end]} zones, {better[end]:,} are possible." for end in few]
+    counts = " x ".join(f"{n:,}" for n in better)
+    return [
+        *lines,
+        f"TwinCut with --max-suppressed {share:g} has about {counts} zones; --method layercut needs no such limit.",
+    ]
+
+
+def _next_limit(release: Release, zones: Sequence[int], few: Sequence[int]) -> tuple[float, list[int]] | None:
+    """Returns the next point of the frontier at which no end has collapsed: its share, rounded up, and its zones."""
+    flows, guarantee = release.guarantee.to_fixed_point(release.input)
+    volume = flows.volume(guarantee.basis).astype(np.float64)
+    suppressed = float(volume[release.cell_of_flow < 0].sum() / volume.sum())
+    points = {
+        math.ceil(point.suppressed_share * 1000) / 1000
+        for point in frontier(flows, guarantee, up_to=MOST_SUPPRESSED)
+        if suppressed < point.suppressed_share
+    }
+    shares = sorted(share for share in points if share <= MOST_SUPPRESSED)
+    # More suppression gives more zones, so the first point is found by bisection.
+    found, low, high = None, 0, len(shares)
+    while low < high:
+        middle = (low + high) // 2
+        counted = _zones_at(flows, guarantee, shares[middle])
+        if all(zones[end] < max(COLLAPSED * counted[end], 2) and counted[end] > 1 for end in few):
+            found, high = (shares[middle], counted), middle
+        else:
+            low = middle + 1
+    return found
+
+
+def _zones_at(flows: Flows, guarantee: Guarantee, share: float) -> list[int]:
+    """Returns how many zones of each end TwinCut publishes within a limit."""
+    plan_map = twincut_same_zones if flows.same_zones else twincut
+    try:
+        plan = plan_map(flows, guarantee, max_suppressed=share, effort=0.0)
+    except InfeasibleError:
+        return [0, 0]
+    return [len(np.unique(number[plan.kept])) for number in (plan.origin_zone, plan.destination_zone)]

@@ -17,33 +17,16 @@ from typing import Any
 
 import numpy as np
 
-from flowveil import __version__
-from flowveil.analysis import experiment
-from flowveil.analysis.experiment import (
-    DONE,
-    FAILED,
-    TIMED_OUT,
-    Choices,
-    Run,
-    Settings,
-    Source,
-    Task,
-    confirm_protections,
-    execute,
-    methods_of,
-    parse_protections,
-    run_tasks,
-)
-from flowveil.analysis.presets import Preset, find_preset
-from flowveil.analysis.published_results import published_sheet
+from flowveil import __version__, output
+from flowveil.analysis.experiment import DONE, FAILED, TIMED_OUT, Run, Settings, Source, Task, methods_of, run_tasks
+from flowveil.analysis.papers import Preset, find_preset
 from flowveil.analysis.study_tables import write_study
 from flowveil.errors import InfeasibleError, OutputError, ParameterError
 from flowveil.flows import Flows
 from flowveil.hierarchy import Hierarchy
-from flowveil.methods import METHODS, Method, find_method
-from flowveil.output import real_place, try_place, write_files
+from flowveil.methods import METHODS, Method
+from flowveil.output import make_private_folder, refuse_inside_release
 from flowveil.paths import named_path
-from flowveil.private_files import refuse_inside_release
 from flowveil.progress import lines_every
 from flowveil.slices import SlicedFlows
 
@@ -52,6 +35,8 @@ TIME_LIMIT = 7200.0
 #: In the folder of a study: its marker, and the results of its runs.
 MARKER, RUNS = "study.json", "runs"
 FORMAT = "flowveil study"
+#: Fields of a run that its file holds.
+_STORED = ("status", "reason", "seconds", "by_basis", "notes")
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,12 +71,13 @@ class Study:
     @property
     def k(self) -> int:
         """The k."""
-        return self.settings.k[0]
+        return int(self.settings.k[0])
 
     @property
     def preset(self) -> Preset | None:
         """The paper whose tables are made, if any."""
-        return self.settings.preset
+        paper: Preset | None = self.settings.preset
+        return paper
 
 
 def run_study(
@@ -102,7 +88,7 @@ def run_study(
     progress: Callable[[float], None] | None = None,
     **choices: Any,
 ) -> Study:
-    """Run all tasks that have no stored result, and write the tables.
+    """Run all tasks that have no stored result, and write the tables; see `flowveil.run_study`.
 
     Args:
         flows: the flows by all attributes, or by time steps; what `flowveil.read_slices` returns.
@@ -110,11 +96,7 @@ def run_study(
             release.
         workers: processes in parallel. Times are most comparable with one.
         progress: called with the share of runs that are done.
-        **choices: see `flowveil.analysis.experiment.Choices`. What is given overrides the preset.
-
-    Returns:
-        The results. The folder has them as ``results.parquet``, ``results.csv``, ``tables.md``, ``tables.tex`` and
-        ``study.html``.
+        **choices: see `flowveil.analysis.experiment.Settings`. What is given overrides the preset.
 
     Raises:
         ParameterError: a name or number is not allowed.
@@ -122,15 +104,13 @@ def run_study(
         OutputError: the folder cannot be used, or holds a study of other data.
     """
     given = {name: value for name, value in choices.items() if value is not None}
-    chosen = Choices(**{"time_limit": TIME_LIMIT, **given})
-    settings = study_settings(flows, chosen)
+    settings = study_settings(flows, Settings(**{"time_limit": TIME_LIMIT, **given}))
     if workers < 1:
         raise ParameterError(f"workers must be at least 1; found {workers}.")
-    steps = _steps(flows, settings.preset, chosen)
+    steps = _steps(flows, settings)
     fingerprint = _fingerprint(flows)
     folder = open_folder(directory, fingerprint)
-    report = progress or lines_every("Studying")
-    runs = _results(flows, settings, steps, folder / RUNS, fingerprint, workers, report)
+    runs = _results(flows, settings, steps, folder / RUNS, fingerprint, workers, progress or lines_every("Studying"))
     study = Study(
         rows=tuple(row for run in runs for row in _rows(run, settings)),
         by=flows.columns,
@@ -138,73 +118,38 @@ def run_study(
         every=None if flows.every is None else flows.every.name,
         data=describe_data(flows, settings.k[0], steps),
     )
-    write_study(study, folder, published=published_sheet(study))
+    write_study(study, folder)
     return study
 
 
-# ---- settings ----------------------------------------------------------------------------------------------------
-
-
-def study_settings(flows: SlicedFlows, choices: Choices) -> Settings:
-    """Returns the settings of a study: what was chosen, then the preset, then defaults.
-
-    Raises:
-        ParameterError: a name or number is not allowed.
-        DataError: the data lack the persons or weights that a protection needs.
-    """
+def study_settings(flows: SlicedFlows, choices: Settings) -> Settings:
+    """Returns the settings of a study: what was chosen, then the preset, then defaults."""
     preset = find_preset(choices.preset)
     if preset is not None and preset.is_of_matrices != (flows.every is not None):
         raise ParameterError(
             f"The preset '{preset.name}' compares methods over "
             + ("many matrices. Hint: give --time and --every." if preset.is_of_matrices else "segments, not times.")
         )
+    if choices.k is not None and not isinstance(choices.k, int):
+        raise ParameterError(f"A study has one k; found {choices.k!r}.")
     paper = Preset("", "", (), trees="common") if preset is None else preset
     wanted = choices.methods if choices.methods is not None and choices.methods != "all" else paper.methods or None
     methods = methods_of(wanted, same_zones=flows.intake.same_zones)
     if wanted is None and flows.every is not None:
         methods.append(METHODS["laplace"])
-    whole, k = flows.whole, choices.k
-    if k is not None and not isinstance(k, int):
-        raise ParameterError(f"A study has one k; found {k!r}.")
-    settings = Settings(
-        methods={method.name: method for method in methods},
-        protections=parse_protections(choices.protections or _default_protections(flows)),
-        k=(paper.k if k is None else k,),
-        k_population=choices.k_population,
-        max_suppressed=paper.max_suppressed if choices.max_suppressed is None else choices.max_suppressed,
-        limits={**paper.limits, **choices.limits},
-        options=_merge_options(whole, methods, paper.options, choices.options),
-        hierarchy=choices.hierarchy,
-        time_limit=choices.time_limit,
-        trees=choices.trees or paper.trees,
-        reading=choices.reading or "ours",
-        preset=preset,
-    )
-    settings.check(flows)
-    confirm_protections(whole, choices, settings.protections, settings.k[0])
-    return settings
-
-
-def _default_protections(flows: SlicedFlows) -> tuple[str, ...]:
-    """Returns trips and, with weights, the population; over many matrices trips alone, as in the paper."""
-    return ("trips",) if flows.whole.weight is None or flows.every is not None else ("trips", "population")
+    # Over many matrices trips alone, as in the paper.
+    with_weights = flows.whole.weight is not None and flows.every is None
+    protections = ("trips", "population") if with_weights else ("trips",)
+    settings = choices.resolve(flows, methods, paper=paper, protections=protections)
+    return replace(settings, preset=preset, options=_merge_options(flows.whole, methods, paper, choices))
 
 
 def _merge_options(
-    flows: Flows,
-    methods: Sequence[Method],
-    of_preset: Mapping[str, Mapping[str, Any]],
-    given: Mapping[str, Mapping[str, Any]],
+    flows: Flows, methods: Sequence[Method], paper: Preset, choices: Settings
 ) -> dict[str, dict[str, Any]]:
-    """Returns the options of each method: those given, then those of the preset.
-
-    Raises:
-        ParameterError: a method has no such option, or laplace lacks its bound.
-    """
-    by_name = {method.name: method for method in methods}
-    for name, options in given.items():
-        (by_name.get(name) or find_method(name)).check_options(options)
-    merged = {name: {**of_preset.get(name, {}), **given.get(name, {})} for name in by_name}
+    """Returns the options of each method: those given, then those of the preset; laplace must have its bound."""
+    given = choices.options
+    merged = {m.name: {**paper.options.get(m.name, {}), **given.get(m.name, {})} for m in methods}
     if "laplace" in merged:
         # Nothing is published, so the zones may come from the data and the noise may be repeatable.
         domain = {"region": "observed"} if flows.whole_map is None else {}
@@ -220,40 +165,27 @@ def _merge_options(
     return {name: options for name, options in merged.items() if options}
 
 
-# ---- runs --------------------------------------------------------------------------------------------------------
+def _steps(flows: SlicedFlows, settings: Settings) -> tuple[str, ...]:
+    """Returns the time steps to run, in order; empty if the study is by attributes.
 
-
-def _steps(flows: SlicedFlows, preset: Preset | None, choices: Choices) -> tuple[str, ...]:
-    """Returns the time steps to run; empty if the study is by attributes.
-
-    Raises:
-        ParameterError: times and attributes are mixed, or time steps are chosen in a study by attributes.
+    All steps with enough trips are run, or a sample of them with a fixed seed.
     """
+    fewest, sample = settings.fewest_trips, settings.sample
     if flows.every is None:
-        if choices.fewest_trips is not None or choices.sample is not None:
+        if fewest is not None or sample is not None:
             raise ParameterError("fewest_trips and sample choose among time steps. Hint: give --time and --every.")
         return ()
     if len(flows.columns) > 1:
         raise ParameterError("A study is by attributes or by time steps, not by both. Hint: leave --by out.")
-    default = 0 if preset is None else preset.fewest_trips
-    return _draw_steps(flows, default if choices.fewest_trips is None else choices.fewest_trips, choices.sample)
-
-
-def _draw_steps(flows: SlicedFlows, fewest_trips: int, sample: int | None) -> tuple[str, ...]:
-    """Returns the time steps to run, in order: all with enough trips, or a sample of them with a fixed seed.
-
-    Raises:
-        ParameterError: the sample is empty.
-        InfeasibleError: no step has enough trips.
-    """
     if sample is not None and sample < 1:
         raise ParameterError(f"sample must be at least 1; found {sample}.")
+    if fewest is None:
+        fewest = 0 if settings.preset is None else int(settings.preset.fewest_trips)
     volume = [int(part.trips.sum()) for part in flows.slices]
-    large = [key[0] for key, trips in zip(flows.keys, volume, strict=True) if trips >= fewest_trips]
+    large = [key[0] for key, trips in zip(flows.keys, volume, strict=True) if trips >= fewest]
     if not large:
         raise InfeasibleError(
-            f"None of {len(volume):,} time steps has {fewest_trips:,} trips. "
-            "Hint: lower --fewest-trips, or use longer steps."
+            f"None of {len(volume):,} time steps has {fewest:,} trips. Hint: lower --fewest-trips, or use longer steps."
         )
     if sample is None or sample >= len(large):
         return tuple(large)
@@ -290,12 +222,9 @@ def _results(
     paths = [folder / f"{_key(task, protect, settings, fingerprint)}.json" for task, protect in grid]
     left = [i for i, path in enumerate(paths) if not _is_stored(path, settings.time_limit)]
     stored = len(paths) - len(left)
-    source = Source(flows, settings.trees, settings.reading)
     for number, run in run_tasks(
-        execute,
-        source,
+        Source(flows, str(settings.trees), str(settings.reading)),
         [grid[i][0] for i in left],
-        prepare=experiment.prepare,
         time_limit=settings.time_limit,
         progress=lambda share: progress((stored + share * len(left)) / len(paths)),
         n_workers=workers,
@@ -307,31 +236,23 @@ def _results(
         yield replace(run, protect=protect)
 
 
-#: Fields of a run that its file holds.
-_STORED = ("status", "reason", "seconds", "by_basis", "notes")
-
-
 def _key(task: Task, protect: Sequence[str], settings: Settings, fingerprint: str) -> str:
     """Returns a hash of everything that decides the result of a run."""
     method = task.arguments["method"]
+    code = ""
+    if METHODS.get(method.name) != method:
+        # The version identifies our methods; a user's is identified by its source.
+        try:
+            code = inspect.getsource(method.plan)
+        except (OSError, TypeError):
+            code = f"{method.plan.__module__}:{getattr(method.plan, '__qualname__', '')}"
     named = {name: value for name, value in task.arguments.items() if name != "method"}
     content = {
         "by": task.by, "segment": task.segment, "method": method.name, "protect": protect, "arguments": named,
         "trees": settings.trees, "reading": settings.reading, "input": fingerprint, "version": __version__,
-        "code": _code_of(method),
+        "code": code,
     }  # fmt: skip
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:32]
-
-
-def _code_of(method: Method) -> str:
-    """Returns the source of a user's method; empty for ours, which the version identifies."""
-    if METHODS.get(method.name) == method:
-        return ""
-    try:
-        source = inspect.getsource(method.plan)
-    except (OSError, TypeError):
-        source = ""
-    return f"{method.plan.__module__}:{getattr(method.plan, '__qualname__', '')}:{source}"
 
 
 def _rows(run: Run, settings: Settings) -> Iterator[dict[str, Any]]:
@@ -354,99 +275,72 @@ def _rows(run: Run, settings: Settings) -> Iterator[dict[str, Any]]:
         }
 
 
-# ---- the folder --------------------------------------------------------------------------------------------------
-
-
 def check_folder(directory: str | PathLike[str]) -> None:
-    """Refuse a folder that cannot be written, before anything is read. Its parents may be missing.
+    """Refuse a folder that cannot be written, holds something else, or lies in a release, before anything is read."""
 
-    Raises:
-        OutputError: it is a file, has an invalid name, cannot be created, or lies inside a release.
-    """
-    target = real_place(directory)
+    def refuse(folder: Path) -> str | None:
+        return "holds no study" if any(folder.iterdir()) and not (folder / MARKER).exists() else None
+
     refuse_inside_release(directory)
-    if target.exists() and not target.is_dir():
-        raise OutputError(f"'{directory}' is a file; a folder is needed. Hint: name a new folder.")
-    there = next(place for place in (target, *target.parents) if place.is_dir())
-    try_place(there / MARKER)
+    output.check_folder(directory, refuse=refuse)
 
 
 def open_folder(directory: str | PathLike[str], fingerprint: str) -> Path:
-    """Returns the folder, created or checked: an earlier study of the same data is continued.
-
-    Raises:
-        OutputError: it cannot be written, or holds something else.
-    """
+    """Returns the folder, created or checked: an earlier study of the same data is continued."""
     folder = named_path(directory, what="the study")
     check_folder(folder)
     marker, note = folder / MARKER, {"format": FORMAT, "input": fingerprint, "use": "not for publication"}
-    try:
-        if folder.exists() and any(folder.iterdir()):
-            if not marker.exists():
-                raise OutputError(f"'{directory}' is not empty and holds no study. Hint: name a new folder.")
-            if _read_marker(marker) != note:
-                raise OutputError(
-                    f"'{directory}' holds a study of other data: of other trips, segments or zones. Nothing was "
-                    "written. Hint: name a new folder."
-                )
-        else:
-            folder.mkdir(0o700, parents=True, exist_ok=True)
-            _store(marker, note)
-        (folder / RUNS).mkdir(exist_ok=True)
-    except OutputError:
-        raise
-    except OSError as problem:
-        raise OutputError(f"'{directory}' cannot be written: {problem.strerror}.") from problem
+    if marker.exists() and _read(marker) != note:
+        raise OutputError(
+            f"'{directory}' holds a study of other data: of other trips, segments or zones. Nothing was written. "
+            "Hint: name a new folder."
+        )
+    make_private_folder(make_private_folder(folder) / RUNS)
+    if not marker.exists():
+        _store(marker, note)
     return folder
 
 
-def _read_marker(marker: Path) -> Any:
+def _read(path: Path) -> Any:
+    """Returns the content of a JSON file; empty if it cannot be read."""
     try:
-        return json.loads(marker.read_text(encoding="utf-8"))
-    except ValueError:
-        return None
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
 
 
 def _is_stored(path: Path, time_limit: float) -> bool:
     """Returns whether there is a result; a run that was stopped after a shorter time is repeated."""
-    try:
-        outcome = json.loads(path.read_text(encoding="utf-8"))
-        return bool(outcome["status"] not in (TIMED_OUT, FAILED) or outcome.get("limit", 0) >= time_limit)
-    except (OSError, ValueError, KeyError):
-        return False
+    outcome = _read(path)
+    status = outcome.get("status", FAILED)
+    return bool(status not in (TIMED_OUT, FAILED) or outcome.get("limit", 0) >= time_limit)
 
 
 def _store(path: Path, outcome: dict[str, Any]) -> None:
-    write_files({path: json.dumps(outcome, sort_keys=True)}, private=True)
+    output.write_files({path: json.dumps(outcome, sort_keys=True)}, private=True)
 
 
 def _fingerprint(flows: SlicedFlows) -> str:
     """Returns a hash of everything that decides a result: segments, flows, trees, and places of their nodes."""
     digest = hashlib.sha256(repr((flows.columns, flows.keys)).encode())
     for tree in (flows.origins, flows.destinations):
-        digest.update(repr((tree.kind, tree.base_level, tree.n_nodes)).encode())
-        digest.update(np.ascontiguousarray(tree.parent).tobytes())
-        digest.update("\n".join(map(str, tree.code.tolist())).encode())
-        _add_places(digest, tree)
+        digest.update(repr((tree.kind, tree.base_level, tree.n_nodes, tree.code.tolist())).encode())
+        for column in (tree.parent, *_places(tree)):
+            digest.update(np.ascontiguousarray(column).tobytes())
     for part in flows.slices:
-        for column in (part.origin, part.destination, part.trips, *part.added().values()):
+        people = () if part.people is None else (part.people.cell, part.people.person)
+        for column in (part.origin, part.destination, part.trips, *part.added().values(), *people):
             if column is not None:
                 digest.update(np.ascontiguousarray(column).tobytes())
-        if part.people is not None:
-            digest.update(part.people.cell.tobytes() + part.people.person.tobytes())
     return digest.hexdigest()
 
 
-def _add_places(digest: Any, tree: Hierarchy) -> None:
-    """Add centres and areas of the nodes, which decide distances and boxes. H3 codes determine both."""
+def _places(tree: Hierarchy) -> list[Any]:
+    """Returns centres and areas of the nodes, which decide distances and boxes. H3 codes determine both."""
     if tree.geography is None or tree.kind == "h3":
-        return
+        return []
     centers = tree.geography.centers(np.arange(tree.n_nodes, dtype=np.int32))
-    for places in (*centers, tree.geography.areas_km2(tree.leaf_node)):
-        digest.update(np.ascontiguousarray(places, dtype=np.float64).tobytes())
-
-
-# ---- the data set ------------------------------------------------------------------------------------------------
+    return [*centers, tree.geography.areas_km2(tree.leaf_node)]
 
 
 def describe_data(flows: SlicedFlows, k: int, steps: Sequence[str]) -> dict[str, float]:
@@ -456,8 +350,7 @@ def describe_data(flows: SlicedFlows, k: int, steps: Sequence[str]) -> dict[str,
     whole = flows.whole
     ends = [tree.code[tree.leaf_node] for tree in (whole.origins, whole.destinations)]
     found: dict[str, float] = {"trips": int(whole.trips.sum()), "od_pairs": len(whole)}
-    found |= {"origin_tiles": len(ends[0]), "destination_tiles": len(ends[1])}
-    found["tiles"] = len(np.union1d(*ends))
+    found |= {"origin_tiles": len(ends[0]), "destination_tiles": len(ends[1]), "tiles": len(np.union1d(*ends))}
     if whole.people is not None:
         found["people"] = len(np.unique_values(whole.people.person))
     if whole.weight is not None:
@@ -498,10 +391,12 @@ def _represented_population(flows: SlicedFlows) -> float | None:
 
 def _describe_matrices(flows: SlicedFlows, k: int, steps: Sequence[str]) -> dict[str, float]:
     """Returns means over all matrices, including those that are not run."""
-    n_tiles = _n_tiles(flows.slices[0])
+    first = flows.slices[0]
+    # Without a map, the tiles with a trip end.
+    ends = [tree.code[tree.leaf_node] for tree in (first.origins, first.destinations)]
+    n_tiles = len(np.union1d(*ends)) if first.whole_map is None else first.whole_map.n_tiles
+    trips, pairs = [int(part.trips.sum()) for part in flows.slices], [len(part) for part in flows.slices]
     safe = [part.trips >= k for part in flows.slices]
-    trips = [int(part.trips.sum()) for part in flows.slices]
-    pairs = [len(part) for part in flows.slices]
     parts = zip(flows.slices, safe, trips, strict=True)
     return {
         "matrices": len(flows),
@@ -513,11 +408,3 @@ def _describe_matrices(flows: SlicedFlows, k: int, steps: Sequence[str]) -> dict
         "safe_od_pairs": float(np.mean([part.mean() for part in safe])),
         "safe_trips": float(np.mean([part.trips[is_safe].sum() / n for part, is_safe, n in parts])),
     }
-
-
-def _n_tiles(flows: Flows) -> int:
-    """Returns the number of tiles of the map; without a map, of tiles with a trip end."""
-    if flows.whole_map is not None:
-        return flows.whole_map.n_tiles
-    ends = [tree.code[tree.leaf_node] for tree in (flows.origins, flows.destinations)]
-    return len(np.union1d(*ends))

@@ -1,11 +1,18 @@
-"""The tables of a study, the planner's error first: CSV, Parquet, Markdown, LaTeX and a page."""
+"""The tables of a study, the planner's error first, and published results of the papers next to ours.
+
+Written as CSV, Parquet, Markdown, LaTeX and a page.
+"""
 
 from __future__ import annotations
 
+import csv
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import cache
+from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -32,6 +39,7 @@ from flowveil.published.spreadsheets import write_csv
 if TYPE_CHECKING:
     from flowveil.analysis.study import Study
 
+Row = dict[str, Any]
 WARNING = "exact measures reveal what releases suppress. This study is for the operator alone."
 
 #: Names of protections. The papers say participants and count trips; here participants are people.
@@ -43,13 +51,6 @@ _NAMES = {
     "glove": "Glove", "glove-sk": "Glove-sk", "twincut": "TwinCut", "suppression": "Suppression", "laplace": "Laplace",
     "paircut": "PairCut", "curvecut": "CurveCut", "layercut": "LayerCut",
 }  # fmt: skip
-#: What tables say of the authors' reading.
-READING_NOTES = {
-    "authors": (
-        "Measures are read as the authors' program does: G and E count tiles of the published trips only, and C_DM "
-        "counts rows (pairs of tiles) instead of trips.",
-    )
-}
 #: Columns of a table that compares methods, without a preset.
 _COLUMNS = (
     *PLANNER, "c_dm", "c_avg", "mean_generalization_error", "reconstruction_loss", "generalization_distance_m",
@@ -57,77 +58,54 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-def write_study(study: Study, folder: Path, *, published: Sheet | None = None) -> None:
-    """Writes results.parquet, results.csv, tables.md, tables.tex and study.html.
-
-    Args:
-        study: the study.
-        folder: where files are written.
-        published: the table of a paper next to ours, if the study follows one.
-
-    Raises:
-        OutputError: a file cannot be written.
-    """
-    tidy = tidy_table(study)
-    sheets = study_sheets(study, published)
+def write_study(study: Study, folder: Path) -> None:
+    """Writes results.parquet, results.csv, tables.md, tables.tex and study.html."""
+    tidy, sheets = tidy_table(study), study_sheets(study)
+    text, tex = ["# Study", "", *(f"- {note}" for note in _notes(study)), ""], [f"% {note}" for note in _notes(study)]
+    for sheet in sheets:
+        text += [f"**Table {sheet.label}.** {sheet.title}.", "", markdown(sheet.without_repeats())]
+        tex += [rf"\renewcommand{{\thetable}}{{{sheet.label}}}", latex(sheet.without_repeats())]
     content: dict[str, Content] = {
         "results.parquet": lambda path: pa.parquet.write_table(tidy, path, compression="zstd"),
         "results.csv": lambda path: write_csv(tidy, path),
-        "tables.md": to_markdown(sheets, study),
-        "tables.tex": to_latex(sheets, study),
-        "study.html": to_page(sheets, study),
+        "tables.md": "\n".join(text),
+        "tables.tex": "\n".join(tex),
+        "study.html": _page(sheets, study),
     }
     write_files({folder / name: part for name, part in content.items()}, private=True)
 
 
 def tidy_table(study: Study) -> pa.Table:
     """Returns one row for each run and basis, one column for each measure."""
-    first = {
-        "by": pa.string(), "segment": pa.string(), "method": pa.string(), "protect": pa.string(),
-        "basis": pa.string(), "status": pa.string(), "reason": pa.string(), "seconds": pa.float64(),
-    }  # fmt: skip
-    names = sorted({name for row in study.rows for name in row} - set(first))
+    first = dict.fromkeys(("by", "segment", "method", "protect", "basis", "status", "reason"), pa.string())
+    first["seconds"] = pa.float64()
     columns = {"use": pa.array([NOT_FOR_PUBLICATION] * len(study.rows))}
     columns |= {name: pa.array([row.get(name) for row in study.rows], kind) for name, kind in first.items()}
-    for name in names:
+    for name in sorted({name for row in study.rows for name in row} - set(first)):
         kind = pa.int64() if name.startswith(("n_", "cells_", "k_trips", "k_people")) else pa.float64()
         columns[name] = pa.array([row.get(name) for row in study.rows], kind)
     return pa.table(columns)
 
 
-def study_sheets(study: Study, published: Sheet | None) -> list[Sheet]:
+def study_sheets(study: Study) -> list[Sheet]:
     """Returns all tables, in order; the title of each says that it is private."""
     sheets = _segment_sheets(study) if study.every is None else _matrix_sheets(study)
-    if published is not None and published.rows:
+    published = published_sheet(study)
+    if published.rows:
         sheets.append(replace(published, label="P"))
     return [replace(sheet, title=f"{sheet.title} ({NOT_FOR_PUBLICATION})") for sheet in sheets]
 
 
-def to_markdown(sheets: Sequence[Sheet], study: Study) -> str:
-    """Returns all tables in Markdown."""
-    lines = ["# Study", "", *(f"- {note}" for note in _notes(study)), ""]
-    for sheet in sheets:
-        lines += [f"**Table {sheet.label}.** {sheet.title}.", "", markdown(sheet.without_repeats())]
-    return "\n".join(lines)
-
-
-def to_latex(sheets: Sequence[Sheet], study: Study) -> str:
-    """Returns all tables in LaTeX, with the same numbers."""
-    lines = [f"% {' '.join(note.split())}" for note in _notes(study)]
-    for sheet in sheets:
-        lines += [rf"\renewcommand{{\thetable}}{{{sheet.label}}}", latex(sheet.without_repeats())]
-    return "\n".join(lines)
-
-
-def to_page(sheets: Sequence[Sheet], study: Study) -> str:
+def _page(sheets: Sequence[Sheet], study: Study) -> str:
     """Returns charts and all tables as one page."""
-    limit, outcomes = study.settings.max_suppressed, _outcomes(study)
-    parts = [joint_part(outcomes, max_suppressed=limit)] if any(outcomes.values()) else []
+    outcomes = _outcomes(study)
+    parts = [joint_part(outcomes, max_suppressed=study.settings.max_suppressed)] if any(outcomes.values()) else []
     plots = [] if study.every is None else _ratio_plots(study)
     if any(plot.values for plot in plots):
         parts.append(ratios_part(plots))
-    shown = [sheet.without_repeats() for sheet in sheets]
-    parts.append(html_part("tables", "Tables", shown, notes=list(_notes(study))))
+    parts.append(
+        html_part("tables", "Tables", [sheet.without_repeats() for sheet in sheets], notes=list(_notes(study)))
+    )
     segments = f"segments by {', '.join(study.by)}" if study.by else "no segments"
     over = segments if study.every is None else f"steps of {study.every}"
     heading = "Study: methods, protections and segments" if study.every is None else "Study: methods and matrices"
@@ -138,57 +116,68 @@ def to_page(sheets: Sequence[Sheet], study: Study) -> str:
 def _outcomes(study: Study) -> dict[str, list[Outcome]]:
     """Returns published share and error of each run on the whole data set, by protection."""
     groups: dict[str, list[Outcome]] = {}
-    for row in study.rows:
+    for row in rows_of(study, by=None, basis="trips"):
         share, error = row.get("suppressed_share"), row.get("mean_generalization_error")
-        if row["by"] is None and row["basis"] == "trips" and share is not None and error:
-            title = f"k = {study.k}, protecting {protected(row['protect'])}"
+        if share is not None and error:
+            title = f"k = {study.k}, protecting {_protected(row['protect'])}"
             place = study.methods.index(row["method"])
-            outcome = Outcome(method_name(row["method"]), place, 1 - float(share), float(error))
+            outcome = Outcome(_named(row["method"]), place, 1 - float(share), float(error))
             groups.setdefault(title, []).append(outcome)
     return groups
 
 
 def _notes(study: Study) -> Iterator[str]:
+    settings = study.settings
     yield f"{NOT_FOR_PUBLICATION.upper()}: {WARNING}"
     yield "'misplaced' is the share of all trips that a reader misses or misplaces between areas, in percent."
-    yield from READING_NOTES.get(study.settings.reading, ())
+    if settings.reading == "authors":
+        yield (
+            "Measures are read as the authors' program does: G and E count tiles of the published trips only, and C_DM "
+            "counts rows (pairs of tiles) instead of trips."
+        )
     if study.preset is not None:
         yield f"Set-up and numbers of the tables: {study.preset.paper}. What that paper does not have is A1, A2, ..."
         if study.every is None:
             yield "Where it speaks of participants it counts trips, and so do these tables."
-    limit = f"{study.settings.time_limit:,.0f} seconds"
+    limit = f"{settings.time_limit:,.0f} seconds"
     yield f"k = {study.k}; one run may take {limit}; N/A marks runs that took longer or failed."
-    limits = [
-        f"{method_name(name)} {share:.1%}" for name, share in study.settings.limits.items() if name in study.methods
-    ]
-    yield f"At most {study.settings.max_suppressed:.1%} may be suppressed" + (
-        f"; {', '.join(limits)}." if limits else "."
-    )
+    limits = [f"; {_named(name)} {share:.1%}" for name, share in settings.limits.items() if name in study.methods]
+    yield f"At most {settings.max_suppressed:.1%} may be suppressed{''.join(limits)}."
     yield "'none' marks runs in which nothing can be published, '-' measures that are not defined."
-    failures = sorted({f"{method_name(row['method'])}: {row['reason']}" for row in study.rows if row.get("reason")})
-    yield from (f"No result: {failure}" for failure in failures)
-    if study.every is None and study.settings.trees == "own":
+    failures = sorted({f"{_named(row['method'])}: {row['reason']}" for row in study.rows if row.get("reason")})
+    yield from (" ".join(f"No result: {failure}".split()) for failure in failures)
+    if study.every is None and settings.trees == "own":
         yield "G counts tiles observed in the segment itself, as in the papers: segments cannot be compared by it."
     elif study.every is None:
         yield "G counts tiles observed in the whole data set, for every segment, so segments can be compared."
 
 
-def protected(protect: str) -> str:
-    """Returns the name of a protection."""
+def _protected(protect: str) -> str:
     return " and ".join(_PROTECTED.get(unit, unit) for unit in protect.split("+"))
 
 
-def method_name(name: str) -> str:
+def _named(method: str) -> str:
     """Returns the name of a method as papers write it."""
-    return _NAMES.get(name, name)
+    return _NAMES.get(method, method)
 
 
-def rows_of(study: Study, **wanted: Any) -> list[dict[str, Any]]:
+def rows_of(study: Study, **wanted: Any) -> list[Row]:
     """Returns the rows that have these values."""
     return [row for row in study.rows if all(row[name] == value for name, value in wanted.items())]
 
 
-def value_of(row: dict[str, Any], name: str, *, time_limit: float) -> Any:
+def _grid(study: Study, by: str | None, **wanted: Any) -> Iterator[tuple[str, str, list[Row]]]:
+    """Yields each protection and method, with its rows on trips."""
+    for protect in study.protections:
+        for method in study.methods:
+            yield protect, method, rows_of(study, by=by, method=method, protect=protect, basis="trips", **wanted)
+
+
+def _values_of(study: Study, row: Row, names: Sequence[str]) -> list[Any]:
+    return [_value_of(study, row, name) for name in names]
+
+
+def _value_of(study: Study, row: Row, name: str) -> Any:
     """Returns the entry of one measure of one run; a suppressed share above the method's limit is marked."""
     if name == "suppressed_share" and row.get(name) is not None and row.get("limit") is not None:
         share, limit = float(row[name]), float(row["limit"])
@@ -196,23 +185,18 @@ def value_of(row: dict[str, Any], name: str, *, time_limit: float) -> Any:
             return f"{100 * share:.1f} (above the limit of {100 * limit:g})"
     if name == "seconds":
         late = row["status"] == TIMED_OUT
-        return f">{time_limit:,.1f}" if late else (row["seconds"] if row["seconds"] is not None else "-")
+        return f">{study.settings.time_limit:,.1f}" if late else ("-" if row[name] is None else row[name])
     if name == "od_dimension":
         ends = [row.get("n_origin_zones"), row.get("n_destination_zones")]
-        return entry(row, None if None in ends else "×".join(f"{n:,}" for n in ends))
-    return entry(row, measure_entry(name, row.get(name)))
+        return _entry(row, None if None in ends else "×".join(f"{n:,}" for n in ends))
+    return _entry(row, measure_entry(name, row.get(name)))
 
 
-def entry(row: dict[str, Any], value: Any) -> Any:
+def _entry(row: Row, value: Any) -> Any:
     """Returns a value, or why it is missing."""
-    if row["status"] in (TIMED_OUT, FAILED):
-        return "N/A"
-    if row["status"] == INFEASIBLE:
-        return "none"
-    return "-" if value is None else value
+    missing = {TIMED_OUT: "N/A", FAILED: "N/A", INFEASIBLE: "none"}.get(row["status"])
+    return missing or ("-" if value is None else value)
 
-
-# ---- segments ----------------------------------------------------------------------------------------------------
 
 #: Measures that compare between segments; less is better. G does not: it counts the tiles of each segment.
 _COARSENESS = ("area_error", "generalization_distance_m", "suppressed_share")
@@ -240,52 +224,58 @@ def _segment_sheets(study: Study) -> list[Sheet]:
 
 def _numbered(study: Study) -> Iterator[Sheet]:
     """Yields the data set, the cross-check, a table for each segmentation, protection and basis, then fairness."""
-    paper = study.preset
 
     def label(kind: str) -> str:
-        return (paper.label(kind) if paper is not None else None) or ""
+        return (study.preset.label(kind) if study.preset is not None else None) or ""
 
     if study.data:
-        yield replace(_data_set(study), label=label("data"))
+        rows = [(words, study.data[name]) for name, words in _DATA_SET.items() if name in study.data]
+        yield Sheet(("", "value"), tuple(rows), "The data set", label=label("data"))
     if label("overview"):
         yield replace(_overview(study), label=label("overview"))
     else:
         yield replace(_cross_check(study), label=label("cross_check"))
-        yield from _comparisons(study)
+        bases = [b for b in _BASES if rows_of(study, basis=b, status="done")]
+        for by, protect, basis, number in _comparisons(study):
+            if basis in bases:
+                yield replace(_comparison(study, by, protect, basis), label=number)
     for by in study.by:
         yield _coarseness(study, by)
         yield _fairness(study, by)
 
 
-def _data_set(study: Study) -> Sheet:
-    rows = [(words, study.data[name]) for name, words in _DATA_SET.items() if name in study.data]
-    return Sheet(("", "value"), tuple(rows), "The data set")
+def _comparisons(study: Study) -> Iterator[tuple[str | None, str, str, str]]:
+    """Yields attribute, protection, basis and number of each table that compares methods."""
+    for place, by in enumerate((None, *study.by)):
+        for protect in study.protections:
+            for basis in _BASES:
+                number = study.preset and study.preset.label_of_comparison(place, protect, basis)
+                yield by, protect, basis, number or ""
 
 
 def _cross_check(study: Study) -> Sheet:
     """Returns Table 3 of the report: the k reached in each unit."""
-    rows = []
-    for protect in study.protections:
-        for method in study.methods:
-            for row in rows_of(study, by=None, method=method, protect=protect, basis="trips"):
-                names = [f"{what}_{unit}" for unit in UNITS for what in ("k", "cells_under_k")]
-                values = [entry(row, row.get(name)) for name in names]
-                rows.append((protected(row["protect"]), method_name(method), *values))
+    names = [f"{what}_{unit}" for unit in UNITS for what in ("k", "cells_under_k")]
+    rows = tuple(
+        (_protected(protect), _named(method), *(_entry(row, row.get(name)) for name in names))
+        for protect, method, found in _grid(study, None)
+        for row in found
+    )
     head = ("Protecting", "Method", *(name for unit in UNITS for name in (f"k {unit}", "below")))
     title = "k-anonymity reached in each unit on the whole data set, and the number of cells below the threshold"
-    return Sheet(head, tuple(rows), title)
+    return Sheet(head, rows, title)
 
 
 def _overview(study: Study) -> Sheet:
     """Returns Table 2 of the abstract: the whole data set and every segment, for each protection."""
     columns = _columns(study)
-    rows = []
-    for protect in study.protections:
-        for row in rows_of(study, protect=protect, basis="trips"):
-            values = [value_of(row, name, time_limit=study.settings.time_limit) for name in columns]
-            rows.append((protected(protect), row["segment"] or "all", method_name(row["method"]), *values))
+    rows = tuple(
+        (_protected(protect), row["segment"] or "all", _named(row["method"]), *_values_of(study, row, columns))
+        for protect in study.protections
+        for row in rows_of(study, protect=protect, basis="trips")
+    )
     head = ("Protecting", "Data", "Method", *(HEADS[name] for name in columns))
-    return Sheet(head, tuple(rows), "Result comparison by protection and segment, calculating metrics on trips")
+    return Sheet(head, rows, "Result comparison by protection and segment, calculating metrics on trips")
 
 
 def _columns(study: Study) -> tuple[str, ...]:
@@ -293,84 +283,60 @@ def _columns(study: Study) -> tuple[str, ...]:
     return _COLUMNS if study.preset is None else ("area_error", *study.preset.columns, "suppressed_share", "seconds")
 
 
-def _comparisons(study: Study) -> Iterator[Sheet]:
-    bases = [b for b in _BASES if any(row["basis"] == b and row["status"] == "done" for row in study.rows)]
-    for place, by in enumerate((None, *study.by)):
-        for protect in study.protections:
-            for basis in bases:
-                label = study.preset and study.preset.label_of_comparison(place, protect, basis)
-                yield replace(_comparison(study, by, protect, basis), label=label or "")
-
-
 def _comparison(study: Study, by: str | None, protect: str, basis: str) -> Sheet:
     # The papers time whole data sets only.
     columns = [name for name in _columns(study) if by is None or study.preset is None or name != "seconds"]
-    rows = []
-    for method in study.methods:
-        for row in rows_of(study, by=by, method=method, protect=protect, basis=basis):
-            values = [value_of(row, name, time_limit=study.settings.time_limit) for name in columns]
-            rows.append((method_name(method), *(() if by is None else (row["segment"],)), *values))
+    rows = tuple(
+        (_named(method), *(() if by is None else (row["segment"],)), *_values_of(study, row, columns))
+        for method in study.methods
+        for row in rows_of(study, by=by, method=method, protect=protect, basis=basis)
+    )
     head = ("Method", *(() if by is None else (by,)), *(HEADS[name] for name in columns))
     what = "on the whole dataset" if by is None else f"segmenting on {by}"
-    title = f"Result comparison {what}, protecting {protected(protect)}, calculating metrics on {_BASES[basis]}"
-    return Sheet(head, tuple(rows), title)
+    title = f"Result comparison {what}, protecting {_protected(protect)}, calculating metrics on {_BASES[basis]}"
+    return Sheet(head, rows, title)
 
 
 def _coarseness(study: Study, by: str) -> Sheet:
     """Returns the accuracy of each segment next to that of the whole data set."""
     rows: list[tuple[Any, ...]] = []
-    for protect in study.protections:
-        for method in study.methods:
-            whole = next(iter(rows_of(study, by=None, method=method, protect=protect, basis="trips")), {})
-            for row in rows_of(study, by=by, method=method, protect=protect, basis="trips"):
-                values: list[Any] = []
-                for measure in _COARSENESS:
-                    own, of_all = row.get(measure), whole.get(measure)
-                    shown = value_of(row, measure, time_limit=study.settings.time_limit)
-                    values += [shown, own / of_all if own is not None and of_all else "-"]
-                rows.append((protected(protect), method_name(method), row["segment"], *values))
+    for protect, method, found in _grid(study, by):
+        whole = next(iter(rows_of(study, by=None, method=method, protect=protect, basis="trips")), {})
+        for row in found:
+            values: list[Any] = []
+            for measure in _COARSENESS:
+                own, of_all = row.get(measure), whole.get(measure)
+                values += [_value_of(study, row, measure), own / of_all if own is not None and of_all else "-"]
+            rows.append((_protected(protect), _named(method), row["segment"], *values))
     measured = (text for name in _COARSENESS for text in (HEADS[name], "times the whole"))
-    head = ("Protecting", "Method", by, *measured)
     title = f"Accuracy of each segment by {by} next to the whole dataset, in measures that can be compared"
-    return Sheet(head, tuple(rows), title)
+    return Sheet(("Protecting", "Method", by, *measured), tuple(rows), title)
 
 
 def _fairness(study: Study, by: str) -> Sheet:
     """Returns the ratio of the worst-served segment to the best-served one."""
     rows: list[tuple[Any, ...]] = []
-    for protect in study.protections:
-        for method in study.methods:
-            runs = rows_of(study, by=by, method=method, protect=protect, basis="trips")
-            for measure in _COARSENESS:
-                known = sorted((r[measure], r["segment"]) for r in runs if r.get(measure) is not None)
-                if len(known) < 2:
-                    continue
-                (best, best_name), (worst, worst_name) = known[0], known[-1]
-                ratio = worst / best if best else None
-                name = HEADS[measure]
-                compared = f"{len(known)} of {len(runs)}"
-                if measure in SHARES:
-                    best, worst = 100 * best, 100 * worst
-                named = (protected(protect), method_name(method), name, compared)
-                rows.append((*named, best_name, best, worst_name, worst, ratio))
+    for protect, method, runs in _grid(study, by):
+        for measure in _COARSENESS:
+            known = sorted((r[measure], r["segment"]) for r in runs if r.get(measure) is not None)
+            if len(known) < 2:
+                continue
+            (best, best_name), (worst, worst_name) = known[0], known[-1]
+            served = (best_name, measure_entry(measure, best), worst_name, measure_entry(measure, worst))
+            named = (_protected(protect), _named(method), HEADS[measure], f"{len(known)} of {len(runs)}")
+            rows.append((*named, *served, worst / best if best else None))
     head = ("Protecting", "Method", "Measure", "Segments", "Best served", "value", "Worst served", "value", "Ratio")
     title = f"Fairness between segments by {by}, in measures that can be compared (G cannot)"
     return Sheet(head, tuple(rows), title)
 
 
-# ---- matrices ----------------------------------------------------------------------------------------------------
-
 #: The method that ratios refer to.
 _REFERENCE = "atg-dual"
 #: Measures with a mean over matrices.
 _MEASURES = (
-    "area_error",
-    "mean_generalization_error",
-    "reconstruction_loss",
-    "distribution_distance",
-    "seconds",
+    "area_error", "mean_generalization_error", "reconstruction_loss", "distribution_distance", "seconds",
     "suppressed_share",
-)
+)  # fmt: skip
 #: Measures of figure 12.
 _RATIOS = {
     "area_error": "Misplaced between areas",
@@ -389,55 +355,46 @@ _DATA = {
     "safe_od_pairs": "anon. flows (%)",
     "safe_trips": "anon. vol. (%)",
 }
+_QUARTILES = {0.25: "first quartile", 0.5: "median", 0.75: "third quartile"}
+_ALL_QUARTILES = {0.0: "smallest", **_QUARTILES, 1.0: "largest"}
 
 
 def _matrix_sheets(study: Study) -> list[Sheet]:
     """Returns Tables 2, 3, 5 and 6 of the paper, then quartiles and ratios. Table 4 is Table 3 of larger data."""
-    sheets = [replace(_matrix_data(study), label="2")]
+    data = tuple(measure_entry(name, study.data[name]) for name in _DATA)
+    sheets = [Sheet(tuple(_DATA.values()), (data,), f"The data set: matrices of {study.every}", label="2")]
     for place, protect in enumerate(study.protections):
         more = "" if place == 0 else f", {place + 1}"
-        sheets += [
-            replace(_means(study, protect), label=f"3{more}"),
-            replace(_targets(study, protect), label=f"5{more}"),
-            replace(_detailed(study, protect), label=f"6{more}"),
-            replace(_quartiles(study, protect), label=f"A1{more}"),
-            replace(_ratio_sheet(study, protect), label=f"A2{more}"),
-        ]
+        made = {"3": _means, "5": _targets, "6": _detailed, "A1": _quartiles, "A2": _ratio_sheet}
+        sheets += [replace(make(study, protect), label=f"{label}{more}") for label, make in made.items()]
     return [sheet for sheet in sheets if sheet.rows]
 
 
 def _ratio_plots(study: Study) -> list[Boxes]:
     """Returns the ratios of every method to the reference, matrix by matrix, for each measure."""
-    protect = study.protections[0]
+    protect, reference = study.protections[0], _named(_reference(study))
     return [
-        Boxes(title, _reference(study), [(method_name(m), v) for m, v in _ratios(study, protect, measure).items()])
+        Boxes(title, reference, [(_named(method), v) for method, v in _ratios(study, protect, measure).items()])
         for measure, title in _RATIOS.items()
     ]
 
 
 def _reference(study: Study) -> str:
-    return method_name(_REFERENCE if _REFERENCE in study.methods else study.methods[0])
+    return _REFERENCE if _REFERENCE in study.methods else study.methods[0]
 
 
 def _values(study: Study, protect: str, method: str, measure: str) -> dict[str, float]:
     """Returns the known values of a measure, by time step."""
-    basis = "weight" if "population" in protect.split("+") else "trips"
-    rows = rows_of(study, method=method, protect=protect, basis="trips" if method == "laplace" else basis)
+    basis = "weight" if "population" in protect.split("+") and method != "laplace" else "trips"
+    rows = rows_of(study, method=method, protect=protect, basis=basis)
     return {row["segment"]: float(row[measure]) for row in rows if row.get(measure) is not None}
 
 
 def matrix_means(study: Study, method: str, protect: str) -> dict[str, float]:
     """Returns the known means of a method over all matrices; ``seconds`` is the sum."""
-    if method not in study.methods:
-        return {}
     values = {measure: list(_values(study, protect, method, measure).values()) for measure in _MEASURES}
     means = {measure: float(np.mean(known)) for measure, known in values.items() if known}
     return means | ({"seconds": sum(values["seconds"])} if values["seconds"] else {})
-
-
-def _matrix_data(study: Study) -> Sheet:
-    values = [study.data[name] * (100 if name in SHARES else 1) for name in _DATA]
-    return Sheet(tuple(_DATA.values()), (tuple(values),), f"The data set: matrices of {study.every}")
 
 
 def _means(study: Study, protect: str) -> Sheet:
@@ -445,33 +402,34 @@ def _means(study: Study, protect: str) -> Sheet:
     rows = []
     for method in study.methods:
         means = matrix_means(study, method, protect)
-        values = [measure_entry(name, means.get(name)) for name in (*_MEASURES[:4], "seconds", "suppressed_share")]
-        rows.append((method_name(method), *values, len(_values(study, protect, method, "seconds"))))
+        values = [measure_entry(name, means.get(name)) for name in _MEASURES]
+        rows.append((_named(method), *values, len(_values(study, protect, method, "seconds"))))
     head = ("solver", HEADS["area_error"], "G", "E", "D", "time (s)", "S (%)", "matrices")
-    return Sheet(head, tuple(rows), f"Performance, means over matrices, protecting {protected(protect)}; time of all")
-
-
-def _targets(study: Study, protect: str) -> Sheet:
-    """Returns Table 5: quartiles of the v_target of matrices; the paper searched for one that suits all."""
-    rows = []
-    for method in study.methods:
-        values = list(_values(study, protect, method, "v_target").values())
-        if values:
-            quartiles = [float(q) for q in np.quantile(values, (0.25, 0.5, 0.75))]
-            rows.append((method_name(method), study.k, *quartiles))
-    head = ("solver", "k", "first quartile", "median", "third quartile")
-    return Sheet(head, tuple(rows), f"v_target of the matrices, protecting {protected(protect)}")
+    return Sheet(head, tuple(rows), f"Performance, means over matrices, protecting {_protected(protect)}; time of all")
 
 
 def _detailed(study: Study, protect: str) -> Sheet:
     """Returns Table 6: the same means, with the time as hours, minutes and seconds."""
     rows = []
-    for method in study.methods:
-        means = matrix_means(study, method, protect)
-        clock = _clock(means["seconds"]) if "seconds" in means else "-"
-        values = [measure_entry(name, means.get(name)) for name in (*_MEASURES[:4], "suppressed_share")]
-        rows.append((method_name(method), clock, *values))
+    for method, *values, time, suppressed, _ in _means(study, protect).rows:
+        s = 0 if time == "-" else round(time)
+        clock = time if time == "-" else f"{s // 3600:02}:{s // 60 % 60:02}:{s % 60:02}"
+        rows.append((method, clock, *values, suppressed))
     return Sheet(("solver", "time", HEADS["area_error"], "G", "E", "D", "S (%)"), tuple(rows), "Detailed results")
+
+
+def _quantiles(values: Any, at: dict[float, str]) -> list[float]:
+    return [float(q) for q in np.quantile(values, tuple(at))]
+
+
+def _targets(study: Study, protect: str) -> Sheet:
+    """Returns Table 5: quartiles of the v_target of matrices; the paper searched for one that suits all."""
+    found = {method: list(_values(study, protect, method, "v_target").values()) for method in study.methods}
+    rows = tuple(
+        (_named(method), study.k, *_quantiles(values, _QUARTILES)) for method, values in found.items() if values
+    )
+    title = f"v_target of the matrices, protecting {_protected(protect)}"
+    return Sheet(("solver", "k", *_QUARTILES.values()), rows, title)
 
 
 def _quartiles(study: Study, protect: str) -> Sheet:
@@ -480,19 +438,17 @@ def _quartiles(study: Study, protect: str) -> Sheet:
         for method in study.methods:
             values = np.array(list(_values(study, protect, method, measure).values()))
             if len(values):
-                scale = 100 if measure in SHARES else 1
-                quartiles = [float(q) for q in scale * np.quantile(values, (0.25, 0.5, 0.75))]
-                row = (method_name(method), len(values), float(scale * values.mean()), *quartiles)
-                rows.append((HEADS[measure], *row))
-    head = ("measure", "solver", "matrices", "mean", "first quartile", "median", "third quartile")
-    return Sheet(head, tuple(rows), f"Means and quartiles over matrices, protecting {protected(protect)}")
+                values = (100 if measure in SHARES else 1) * values
+                numbers = (float(values.mean()), *_quantiles(values, _QUARTILES))
+                rows.append((HEADS[measure], _named(method), len(values), *numbers))
+    head = ("measure", "solver", "matrices", "mean", *_QUARTILES.values())
+    return Sheet(head, tuple(rows), f"Means and quartiles over matrices, protecting {_protected(protect)}")
 
 
 def _ratios(study: Study, protect: str, measure: str) -> dict[str, list[float]]:
     """Returns ratios of each method to the reference, on matrices where both values are above 0."""
-    reference = _REFERENCE if _REFERENCE in study.methods else study.methods[0]
+    reference, found = _reference(study), {}
     base = _values(study, protect, reference, measure)
-    found = {}
     for method in study.methods:
         own = _values(study, protect, method, measure)
         shared = [own[step] / base[step] for step in own if base.get(step, 0) > 0 and own[step] > 0]
@@ -503,16 +459,132 @@ def _ratios(study: Study, protect: str, measure: str) -> dict[str, list[float]]:
 
 def _ratio_sheet(study: Study, protect: str) -> Sheet:
     """Returns the numbers of the box plots."""
-    rows = []
-    for measure, title in _RATIOS.items():
-        for method, values in _ratios(study, protect, measure).items():
-            quartiles = [float(q) for q in np.quantile(values, (0, 0.25, 0.5, 0.75, 1))]
-            rows.append((title, method_name(method), len(values), *quartiles))
-    head = ("measure", "solver", "matrices", "smallest", "first quartile", "median", "third quartile", "largest")
-    title = f"Ratio to {_reference(study)}, matrix by matrix (figure 12), protecting {protected(protect)}"
-    return Sheet(head, tuple(rows), title)
+    rows = tuple(
+        (title, _named(method), len(values), *_quantiles(values, _ALL_QUARTILES))
+        for measure, title in _RATIOS.items()
+        for method, values in _ratios(study, protect, measure).items()
+    )
+    reference = _named(_reference(study))
+    title = f"Ratio to {reference}, matrix by matrix (figure 12), protecting {_protected(protect)}"
+    return Sheet(("measure", "solver", "matrices", *_ALL_QUARTILES.values()), rows, title)
 
 
-def _clock(seconds: float) -> str:
-    whole = round(seconds)
-    return f"{whole // 3600:02}:{whole // 60 % 60:02}:{whole % 60:02}"
+#: Trips of the papers' data sets, to recognise other data.
+_TRIPS = {
+    "odkanon-abstract": 81_291, "odkanon-report": 81_291, "odkanon-thesis": 81_289, "odkanon-turin": 873_234,
+    "odkanon-porto": 1_674_160,
+}  # fmt: skip
+
+
+class Published(NamedTuple):
+    """One published number."""
+
+    preset: str
+    table: str
+    segment: str
+    method: str
+    measure: str
+    value: float
+
+
+@cache
+def published_results() -> tuple[Published, ...]:
+    """Returns all published numbers."""
+    text = files("flowveil.analysis").joinpath("published_results.csv").read_text("utf-8")
+    return tuple(Published._make([*row[:5], float(row[5])]) for row in list(csv.reader(text.splitlines()))[1:])
+
+
+def published_sheet(study: Study) -> Sheet:
+    """Returns every published number that the study has a result for: ours, theirs, the ratio and the reason."""
+    rows: list[tuple[Any, ...]] = []
+    for entry, ours, protect in _pairs(study):
+        ratio = ours / entry.value if entry.value else None
+        reason = "; ".join(_reasons(study, entry, protect)) if ratio is None or abs(ratio - 1) > 0.01 else ""
+        own, theirs = _named(_counterpart(study, entry)), _named(entry.method)
+        name = own if own == theirs else f"{own} (published: {theirs})"
+        values = (measure_entry(entry.measure, ours), measure_entry(entry.measure, entry.value))
+        shown = (*values, "-" if ratio is None else ratio, reason)
+        rows.append((entry.table, name, entry.segment or "all", HEADS[entry.measure], *shown))
+    head = ("Table", "Method", "Data", "Measure", "ours", "published", "ratio", "why they differ")
+    return Sheet(head, tuple(rows), "Our results next to the published ones")
+
+
+def _pairs(study: Study) -> Iterator[tuple[Published, float, str]]:
+    """Yields published numbers with our value of the same measure, and the protection."""
+    paper = study.preset
+    if paper is None:
+        return
+    for entry in published_results():
+        if study.every is not None:
+            if (entry.preset, entry.table, entry.segment) == paper.published and entry.method in study.methods:
+                ours = matrix_means(study, entry.method, study.protections[0]).get(entry.measure)
+                if ours is not None:
+                    yield entry, ours, "trips"
+            continue
+        table = _table_of(paper.name, entry)
+        tables = _comparisons(study) if paper.overview is None else _of_overview(study, paper.overview)
+        for by, protect, basis, label in tables if table else ():
+            ours = _ours(study, entry, by, protect, basis) if label == table else None
+            if ours is not None and table is not None:
+                yield entry._replace(table=table.split()[0]), ours, protect
+
+
+def _table_of(preset: str, entry: Published) -> str | None:
+    """Returns the number of the table; the thesis repeats the segments of the report, two numbers further."""
+    thesis = ("odkanon-turin", "odkanon-porto")
+    if entry.preset == preset or (entry.preset == "odkanon-thesis" and preset in thesis):
+        return entry.table
+    if preset == "odkanon-thesis" and entry.preset == "odkanon-report" and int(entry.table) >= 8:
+        return f"5.{int(entry.table) + 2}"
+    return None
+
+
+def _of_overview(study: Study, number: int) -> Iterator[tuple[str | None, str, str, str]]:
+    for by in (None, *study.by):
+        for protect, words in (("trips", "participants"), ("population", "population")):
+            yield by, protect, "trips", f"{number} {words}"
+
+
+def _counterpart(study: Study, entry: Published) -> str:
+    """Returns our method for a published row. ATG-Soft of the ODkAnon papers limits suppression: it is ATG-Dual."""
+    is_port = entry.preset != "matet-2023" and entry.method == "atg-soft" and "atg-dual" in study.methods
+    return "atg-dual" if is_port else entry.method
+
+
+def _ours(study: Study, entry: Published, by: str | None, protect: str, basis: str) -> float | None:
+    if (by is None) != (entry.segment == ""):
+        return None
+    for row in rows_of(study, by=by, method=_counterpart(study, entry), protect=protect, basis=basis):
+        if by is None or _segment_key(row["segment"]) == _segment_key(entry.segment):
+            value = row.get(entry.measure)
+            return None if value is None else float(value)
+    return None
+
+
+def _segment_key(text: str) -> str:
+    """Returns a key by which spellings of sex and age groups agree: F, M, or the decade of the lowest age."""
+    number = re.search(r"\d+", text)
+    if number:
+        return str(int(number[0]) // 10 * 10)
+    return "F" if text[:1].upper() in "FW" else text[:1].upper()
+
+
+def _reasons(study: Study, entry: Published, protect: str) -> Iterator[str]:
+    trips = study.data.get("trips")
+    if study.every is not None or study.preset is None or trips != _TRIPS.get(study.preset.name):
+        yield "other data"
+    if entry.measure == "seconds":
+        yield "other machine and code"
+        return
+    if entry.preset != "matet-2023" and entry.method.startswith("atg"):
+        yield "the paper's ATG is a port with H3 resolutions for areas and a limit on suppression, as ATG-Dual has"
+    if study.settings.reading != "authors":
+        if entry.method == "odkanon" and entry.measure in ("mean_generalization_error", "reconstruction_loss"):
+            yield (
+                "the authors build the trees after suppression (on equal zones G 517 for our 541, E 1.854 for 1.897): "
+                "--reading authors"
+            )
+        if entry.measure == "c_dm":
+            yield "the authors count rows, not trips: --reading authors"
+    if "population" in protect and study.settings.k_population is None:
+        yield "the authors' threshold is 26,742, from the mean weight before cutting Paris out: --reading authors"

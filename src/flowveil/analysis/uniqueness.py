@@ -23,21 +23,14 @@ SAMPLE, MOST_KNOWN = 1_000, 4
 _SEED = 20_260
 #: Two-sided, 95 %.
 _Z = 1.959963984540054
-#: Odd numbers of 64 bits that mix well (splitmix64).
-_MIX = (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 
 
 @dataclass(frozen=True)
 class Uniqueness:
-    """Share of people who are unique given a number of their places. Private; contains no names.
+    """Share of people who are unique given a number of their places, with or without times. Private; without names.
 
-    Attributes:
-        known: places known of a person.
-        timed: whether the time step is known with each place.
-        people: people with at least this number of places, of whom the sample was drawn.
-        sampled: size of the sample.
-        share: share of unique people in the sample.
-        low, high: 95 % interval of the share among all of these people (Wilson).
+    The sample is drawn from the people with at least this number of places; ``low`` and ``high`` are the 95 % interval
+    of the share among all of them (Wilson).
     """
 
     known: int
@@ -85,14 +78,10 @@ class _Traces:
 
     def in_order(self) -> NDArray[np.int64]:
         """Returns the persons in an order that depends on their places only; ties have the same places."""
-        mixed = self.place.astype(np.uint64) + np.uint64(1)
-        with np.errstate(over="ignore"):
-            mixed *= np.uint64(_MIX[0])
-            for shift, factor in ((30, _MIX[1]), (27, _MIX[2])):
-                mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
-            total = np.concatenate((np.zeros(1, np.uint64), np.cumsum(mixed, dtype=np.uint64)))
-            key = total[self.start[1:]] - total[self.start[:-1]]
-        return np.argsort(key, kind="stable")
+        numbers = np.random.default_rng(_SEED).integers(1 << 62, size=len(self.first), dtype=np.uint64)
+        total = np.concatenate((np.zeros(1, np.uint64), np.cumsum(numbers[self.place], dtype=np.uint64)))
+        # Sums wrap around, so that differences of them are those of the places of a person.
+        return np.argsort(total[self.start[1:]] - total[self.start[:-1]], kind="stable")
 
     def people_at(self, places: NDArray[np.int64]) -> int:
         """Returns the number of people who were at all of these places."""
@@ -101,13 +90,7 @@ class _Traces:
 
 
 def uniqueness(flows: Flows, *, most_known: int = MOST_KNOWN, sample: int = SAMPLE) -> tuple[Uniqueness, ...]:
-    """Returns the share of unique people for 1 to ``most_known`` known places; empty without persons.
-
-    Args:
-        flows: with persons; with times, the step of each trip is known with the place.
-        most_known: largest number of known places.
-        sample: number of persons drawn for each number of places.
-    """
+    """Returns the share of unique people for 1 to ``most_known`` known places; empty without persons."""
     if flows.people is None or len(flows.people.person) == 0:
         return ()
     traces, found = _Traces.of(flows), []

@@ -1,16 +1,19 @@
-"""Runs every attack on published releases; with the trips, also says how much of the result is true."""
+"""Runs every attack on published releases; with the trips, also says how much of the result is true.
+
+The report for the data protection officer is Markdown and a page, both marked internal.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flowveil.audit.minimality import Minimality, minimality
 from flowveil.audit.published import PublishedRelease, read_release
-from flowveil.audit.shadow_releases import Membership, membership
+from flowveil.audit.shadow_releases import Membership, Minimality, membership, minimality
 from flowveil.audit.single_release import (
     Dominance,
     Homogeneity,
@@ -23,6 +26,7 @@ from flowveil.audit.single_release import (
 from flowveil.audit.subtraction import Groups, confined_groups
 from flowveil.audit.trips import place_trips, read_trips_of, recounted, slices_of
 from flowveil.errors import ParameterError
+from flowveil.published.document import Part, fill, page
 from flowveil.release.folder import taken_at_its_word
 
 if TYPE_CHECKING:
@@ -34,25 +38,17 @@ FIGURES = ("homogeneity", "dominance", "linkage", "membership", "minimality")
 
 @dataclass(frozen=True)
 class AuditOfOne:
-    """What was found in one release.
+    """What was found in one release."""
 
-    Attributes:
-        name: its folder.
-        homogeneity: of origins, and of destinations; None for noise.
-        dominance, linkage, membership: with the trips; None where they were not given, or persons are not known.
-        minimality: what zones that were not divided say; None for boxes, folded times, noise and slices.
-        true_cells: whether the cells hold the trips that they say; None without the trips.
-        noisy: whether it is of noisy counts, which are not attacked.
-    """
-
-    name: str
-    homogeneity: tuple[Homogeneity, Homogeneity] | None
-    dominance: Dominance | None = None
+    name: str  # its folder
+    homogeneity: tuple[Homogeneity, Homogeneity] | None  # of origins, and of destinations; None for noise
+    dominance: Dominance | None = None  # with the trips; None where they were not given, or persons are not known
     linkage: tuple[Linkage, ...] = ()
     membership: Membership | None = None
+    # What zones that were not divided say; None for boxes, folded times, noise and slices.
     minimality: Minimality | None = None
-    true_cells: bool | None = None
-    noisy: bool = False
+    true_cells: bool | None = None  # whether the cells hold the trips that they say; None without the trips
+    noisy: bool = False  # whether it is of noisy counts, which are not attacked
 
     def figures(self) -> dict[str, float]:
         """Returns the share of each attack."""
@@ -71,13 +67,12 @@ class AuditOfOne:
 
     def to_dict(self) -> dict[str, Any]:
         """Counts and shares."""
+        single = {name: getattr(self, name) for name in ("dominance", "membership", "minimality")}
         return {
             "release": self.name,
             "homogeneity": None if self.homogeneity is None else [end.to_dict() for end in self.homogeneity],
-            "dominance": None if self.dominance is None else self.dominance.to_dict(),
+            **{name: None if found is None else found.to_dict() for name, found in single.items()},
             "linkage": [one.to_dict() for one in self.linkage],
-            "membership": None if self.membership is None else self.membership.to_dict(),
-            "minimality": None if self.minimality is None else self.minimality.to_dict(),
             "true_cells": self.true_cells,
             "attacked": not self.noisy,
         }
@@ -101,19 +96,12 @@ SENTENCES = {
 
 @dataclass(frozen=True)
 class Audit:
-    """What a reader of these releases can compute.
+    """What a reader of these releases can compute."""
 
-    Attributes:
-        groups: what they confine together.
-        releases: what each discloses alone.
-        fail_on: the largest share that is accepted of a figure.
-        checked, true: with the trips: how many groups were recounted, and how many lie within their bounds.
-    """
-
-    groups: Groups
-    releases: tuple[AuditOfOne, ...]
-    fail_on: Mapping[str, float] = field(default_factory=dict)
-    checked: int = 0
+    groups: Groups  # what they confine together
+    releases: tuple[AuditOfOne, ...]  # what each discloses alone
+    fail_on: Mapping[str, float] = field(default_factory=dict)  # the largest share that is accepted of a figure
+    checked: int = 0  # with the trips: how many groups were recounted, and how many lie within their bounds
     true: int = 0
 
     @property
@@ -142,12 +130,12 @@ class Audit:
     def not_compared(self) -> list[str]:
         """Returns what was not compared, and why; empty if everything was."""
         names = [one.name for one in self.releases]
-        found = []
-        for places, reason in self.groups.unchecked:
-            found.append(f"{' and '.join(names[i] for i in dict.fromkeys(places))}: {reason}.")
-        for one in self.releases:
-            if one.noisy:
-                found.append(f"{one.name}: its counts carry noise, and were not attacked.")
+        found = [
+            f"{' and '.join(names[i] for i in dict.fromkeys(places))}: {reason}."
+            for places, reason in self.groups.unchecked
+        ]
+        noisy = (one.name for one in self.releases if one.noisy)
+        found += [f"{name}: its counts carry noise, and were not attacked." for name in noisy]
         if self.groups.contradictions:
             found.append(
                 f"In {self.groups.contradictions:,} areas the releases contradict each other: they do not count the "
@@ -168,11 +156,7 @@ class Audit:
         return SENTENCES[self.verdict]
 
     def to_dict(self, *, show_cells: bool = False) -> dict[str, Any]:
-        """The audit as plain data.
-
-        Args:
-            show_cells: also list the groups with their zones and bounds: they carry out the attack.
-        """
+        """The audit as plain data; ``show_cells`` also lists the groups with zones and bounds: they are the attack."""
         content: dict[str, Any] = {
             "internal": True,
             "verdict": self.verdict.value,
@@ -227,30 +211,19 @@ def audit(
         raise ParameterError("No release to audit.")
     read = [r if isinstance(r, PublishedRelease) else read_release(r) for r in releases]
     with taken_at_its_word("', '".join(release.name for release in read)):
-        return _audit_all(read, against, limits, shadows, seed, reading)
-
-
-def _audit_all(
-    read: Sequence[PublishedRelease],
-    against: Any,
-    limits: Mapping[str, float],
-    shadows: int,
-    seed: int,
-    reading: Mapping[str, Any],
-) -> Audit:
-    flows = [_flows(release, against, reading) for release in read]
-    ones = tuple(
-        _audit_slices(release, against, reading)
-        if against is not None and release.slice_columns and release.nodes and not release.noisy
-        else _audit_one(release, own, shadows, seed)
-        for release, own in zip(read, flows, strict=True)
-    )
-    groups = confined_groups(read)
-    return Audit(groups, ones, limits, *recounted(groups.groups, read, flows))
+        flows = [_flows(release, against, reading) for release in read]
+        ones = tuple(
+            _audit_slices(release, against, reading)
+            if against is not None and release.slice_columns and release.nodes and not release.noisy
+            else _audit_one(release, own, shadows, seed)
+            for release, own in zip(read, flows, strict=True)
+        )
+        groups = confined_groups(read)
+        return Audit(groups, ones, limits, *recounted(groups.groups, read, flows))
 
 
 def _flows(release: PublishedRelease, against: Any, reading: Mapping[str, Any]) -> Flows | None:
-    """Returns the trips of a release; None without trips, or without cells of one matrix to place them in."""
+    """The trips of a release; None without trips, or without cells of one matrix to place them in."""
     # The cells of a revision are of the trips at different times.
     placeable = len(release.matrices) == 1 and release.nodes and not release.noisy and not release.revised
     return read_trips_of(release, against, **reading) if against is not None and placeable else None
@@ -259,13 +232,9 @@ def _flows(release: PublishedRelease, against: Any, reading: Mapping[str, Any]) 
 def _audit_slices(release: PublishedRelease, against: Any, reading: Mapping[str, Any]) -> AuditOfOne:
     """One sliced release: dominance in all of its finest slices; linkage and membership are of one matrix."""
     trips = [place_trips(release, flows, matrix) for matrix, flows in slices_of(release, against, **reading)]
-    persons = bool(trips) and all(one.person is not None for one in trips)
-    return AuditOfOne(
-        release.name,
-        homogeneity(release),
-        dominance=sum_dominance([dominance(one) for one in trips]) if persons else None,
-        true_cells=all(one.counted for one in trips),
-    )
+    persons = bool(trips) and all(one.has_persons for one in trips)
+    found = sum_dominance([dominance(one) for one in trips]) if persons else None
+    return AuditOfOne(release.name, homogeneity(release), dominance=found, true_cells=all(one.counted for one in trips))
 
 
 def _audit_one(release: PublishedRelease, flows: Flows | None, shadows: int, seed: int) -> AuditOfOne:
@@ -273,7 +242,7 @@ def _audit_one(release: PublishedRelease, flows: Flows | None, shadows: int, see
     if flows is None:
         return AuditOfOne(release.name, common, minimality=minimality(release), noisy=release.noisy)
     trips = place_trips(release, flows)
-    persons = trips.person is not None
+    persons = trips.has_persons
     listed = any(release.report["parameters"].get(name) is not None for name in ("stricter", "l_places"))
     if listed:
         # The list of places is not in the folder, so the method cannot be run again, nor parts be compared with it.
@@ -286,4 +255,125 @@ def _audit_one(release: PublishedRelease, flows: Flows | None, shadows: int, see
         membership=membership(release, flows, shadows=shadows, seed=seed) if persons and shadows else None,
         minimality=minimality(release, None if listed else flows, tries=shadows, seed=seed),
         true_cells=trips.counted,
+    )
+
+
+# ---- report ----------------------------------------------------------------------------------------------------------
+
+WARNING = "this audit says what can be computed from releases, and how much of it is true. It is for the holder alone."
+
+NAMES = ("audit.json", "audit.md", "audit.html")
+
+
+def audit_files(audit: Audit, *, show_cells: bool = False) -> dict[str, str]:
+    """The files of an audit by name: audit.json, audit.md and audit.html."""
+    content = audit.to_dict(show_cells=show_cells)
+    as_json = json.dumps(content, sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    return dict(zip(NAMES, (as_json, _markdown(audit, content), _page(audit, content)), strict=True))
+
+
+def audit_lines(audit: Audit) -> Iterator[str]:
+    """What was found, in counts."""
+    found = audit.groups
+    if len(audit.releases) > 1 or found.compared:
+        result = "no group is confined below the guarantee"
+        if len(found):
+            result = (
+                f"{len(found):,} groups are confined below the guarantee, {found.single_cells:,} of them single cells, "
+                f"{found.single_trips:,} single trips"
+            )
+        compared = (
+            f"{found.compared:,} cells can be compared; {result}"
+            if found.compared or len(found)
+            else "no cells can be compared"
+            if found.unchecked
+            else "no release counts trips that another counts too, unless it was derived from it"
+        )
+        yield f"Subtraction: {compared}."
+    if found.solved or found.bounded:
+        yield (
+            f"Linear programs: {found.solved:,} groups of overlapping cells were solved exactly (HiGHS), "
+            f"{found.bounded:,} only bounded."
+        )
+    if audit.checked:
+        yield f"With the trips: of {audit.checked:,} groups recounted, {audit.true:,} lie within their bounds."
+    for one in audit.releases:
+        named = len(audit.releases) > 1
+        yield from (f"{one.name}: {line}" if named else line[:1].upper() + line[1:] for line in _findings(one))
+
+
+def _findings(one: AuditOfOne) -> Iterator[str]:
+    if one.noisy:
+        yield (
+            "not attacked: its counts are noisy, so nothing certain follows from them. What it promises is ε, and with "
+            "the trips flowveil verify says whether its counts can be that noise."
+        )
+    for end in one.homogeneity or ():
+        verb = "send more than 90% of their trips to" if end.end == "origin" else "receive more than 90% from"
+        yield (
+            f"homogeneity: {end.above:,} of {end.zones:,} {end.end} zones {verb} one zone "
+            f"(l = {end.l_distinct}, by entropy {end.l_entropy:.1f}; t = {end.t:.2f})."
+        )
+    if one.true_cells is not None:
+        yield (
+            "every cell has the trips that it states." if one.true_cells else "cells do NOT have the trips they state."
+        )
+    if one.dominance is not None:
+        d = one.dominance
+        yield (
+            f"dominance: in {d.one:,} of {d.cells:,} cells one person makes more than half of the trips, in {d.two:,} "
+            f"two make more than 80%; {d.p_percent:,} fail the p%-rule (15%), {d.n_k:,} the (2, 85%)-rule."
+        )
+    for link in one.linkage:
+        known = "1 known trip" if link.known == 1 else f"{link.known} known trips"
+        yield (
+            f"linkage with {known}: {link.alone:.1%} of persons are alone in the release, {link.raw_alone:.1%} in the "
+            f"trips; a further destination is guessed in {link.guessed:.1%} of cases, from the margins in "
+            f"{link.from_margin:.1%}."
+        )
+    if one.membership is not None:
+        m = one.membership
+        yield f"membership: advantage {m.advantage:.2f} (95%: {m.low:.2f} to {m.high:.2f}) over {m.shadows} releases."
+    sentence = one.minimality and one.minimality.in_words()
+    if sentence:
+        yield f"minimality: {sentence}."
+
+
+def _markdown(audit: Audit, content: Mapping[str, Any]) -> str:
+    lines = ["# Audit of published releases", "", f"**Internal, not for publication:** {WARNING}", ""]
+    lines += [f"**{audit.sentence}.**", ""]
+    if audit.not_compared:
+        lines += ["## What was not compared", "", *(f"- {line}" for line in audit.not_compared), ""]
+    lines += [*(f"- {line}" for line in audit.failures), "", "## What was computed", ""]
+    lines += [f"- {line}" for line in audit_lines(audit)]
+    if "groups" in content:
+        lines += ["", "## Groups", "", "| kind | origin | destination | smallest | largest |", "|---|---|---|---|---|"]
+        for group in content["groups"]:
+            cells = [str(group[name]).replace("|", "\\|") for name in ("kind", "origin", "destination", "low", "high")]
+            lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _page(audit: Audit, content: Mapping[str, Any]) -> str:
+    parts = []
+    if audit.not_compared:
+        parts.append(Part("not-compared", "What was not compared", fill("list.html", lines=audit.not_compared)))
+    if audit.failures:
+        parts.append(Part("verdict", "What is disclosed", fill("list.html", lines=audit.failures)))
+    parts.append(Part("found", "What was computed", fill("list.html", lines=list(audit_lines(audit)))))
+    if "groups" in content:
+        rows = [
+            (f"{g['origin']} to {g['destination']}", f"{g['kind']}: {g['low']:g} to {g['high']:g} {g['unit']}")
+            for g in content["groups"]
+        ]
+        parts.append(Part("groups", "Groups", fill("pairs.html", rows=rows)))
+    noisy = sum(one.noisy for one in audit.releases)
+    kinds = ((len(audit.releases) - noisy, "attacked as a reader would"), (noisy, "of noisy counts, not attacked"))
+    lead = [f"{n:,} release{'s' if n > 1 else ''}, {how}" for n, how in kinds if n]
+    return page(
+        title="Audit of published releases",
+        heading=audit.sentence,
+        lead="; ".join(lead) + ".",
+        parts=parts,
+        internal=WARNING,
     )

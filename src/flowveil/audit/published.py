@@ -2,16 +2,19 @@
 
 Guaranteed: nothing here reads trips, and nothing is assumed that the folder does not say. Where the folder leaves
 something open (whether an unlisted pair is below the threshold, whether a cell counts all of its trips), the answer is
-the one that lets a reader conclude less.
+the one that lets a reader conclude less. Also decides, from what releases state, which of their matrices are of the
+same trips, of a part of them, or of others.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
 from calendar import monthrange
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
+from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowveil.release.folder import ReleaseFolder, taken_at_its_word
+from flowveil.release.statement import INEXACT
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,76 +38,46 @@ _MONTH = re.compile(r"[0-9]{4}-(0[1-9]|1[0-2])")
 
 @dataclass(frozen=True, eq=False)
 class PublishedMatrix:
-    """One published matrix: cells between zones, which are named by their text codes.
+    """One published matrix: cells between zones, which are named by their text codes."""
 
-    Attributes:
-        key: the slice that it is of; empty in a release without slices.
-        origin, destination: the place of each cell's zones in `PublishedRelease.origin_zones` and
-            `.destination_zones`.
-        trips, weight: what each cell holds.
-    """
-
-    key: Key
-    origin: Counts
+    key: Key  # the slice that it is of; empty in a release without slices
+    origin: Counts  # the place of each cell's zones in `PublishedRelease.origin_zones` and `.destination_zones`
     destination: Counts
-    trips: Counts
+    trips: Counts  # what each cell holds
     weight: NDArray[np.float64] | None
 
 
 @dataclass(frozen=True, eq=False)
 class PublishedRelease:
-    """What a folder says.
+    """What a folder says."""
 
-    Attributes:
-        name: how the audit names it.
-        matrices: its matrices; one, unless it has slices.
-        slice_columns: the columns that the keys of the matrices are values of.
-        origin_zones, destination_zones: the codes of the zones of each end.
-        h3_cells: the H3 cells of each zone by its code, where zones are made of them.
-        outlines: the outline of each zone by its code, as WKB, where it has one.
-        k: of the guarantee, in people or trips; 0 for noise.
-        thresholds: the smallest value of a cell by unit, where it is a number.
-        homogeneous: the zones of each end are disjoint.
-        nodes: cells are pairs of nodes of a tree; not boxes, nor cells with folded times.
-        noisy: counts carry noise, so that subtracting them gives nothing that is certain.
-        revised: some cells are of the trips as they were, some as they were corrected.
-        whole_cells: a published cell counts every trip between its zones.
-        tiles: how many tiles each zone can hold, by code and role, where the folder says it.
-        most_unlisted: the most trips in a pair of listed zones that is not listed itself; None where that is not known.
-        ground: what must be equal for two releases to be of the same trips: the area, and which rows were left out.
-        period: first and last day of its trips: of the step that was read, else as the operator declared; else None.
-        report: the content of report.json.
-        manifest: SHA-256 of its manifest.json; None for tables in memory.
-    """
-
-    name: str
-    matrices: tuple[PublishedMatrix, ...]
-    slice_columns: tuple[str, ...]
-    origin_zones: tuple[str, ...]
+    name: str  # how the audit names it
+    matrices: tuple[PublishedMatrix, ...]  # its matrices; one, unless it has slices
+    slice_columns: tuple[str, ...]  # the columns that the keys of the matrices are values of
+    origin_zones: tuple[str, ...]  # the codes of the zones of each end
     destination_zones: tuple[str, ...]
-    h3_cells: Mapping[str, Sequence[str]]
-    outlines: Mapping[str, bytes]
-    k: int
-    thresholds: Mapping[str, float]
-    homogeneous: bool
-    nodes: bool
-    noisy: bool
-    revised: bool
-    whole_cells: bool
+    h3_cells: Mapping[str, Sequence[str]]  # the H3 cells of each zone by its code, where zones are made of them
+    outlines: Mapping[str, bytes]  # the outline of each zone by its code, as WKB, where it has one
+    k: int  # of the guarantee, in people or trips; 0 for noise
+    thresholds: Mapping[str, float]  # the smallest value of a cell by unit, where it is a number
+    homogeneous: bool  # the zones of each end are disjoint
+    nodes: bool  # cells are pairs of nodes of a tree; not boxes, nor cells with folded times
+    noisy: bool  # counts carry noise, so that subtracting them gives nothing that is certain
+    revised: bool  # some cells are of the trips as they were, some as they were corrected
+    whole_cells: bool  # a published cell counts every trip between its zones
+    # How many tiles each zone can hold, by code and role, where the folder says it.
     tiles: Mapping[tuple[str, str], int]
+    # The most trips in a pair of listed zones that is not listed itself; None where that is not known.
     most_unlisted: int | None
-    ground: str
+    ground: str  # what must be equal for two releases to be of the same trips: the area, and which rows were left out
+    # First and last day of its trips: of the step that was read, else as the operator declared; else None.
     period: tuple[date, date] | None
-    report: Mapping[str, Any]
-    manifest: str | None = None
+    report: Mapping[str, Any]  # the content of report.json
+    manifest: str | None = None  # SHA-256 of its manifest.json; None for tables in memory
 
 
 def read_release(folder: str | Path) -> PublishedRelease:
-    """Read a published folder. Its files are taken at their word; `flowveil verify` checks them.
-
-    Raises:
-        ParameterError: it holds no release that can be read.
-    """
+    """Read a published folder. Its files are taken at their word; `flowveil verify` checks them."""
     release = ReleaseFolder(Path(folder))
     read = published_release(release.flows, release.zones, release.report, name=str(folder))
     try:
@@ -145,7 +119,7 @@ def _published(flows: pa.Table, zones: pa.Table, report: Mapping[str, Any], name
         thresholds={unit: float(v) for unit, v in thresholds.items() if isinstance(v, int | float)},
         homogeneous=bool(statement["homogeneous"]),
         nodes=statement.get("boxes") is None and kind != "folded",
-        noisy=kind == "noisy",
+        noisy=kind in INEXACT,
         revised="revised" in flows.column_names,
         whole_cells=whole,
         tiles=_tiles(zones),
@@ -175,33 +149,25 @@ def _matrices(
     weight = flows["weight"].to_numpy().astype(np.float64) if "weight" in flows.column_names else None
     if not columns:
         return (PublishedMatrix((), origin, destination, trips, weight),)
-    keys = list(zip(*(flows[name].to_pylist() for name in columns), strict=True))
     rows: dict[Key, list[int]] = {}
-    for row, key in enumerate(keys):
+    for row, key in enumerate(zip(*(flows[name].to_pylist() for name in columns), strict=True)):
         rows.setdefault(key, []).append(row)
-    found = []
-    for key, listed in rows.items():
-        at = np.array(listed)
-        own = None if weight is None else weight[at]
-        found.append(PublishedMatrix(key, origin[at], destination[at], trips[at], own))
-    return tuple(found)
+    return tuple(
+        PublishedMatrix(key, origin[at], destination[at], trips[at], None if weight is None else weight[at])
+        for key, at in rows.items()
+    )
 
 
 def _most_unlisted(report: Mapping[str, Any]) -> int | None:
     """How many trips a pair of listed zones can hold that is not listed: k - 1, where trips alone decide."""
-    guarantee, parameters = report["guarantee"], report["parameters"]
-    decided_by_trips = list(guarantee["protect"]) == ["trips"] and guarantee.get("l") is None
-    if not decided_by_trips or guarantee.get("locations") is not None:
-        return None
-    if any(parameters.get(name) is not None for name in ("dominance", "stricter", "t")):
-        return None
-    if (
-        report["statement"].get("zones_of")
-        or not report["statement"]["homogeneous"]
-        or report["method"] not in _PUBLISH_ALL_SAFE
-    ):
-        return None
-    return int(guarantee["trips"]) - 1
+    guarantee, statement = report["guarantee"], report["statement"]
+    decided_by_trips = (
+        list(guarantee["protect"]) == ["trips"]
+        and all(guarantee.get(name) is None for name in ("l", "locations"))
+        and all(report["parameters"].get(name) is None for name in ("dominance", "stricter", "t"))
+    )
+    all_safe = statement["homogeneous"] and not statement.get("zones_of") and report["method"] in _PUBLISH_ALL_SAFE
+    return int(guarantee["trips"]) - 1 if decided_by_trips and all_safe else None
 
 
 def period_of(text: object) -> tuple[date, date] | None:
@@ -216,3 +182,156 @@ def period_of(text: object) -> tuple[date, date] | None:
     except ValueError:
         return None
     return (days[0], days[-1]) if len(days) <= 2 and days[0] <= days[-1] else None
+
+
+def incomparable(a: PublishedRelease, b: PublishedRelease) -> str | None:
+    """Why two releases cannot be compared; None if they can."""
+    if a.noisy or b.noisy:
+        return "counts of one carry noise"
+    if not (a.nodes and b.nodes):
+        return "the cells of one are boxes, or have folded times"
+    if a.ground != b.ground:
+        return "they are of different areas, or left out different rows"
+    if (a.period is None) != (b.period is None):
+        return "one of them gives no period"
+    if (a.revised or b.revised) and not disjoint(a, b):
+        return "one of them is a revision: its cells are of the trips at different times"
+    if a.period and b.period and not (disjoint(a, b) or inside(a, b) or inside(b, a)):
+        return "their periods overlap in part"
+    return None
+
+
+def disjoint(a: PublishedRelease, b: PublishedRelease) -> bool:
+    """Whether the periods of two releases have no day in common, so that they share no trip."""
+    return bool(a.period and b.period and (a.period[1] < b.period[0] or b.period[1] < a.period[0]))
+
+
+def inside(part: PublishedRelease, whole: PublishedRelease) -> bool:
+    """Whether the period of one release is inside the period of the other."""
+    if part.period is None or whole.period is None:
+        return False
+    return whole.period[0] <= part.period[0] and part.period[1] <= whole.period[1]
+
+
+def disjoint_parts(releases: Sequence[PublishedRelease], i: int) -> list[int]:
+    """Releases of parts of the period of one, no two of which share a day; gaps between them are allowed.
+
+    Of periods that overlap the shorter is taken, because a reader can subtract more of them.
+    """
+    whole, chosen = releases[i], list[int]()
+    candidates = sorted(
+        (r.period[1] - r.period[0], r.period, j)
+        for j, r in enumerate(releases)
+        if j != i and r.period and r.period != whole.period and inside(r, whole) and not incomparable(whole, r)
+    )
+    for _, _, j in candidates:
+        if all(disjoint(releases[j], releases[other]) for other in chosen):
+            chosen.append(j)
+    return sorted(chosen)
+
+
+def derived_places(releases: Sequence[PublishedRelease]) -> set[int]:
+    """Returns the places of releases that state to be derived from others of these: they reveal nothing more.
+
+    A period of a series states the hash of the manifest hashes of its steps.
+    """
+    manifests = {release.manifest for release in releases if release.manifest is not None}
+    steps = {release.report["parameters"].get("during"): release.manifest for release in releases}
+    found = set()
+    for i, release in enumerate(releases):
+        source = release.report["statement"].get("derived_from")
+        picked = (release.report["parameters"].get("derive") or {}).get("pick", ())
+        of_steps = [steps.get(text.removeprefix("time=")) for text in picked]
+        joined = "\n".join(manifest for manifest in of_steps if manifest is not None)
+        if source is not None and source in {*manifests, hashlib.sha256(joined.encode()).hexdigest()}:
+            found.add(i)
+    return found
+
+
+def fixed_values(release: PublishedRelease, matrix: PublishedMatrix) -> dict[str, str]:
+    """The slice columns that a matrix has one value of; empty for a matrix of all trips."""
+    return {c: v for c, v in zip(release.slice_columns, matrix.key, strict=False) if v is not None}
+
+
+def families(release: PublishedRelease, whole: Mapping[str, str]) -> Iterator[list[PublishedMatrix]]:
+    """Sets of matrices that share no trip with each other, and are all of trips with the values of `whole`.
+
+    One set for each set of columns, and for each length of steps where a release has several.
+    """
+    several_steps = bool((release.report["parameters"].get("slices") or {}).get("also_every"))
+    found: dict[tuple[Any, ...], list[PublishedMatrix]] = {}
+    for matrix in release.matrices:
+        own = fixed_values(release, matrix)
+        if all(own.get(column) == value for column, value in whole.items()):
+            # Values of steps of different length are texts of different length.
+            lengths = tuple(map(len, own.values())) if several_steps else ()
+            found.setdefault((tuple(sorted(own)), lengths), []).append(matrix)
+    yield from found.values()
+
+
+def sums_over_slices(release: PublishedRelease) -> Iterator[PublishedMatrix]:
+    """Matrices that are not published but follow: sums over all values of one or several slice columns.
+
+    Only cells that every slice publishes are in a sum: their trips are all trips of the cell, as far as the release has
+    values of these columns.
+    """
+    published = {matrix.key for matrix in release.matrices}
+    for family in families(release, {}):
+        columns = [n for n, v in enumerate(family[0].key) if v is not None]
+        for n_kept in range(len(columns)):
+            for kept in combinations(columns, n_kept):
+                by_key: dict[tuple[str | None, ...], list[PublishedMatrix]] = {}
+                for matrix in family:
+                    key = tuple(v if n in kept else None for n, v in enumerate(matrix.key))
+                    by_key.setdefault(key, []).append(matrix)
+                for key, slices in by_key.items():
+                    if key not in published and len(slices) > 1:
+                        yield _sum(key, slices)
+
+
+def _sum(key: tuple[str | None, ...], slices: Sequence[PublishedMatrix]) -> PublishedMatrix:
+    origin, destination = (np.concatenate([getattr(m, end) for m in slices]) for end in ("origin", "destination"))
+    width = int(destination.max(initial=0)) + 1
+    cells, place = np.unique(origin * width + destination, return_inverse=True)
+    complete = np.bincount(place, minlength=len(cells)) == len(slices)
+    trips = np.zeros(len(cells), dtype=np.int64)
+    np.add.at(trips, place, np.concatenate([m.trips for m in slices]))
+    weight = None
+    if all(m.weight is not None for m in slices):
+        weight = np.bincount(place, np.concatenate([m.weight for m in slices]), minlength=len(cells))[complete]
+    kept = cells[complete]
+    return PublishedMatrix(key, kept // width, kept % width, trips[complete], weight)
+
+
+#: Entries of a report that describe a release to people, and reveal nothing about trips.
+_WORDS = ("about", "title", "source", "licence", "contact", "command", "sentences", "version", "confirmed", "basemap")
+
+
+def have_equal_tables(a: PublishedRelease, b: PublishedRelease) -> bool:
+    """Whether two releases publish the same cells between the same zones."""
+    return a.h3_cells == b.h3_cells and a.outlines == b.outlines and _table(a) == _table(b)
+
+
+def differing_statements(a: PublishedRelease, b: PublishedRelease) -> list[str]:
+    """Names of the entries in which the reports of two releases differ, but for words."""
+    one, other = _entries(a.report), _entries(b.report)
+    return sorted(name for name in {*one, *other} if one.get(name) != other.get(name))
+
+
+def _entries(report: Mapping[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for part in ("parameters", "guarantee", "statement"):
+        content = report.get(part) or {}
+        found |= {f"{part}.{name}": v for name, v in content.items() if name not in _WORDS} if content else {}
+    return found
+
+
+def _table(release: PublishedRelease) -> list[tuple[Any, ...]]:
+    rows = []
+    for m in release.matrices:
+        weights = [None] * len(m.trips) if m.weight is None else m.weight.tolist()
+        origins = [release.origin_zones[n] for n in m.origin.tolist()]
+        destinations = [release.destination_zones[n] for n in m.destination.tolist()]
+        keys = [tuple(sorted(fixed_values(release, m).items()))] * len(origins)
+        rows += list(zip(keys, origins, destinations, m.trips.tolist(), weights, strict=True))
+    return sorted(rows, key=repr)

@@ -1,9 +1,21 @@
-"""Shadow releases: the method of a release run on other trips, as an attacker does who knows it.
+"""Attacks that run the method of a release on other trips, as an attacker does who knows it: membership, minimality.
 
-Membership inference with them: each other person is drawn with even odds, repeatedly, and the method is run with the
-target and without. The score of a release is the share of the target's trips in published cells, each weighted by
-one over the cell's volume. The threshold is set on half of the shadows and tested on the others. The advantage is the
-true positive rate minus the false positive rate: 0 is guessing, 1 is certainty.
+*Membership.* Each other person is drawn with even odds, repeatedly, and the method is run with the target and without.
+The score of a release is the share of the target's trips in published cells, each weighted by one over the cell's
+volume. The threshold is set on half of the shadows and tested on the others. The advantage is the true positive rate
+minus the false positive rate: 0 is guessing, 1 is certainty.
+
+*Minimality, or downcoding.* A zone is large because a smaller one would have been below the threshold. So a reader who
+knows the method concludes from a zone that was not divided that a part of one of its cells is short. Two figures:
+
+- Certain: TwinCut and PairCut divide whatever can be divided where nothing may be suppressed. A zone of several tiles
+  that is in one published cell has a part below the guarantee then, and for PairCut every cell of such a zone does.
+  The folder says all of that.
+- Tried: for any method and limit, with the trips. Take a published zone (of nested cells: a cell) that has a short
+  part. Move the trips of its short parts to the largest part of the same cell: the published table stays the same, and
+  no part is short. Run the method on that. If the zone is divided now, the reader who finds it whole knows that this
+  world is not the true one: its short parts are why it was not divided. Worlds in which only one part is left are not
+  tried: they differ in which tiles are used, not in what is short.
 """
 
 from __future__ import annotations
@@ -16,28 +28,29 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flowveil.audit.zone_forest import holders
+from flowveil.audit.trips import Counts, Figures, cell_nodes, cells_containing, place_trips
 from flowveil.errors import InfeasibleError, ParameterError
 from flowveil.flows import People
 from flowveil.guarantee import Guarantee
-from flowveil.release.zones import NodeZones
+from flowveil.release.plan import NodeZones
 
 if TYPE_CHECKING:
     from flowveil.audit.published import PublishedRelease
     from flowveil.flows import Flows
-    from flowveil.hierarchy import Ints
+    from flowveil.hierarchy import Hierarchy, Ints
     from flowveil.release.release import Release
+
+#: Two-sided 95 %.
+_NORMAL = 1.96
+#: Methods that divide every zone, or cell, that can be divided without a short part, where nothing may be suppressed.
+_DIVIDE_ALL = ("twincut", "paircut")
 
 
 def again(release: PublishedRelease, flows: Flows) -> Release:
-    """What the method of a release makes of other trips, with the parameters of its report.
-
-    Args:
-        release: says the method and what it guarantees.
-        flows: other trips, on the tree of the release.
+    """Returns what the method of a release makes of other trips on its tree, with the parameters of its report.
 
     Raises:
-        ParameterError: the release has the zones of an earlier one and is not a folder.
+        ParameterError: it was made with a list of places, or has the zones of an earlier one and is not a folder.
         InfeasibleError: nothing can be published of these trips.
     """
     from flowveil.anonymization import anonymize
@@ -64,36 +77,19 @@ def again(release: PublishedRelease, flows: Flows) -> Release:
     )
 
 
-def guarantee_of(release: PublishedRelease, flows: Flows) -> Guarantee:
-    """What every cell of a release must satisfy, for the trips that it was made from."""
-    parameters = release.report["parameters"]
-    return Guarantee.resolve(
-        flows,
-        k=int(parameters["k"]),
-        protect=parameters.get("protect"),
-        k_population=parameters.get("k_population"),
-        l=parameters.get("l"),
-    )
-
-
-def moved(flows: Flows, origin: Ints, destination: Ints) -> Flows:
+def _moved(flows: Flows, origin: Ints, destination: Ints) -> Flows:
     """The same trips between other tiles of the same trees; persons and weights go with them."""
     merged = flows.merge(origin, destination, flows.origins.n_tiles, flows.destinations.n_tiles)
     cells, people = merged.cells, flows.people
     if people is not None and people.trips is not None:
         people = People.aggregate(merged.row[people.cell], people.person, people.trips)
-    return replace(
-        flows,
-        origin=cells.origin,
-        destination=cells.destination,
-        trips=cells.trips,
-        **cells.added(),
-        people=people if people is None or people.trips is not None else cells.people,
-        tiles=None,
-    )
+    elif people is not None:
+        people = cells.people
+    new: dict[str, Any] = {"origin": cells.origin, "destination": cells.destination, "trips": cells.trips}
+    return replace(flows, **new, **cells.added(), people=people, tiles=None)
 
 
-def shown_nodes(release: Release) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _shown_nodes(release: Release) -> tuple[Counts, Counts]:
     """The nodes of the published cells: of their origin zones, and of their destination zones."""
     plan, cells = release.plan, release.cells
     assert isinstance(plan.origin_zones, NodeZones)
@@ -102,95 +98,51 @@ def shown_nodes(release: Release) -> tuple[NDArray[np.int64], NDArray[np.int64]]
     return own[0].astype(np.int64), own[1].astype(np.int64)
 
 
-# ---- membership ------------------------------------------------------------------------------------------------------
-
-#: Two-sided 95 %.
-_NORMAL = 1.96
-
-
 @dataclass(frozen=True)
-class Membership:
-    """The advantage of an attacker over guessing.
+class Membership(Figures):
+    """The advantage of an attacker over guessing: true minus false positives."""
 
-    Attributes:
-        targets: persons whose membership was tested.
-        shadows: releases that were tried, in all.
-        advantage: true minus false positives.
-        low, high: its 95 % interval.
-    """
-
-    targets: int
-    shadows: int
+    targets: int  # persons whose membership was tested
+    shadows: int  # releases that were tried, in all
     advantage: float
-    low: float
+    low: float  # its 95 % interval
     high: float
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain numbers."""
-        return {name: round(value, 4) for name, value in vars(self).items()}
 
 
 def membership(
     release: PublishedRelease, flows: Flows, *, targets: int = 5, shadows: int = 10, seed: int = 0
 ) -> Membership:
-    """Estimate the advantage by shadow releases with the release's own method and parameters.
-
-    Args:
-        release: says the method and what it guarantees.
-        flows: with persons.
-        targets: persons to test.
-        shadows: pairs of releases a person.
-        seed: of the draws.
-
-    Raises:
-        ParameterError: persons are not known.
-    """
-    people = flows.people
-    if people is None or people.trips is None:
+    """Estimates the advantage by pairs of shadow releases for each of some persons."""
+    if flows.people is None or flows.people.trips is None:
         raise ParameterError("Membership needs persons: name their column with --person.")
     random = np.random.default_rng(seed)
-    persons = np.unique(people.person)
-    right: list[tuple[bool, bool]] = []
-    for target in random.permutation(persons)[:targets]:
-        scores = np.array([_scores(release, flows, persons, int(target), random) for _ in range(shadows)])
-        half = shadows // 2
-        threshold = _threshold(scores[:half])
-        right += [(bool(a > threshold), bool(b > threshold)) for a, b in scores[half:]]
+    persons = np.unique(flows.people.person)
+    right: list[NDArray[np.bool_]] = []
+    for target in random.permutation(persons)[:targets].tolist():
+        pairs = []
+        for _ in range(shadows):
+            others = persons[persons != target]
+            # Each with even odds: a fixed number of people would give the person away by one count.
+            drawn = others[random.random(len(others)) < 0.5]
+            pairs.append([_score(release, flows, some, target) for some in (np.append(drawn, target), drawn)])
+        scores = np.array(pairs)
+        half, candidates = scores[: shadows // 2], np.unique(scores[: shadows // 2])
+        # The threshold that separates the two kinds best.
+        gains = [float((half[:, 0] > c).mean() - (half[:, 1] > c).mean()) for c in candidates]
+        right += list(scores[shadows // 2 :] > candidates[int(np.argmax(gains))])
     tried = len(right)
-    with_her, without = (sum(pair[i] for pair in right) / max(tried, 1) for i in (0, 1))
-    spread = _NORMAL * math.sqrt(
-        (with_her * (1 - with_her) + without * (1 - without)) / max(tried, 1) + 1 / max(tried, 1) ** 2
-    )
-    advantage = with_her - without
-    return Membership(
-        min(targets, len(persons)), 2 * tried, advantage, max(advantage - spread, -1.0), min(advantage + spread, 1.0)
-    )
-
-
-def _threshold(scores: NDArray[np.float64]) -> float:
-    """Returns the threshold that separates the two kinds best."""
-    candidates = np.unique(scores)
-    gains = [float((scores[:, 0] > c).mean() - (scores[:, 1] > c).mean()) for c in candidates]
-    return float(candidates[int(np.argmax(gains))])
-
-
-def _scores(
-    release: PublishedRelease, flows: Flows, persons: NDArray[Any], target: int, random: np.random.Generator
-) -> tuple[float, float]:
-    others = persons[persons != target]
-    # Each with even odds: a fixed number of people would give the person away by one count.
-    drawn = others[random.random(len(others)) < 0.5]
-    return (
-        _score(release, flows, np.append(drawn, target), target),
-        _score(release, flows, drawn, target),
-    )
+    with_her, without = (sum(int(pair[i]) for pair in right) / max(tried, 1) for i in (0, 1))
+    variance = (with_her * (1 - with_her) + without * (1 - without)) / max(tried, 1) + 1 / max(tried, 1) ** 2
+    advantage, spread = with_her - without, _NORMAL * math.sqrt(variance)
+    interval = max(advantage - spread, -1.0), min(advantage + spread, 1.0)
+    return Membership(min(targets, len(persons)), 2 * tried, advantage, *interval)
 
 
 def _score(release: PublishedRelease, flows: Flows, persons: NDArray[Any], target: int) -> float:
-    """How closely the cells of a release lie around a person's trips."""
+    """How closely the cells of a release of these persons lie around the trips of one."""
     people = flows.people
-    if people is None or people.trips is None:
-        return 0.0
+    assert people is not None
+    assert people.trips is not None
     inside = np.isin(people.person, persons)
     if not inside.any():
         return 0.0
@@ -211,18 +163,195 @@ def _score(release: PublishedRelease, flows: Flows, persons: NDArray[Any], targe
         shadow = again(release, drawn)
     except InfeasibleError:
         return 0.0
-    # Where her trips would be counted is read off the published zones, whether anybody else made such a trip or not.
-    zones = shown_nodes(shadow)
-    if (shadow.input.origins.n_nodes, shadow.input.destinations.n_nodes) != (
-        flows.origins.n_nodes,
-        flows.destinations.n_nodes,
-    ):
+    n_nodes = [(of_end.origins.n_nodes, of_end.destinations.n_nodes) for of_end in (shadow.input, flows)]
+    if n_nodes[0] != n_nodes[1]:
         raise ParameterError("The method did not keep the trees of the trips, so a person cannot be placed in them.")
-    parents = (flows.origins.parent.astype(np.int64), flows.destinations.parent.astype(np.int64))
-    hers = people.cell[own]
-    cell = holders(parents, *zones)(
-        flows.origins.leaf_node[flows.origin[hers]].astype(np.int64),
-        flows.destinations.leaf_node[flows.destination[hers]].astype(np.int64),
-    )
+    # Where her trips would be counted is read off the published zones, whether anybody else made such a trip or not.
+    cell = cells_containing(flows, _shown_nodes(shadow), people.cell[own])
     volume = np.append(shadow.cells.trips, 1)[cell]
     return float(np.sum(np.where(cell >= 0, people.trips[own] / volume, 0.0)))
+
+
+# ---- minimality ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Minimality(Figures):
+    """What zones that were not divided say of their parts."""
+
+    units: int  # published zones of both ends; of nested cells, published cells counted once for each end
+    # Units of which the folder alone says that a part is short, or that one tile alone is used; None where nothing can
+    # be concluded without running the method.
+    certain: int | None = None
+    blocked: int | None = None  # with the trips: units that have a short part
+    short: int | None = None  # with the trips: how many parts of published cells are short
+    tried: int = 0  # blocked units for which the method was run on a world without their short parts
+    divided: int = 0  # those that are divided in that world
+    # The short parts of these. A reader knows that at least one of each zone's is below the guarantee, not which.
+    confined: int = 0
+
+    @property
+    def share(self) -> float | None:
+        """The share of units that give something away: the larger of the certain and the tried share."""
+        found = [] if self.certain is None else [self.certain / max(self.units, 1)]
+        if self.blocked is not None and (self.tried or not self.blocked):
+            found.append(self.blocked / max(self.units, 1) * self.divided / max(self.tried, 1))
+        return max(found, default=None)
+
+    def in_words(self) -> str:
+        """Returns the findings as one sentence; empty if there are none."""
+        sentences = []
+        if self.certain:
+            sentences.append(f"{self.certain:,} of {self.units:,} zones certainly have a part below the threshold")
+        if self.blocked:
+            sentences.append(f"{self.blocked:,} of {self.units:,} zones have a part below the threshold")
+        if self.tried:
+            sentences.append(
+                f"{self.divided:,} of {self.tried:,} zones tried would be divided if all their parts reached the "
+                f"threshold, so a reader infers that at least one does not ({self.confined:,} such parts)"
+            )
+        return "; ".join(sentences)
+
+
+def minimality(
+    release: PublishedRelease, flows: Flows | None = None, *, tries: int = 0, seed: int = 0
+) -> Minimality | None:
+    """Returns what the zones of a release of one matrix give away; None for boxes, folded times, noise and slices.
+
+    Without the trips only what is certain; with them the method is run again for ``tries`` zones.
+    """
+    if len(release.matrices) != 1 or not release.nodes or release.noisy or release.revised:
+        return None
+    n_zones = len(release.origin_zones) + len(release.destination_zones)
+    units = n_zones if release.homogeneous else 2 * len(release.matrices[0].trips)
+    # Over kept zones nothing was chosen, so nothing is given away by it.
+    chosen = release.report["statement"].get("zones_of") is None
+    certain = _certain(release) if chosen else 0
+    if flows is None:
+        return Minimality(units, certain)
+    ends = [_End(release, flows, end) for end in (0, 1)]
+    blocked = [(end, int(unit)) for end in ends for unit in end.blocked] if chosen else []
+    short = sum(int(end.short.sum()) for end in ends)
+    tried = divided = confined = 0
+    for at in np.random.default_rng(seed).permutation(len(blocked)).tolist() if tries else ():
+        end, unit = blocked[at]
+        if tried == tries:
+            break
+        world = end.without_short(flows, unit)
+        if world is None:
+            continue
+        tried += 1
+        if not end.is_published(release, world, unit):
+            divided += 1
+            confined += int(end.short[end.unit_of_part == unit].sum())
+    return Minimality(units, certain, len(blocked), short, tried, divided, confined)
+
+
+def _certain(release: PublishedRelease) -> int | None:
+    parameters = release.report["parameters"]
+    if not (
+        release.report["method"] in _DIVIDE_ALL
+        and parameters.get("max_suppressed") == 0
+        and (parameters.get("options") or {}).get("objective", "error") == "error"
+        and not parameters.get("same_zones")
+        and all(parameters.get(name) is None for name in ("dominance", "stricter", "t"))
+        and release.tiles
+    ):
+        return None
+    matrix, found = release.matrices[0], 0
+    for codes, zone, role in (
+        (release.origin_zones, matrix.origin, "origin"),
+        (release.destination_zones, matrix.destination, "destination"),
+    ):
+        tiles = np.array([release.tiles.get((c, role), release.tiles.get((c, "both"), 1)) for c in codes])
+        cells = np.bincount(zone, minlength=len(codes))
+        found += int(np.sum((tiles > 1) & (cells == 1)) if release.homogeneous else np.sum(tiles[zone] > 1))
+    return found
+
+
+class _End:
+    """The parts of published cells that hold trips when the zones of one end (0: origins) are divided."""
+
+    def __init__(self, release: PublishedRelease, flows: Flows, end: int) -> None:
+        self.end, tree = end, (flows.origins, flows.destinations)[end]
+        # The nodes of each published cell, and its unit: its zone at this end, or, of nested cells, itself.
+        self.nodes = cell_nodes(release, flows, release.matrices[0])
+        own = self.nodes[end]
+        self.unit_of_cell = own if release.homogeneous else np.arange(len(own), dtype=np.int64)
+        # The published cell of each flow (-1: none), and the child of its zone that holds the flow.
+        self.cell = place_trips(release, flows).cell
+        self.part = np.full(len(flows), -1, dtype=np.int64)
+        inside = np.flatnonzero(self.cell >= 0)
+        tile = (flows.origin, flows.destination)[end].astype(np.int64)
+        self.part[inside] = _parts(tree, own[self.cell[inside]], tile[inside])
+        parameters = release.report["parameters"]
+        asked = {name: parameters.get(name) for name in ("protect", "k_population", "l")}
+        guarantee = Guarantee.resolve(flows, k=int(parameters["k"]), **asked)
+        parts = self.cell.astype(np.int32), self.part.astype(np.int32)
+        merged = guarantee.prepare(flows).merge(*parts, len(own), len(tree.parent)).cells
+        self.part_cell, self.part_node = merged.origin.astype(np.int64), merged.destination.astype(np.int64)
+        self.part_trips = merged.trips.astype(np.int64)
+        self.unit_of_part = self.unit_of_cell[merged.origin]
+        # A zone of one part stays what it is, and what is short is the whole of it: a cell below a stricter rule.
+        distinct = np.unique(np.stack((self.unit_of_part, self.part_node)), axis=1)[0]
+        several = np.bincount(distinct, minlength=int(self.unit_of_cell.max(initial=0)) + 1) > 1
+        self.short = ~guarantee.safe(merged) & several[self.unit_of_part]
+        self.blocked = np.unique(self.unit_of_part[self.short])
+
+    def without_short(self, flows: Flows, unit: int) -> Flows | None:
+        """The world in which no part of a unit is short: the same table, if its zone stays whole.
+
+        None where one part alone would be left.
+        """
+        own = np.flatnonzero(self.unit_of_part == unit)
+        target: dict[int, int] = {}
+        left: set[int] = set()
+        for cell in np.unique(self.part_cell[own]).tolist():
+            here = own[self.part_cell[own] == cell]
+            target[cell] = int(self.part_node[here[np.argmax(self.part_trips[here])]])
+            left |= {target[cell], *self.part_node[here[~self.short[here]]].tolist()}
+        if len(left) < 2:
+            return None
+        ends = [flows.origin.copy(), flows.destination.copy()]
+        moving = {(int(self.part_cell[p]), int(self.part_node[p])) for p in own[self.short[own]].tolist()}
+        for cell, node in moving:
+            if node != target[cell]:
+                there = np.flatnonzero((self.cell == cell) & (self.part == target[cell]))
+                tile = ends[self.end][there[np.argmax(flows.trips[there])]]
+                ends[self.end][(self.cell == cell) & (self.part == node)] = tile
+        return _moved(flows, *ends)
+
+    def is_published(self, release: PublishedRelease, world: Flows, unit: int) -> bool:
+        """Whether the method publishes the same zone, or the same cell, in another world."""
+        try:
+            shown = _shown_nodes(again(release, world))
+        except InfeasibleError:
+            return False
+        cell = int(np.flatnonzero(self.unit_of_cell == unit)[0])
+        equal = [
+            (tree.leaf_start[found] == tree.leaf_start[own[cell]])
+            & (tree.leaf_stop[found] == tree.leaf_stop[own[cell]])
+            for tree, found, own in zip((world.origins, world.destinations), shown, self.nodes, strict=True)
+        ]
+        return bool(equal[self.end].any() if release.homogeneous else (equal[0] & equal[1]).any())
+
+
+def _parts(tree: Hierarchy, zone: Counts, tile: Counts) -> Counts:
+    """The child of each zone that holds a tile; the zone itself where it is a tile.
+
+    A node with a single child holds what the child holds, so children are those of the last of such nodes.
+    """
+    last = zone.copy()
+    while True:
+        child = np.minimum(last + 1, len(tree.parent) - 1)
+        same = (tree.stop[child] == tree.stop[last]) & (child > last)
+        if not same.any():
+            break
+        last = np.where(same, child, last)
+    node = tree.leaf_node[tile].astype(np.int64)
+    while True:
+        above = tree.parent[node].astype(np.int64)
+        rising = (node != last) & (above != last)
+        if not rising.any():
+            return node
+        node = np.where(rising, above, node)

@@ -5,11 +5,10 @@ so the equations have terms in common, and their differences are counts that wer
 release does not publish of an area that another counts, a pair of zones that is not listed, or what one cell of each
 release share. It is confined if its smallest and its largest possible value lie above 0 and below the guarantee.
 
-- Two homogeneous matrices of the same trips are solved exactly (`flowveil.audit.blocks`).
+- Two homogeneous matrices of the same trips are solved exactly (`flowveil.audit.bounds`).
 - From each cell, and from each sum over slices that all publish, the cells of other matrices inside it are subtracted:
   the slices of one release, of another, and those of all disjoint parts of its period together.
-- Three or more matrices, nested zones and slices are solved by linear programs, component by component
-  (`flowveil.audit.components`).
+- Three or more matrices, nested zones and slices are solved by linear programs, component by component.
 
 Guaranteed: no group is reported that some trips which give the published tables would contradict, if the releases are
 of the trips that they state and a release lists all values of its slice columns. Releases without a period count the
@@ -28,9 +27,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flowveil.audit.blocks import UNKNOWN, Blocks, Finding, Side, blocks_of, confined, contradictions
-from flowveil.audit.components import confined_components
-from flowveil.audit.periods import (
+from flowveil.audit.bounds import UNKNOWN, Blocks, Side, blocks_of, confined, confined_components
+from flowveil.audit.published import (
+    PublishedMatrix,
+    PublishedRelease,
     derived_places,
     differing_statements,
     disjoint,
@@ -42,64 +42,50 @@ from flowveil.audit.periods import (
     inside,
     sums_over_slices,
 )
-from flowveil.audit.published import PublishedMatrix, PublishedRelease
 from flowveil.audit.zone_forest import Ground, Nodes, ground_of, holders
 from flowveil.errors import DataError
 from flowveil.flows import MILLION
 
 #: Matrices of the same trips that are solved together: the sets of their cells that overlap double with each.
 MOST_LAYERS = 4
+#: A matrix with the place of its release.
+Placed = tuple[int, PublishedMatrix]
 
 
 @dataclass(frozen=True)
 class Group:
     """A group of trips whose number a reader can confine.
 
-    Attributes:
-        releases: the places of the releases that confine it.
-        kind: ``remainder``, ``cell`` or ``crossing``, as in `flowveil.audit.blocks.Finding`; ``shared``: what certain
-            cells of several releases share and no published cell of the others counts.
-        origin, destination: codes of the zones around it: a cell of one release, or a common area of both.
-        absent: the place of the release that does not publish it; -1 where it is what several cells share.
-        pairs: where it is one pair of zones, that pair; where cells of several releases share it, the pair of each,
-            which is ("", "") for what is in none of a release's zones, or, of kind ``shared``, in none of its cells.
-        low, high: its smallest and largest possible number of trips.
-        single: it is one pair of zones.
-        unit: what is below the guarantee: trips or weight.
+    Kinds are those of `flowveil.audit.bounds.Finding`, and ``shared``: what certain cells of several releases share
+    and no published cell of the others counts.
     """
 
-    releases: tuple[int, ...]
+    releases: tuple[int, ...]  # the places of the releases that confine it
     kind: str
-    origin: str
+    origin: str  # codes of the zones around it: a cell of one release, or a common area of both
     destination: str
     low: float
     high: float
-    single: bool
-    absent: int = -1
+    single: bool  # it is one pair of zones
+    absent: int = -1  # the place of the release that does not publish it; -1 where it is what several cells share
+    # That one pair; or, where cells of several releases share the group, the pair of each: ("", "") for what is in
+    # none of a release's zones or, of kind ``shared``, in none of its cells.
     pairs: tuple[tuple[str, str], ...] = ()
-    unit: str = "trips"
+    unit: str = "trips"  # what is below the guarantee: trips or weight
 
 
 @dataclass(frozen=True)
 class Groups:
-    """What was confined, and what could not be compared.
-
-    Attributes:
-        groups: the groups.
-        compared: cells of which another matrix counts a part or the whole.
-        contradictions: areas where two releases cannot be of the same trips, as they should be; nothing is concluded
-            there.
-        unchecked: why pairs of releases could not be compared, by their places.
-        solved: groups of overlapping cells whose bounds are exact, because an integer program was solved.
-        bounded: groups whose bounds are those of a linear program, and may be wider than the exact ones.
-    """
+    """What was confined, and what could not be compared."""
 
     groups: tuple[Group, ...] = ()
-    compared: int = 0
+    compared: int = 0  # cells of which another matrix counts a part or the whole
+    # Areas where two releases cannot be of the same trips, as they should be; nothing is concluded there.
     contradictions: int = 0
+    # Why pairs of releases could not be compared, by their places.
     unchecked: tuple[tuple[tuple[int, ...], str], ...] = ()
-    solved: int = 0
-    bounded: int = 0
+    solved: int = 0  # groups of overlapping cells whose bounds are exact, because an integer program was solved
+    bounded: int = 0  # groups whose bounds are those of a linear program, and may be wider than the exact ones
 
     def __len__(self) -> int:
         return len(self.groups)
@@ -142,30 +128,28 @@ def confined_groups(releases: Sequence[PublishedRelease]) -> Groups:
     if derived:
         kept = [i for i in range(len(releases)) if i not in derived]
         return _renumbered(confined_groups([releases[i] for i in kept]), kept)
-    placed = [r for r in releases if r.nodes and not r.noisy]
+    placed = [i for i, r in enumerate(releases) if r.nodes and not r.noisy]
     try:
-        work = _Work(releases, ground_of(placed))
+        work = _Work(releases, placed, ground_of([releases[i] for i in placed]))
     except DataError as problem:
         if len(releases) < 2:
             raise
-        work = _Work(releases, ground_of([]), misplaced=str(problem))
+        work = _Work(releases, [], ground_of([]), misplaced=str(problem))
     for i, j in combinations(range(len(releases)), 2):
         work.compare(i, j)
-    for i in range(len(releases)):
+    for i in work.places:
         work.compare_slices(i)
         work.compare_sum(i)
     work.compare_many()
-    return work.result()
+    counts = (work.compared, work.contradicted, tuple(work.unchecked), work.solved, work.bounded)
+    return Groups(tuple(work.found.values()), *counts)
 
 
 def _renumbered(found: Groups, places: Sequence[int]) -> Groups:
     """Returns the same groups with the places of releases in a longer list."""
+    absent = {-1: -1, **dict(enumerate(places))}
     groups = tuple(
-        replace(
-            group,
-            releases=tuple(places[i] for i in group.releases),
-            absent=places[group.absent] if group.absent >= 0 else -1,
-        )
+        replace(group, releases=tuple(places[i] for i in group.releases), absent=absent[group.absent])
         for group in found.groups
     )
     unchecked = tuple((tuple(places[i] for i in listed), reason) for listed, reason in found.unchecked)
@@ -177,40 +161,32 @@ class _Work:
     """The comparison of several releases, under way."""
 
     releases: Sequence[PublishedRelease]
+    places: Sequence[int]  # those of the releases whose zones are in the forest
     ground: Ground
+    misplaced: str | None = None  # why no zone is
     found: dict[tuple[Any, ...], Group] = field(default_factory=dict)
     compared: int = 0
     contradicted: int = 0
     unchecked: list[tuple[tuple[int, ...], str]] = field(default_factory=list)
-    misplaced: str | None = None
     met: int = 0
     solved: int = 0
     bounded: int = 0
     _wholes: dict[int, tuple[PublishedMatrix, ...]] = field(default_factory=dict)
-    _place: dict[int, int] = field(default_factory=dict)
     _nodes: dict[tuple[int, int], Nodes] = field(default_factory=dict)
-    _codes: dict[int, str] = field(default_factory=dict)
+    _codes: dict[int, str] = field(default_factory=lambda: {-1: ""})
 
     def __post_init__(self) -> None:
-        places = [i for i, r in enumerate(self.releases) if r.nodes and not r.noisy and not self.misplaced]
-        self._place = {release: n for n, release in enumerate(places)}
-        for n, i in enumerate(places):
-            release = self.releases[i]
-            for end, codes in enumerate((release.origin_zones, release.destination_zones)):
+        for n, i in enumerate(self.places):
+            for end, codes in enumerate((self.releases[i].origin_zones, self.releases[i].destination_zones)):
                 self._nodes[i, end] = self.ground.nodes(n, codes)
                 self._codes.update(zip(self._nodes[i, end].tolist(), codes, strict=True))
-
-    def result(self) -> Groups:
-        found = tuple(self.found.values())
-        return Groups(found, self.compared, self.contradicted, tuple(self.unchecked), self.solved, self.bounded)
 
     # ---- which matrices are of which trips ------------------------------------------------------------------
 
     def compare(self, i: int, j: int) -> None:
         """All that follows from two releases of the same trips, or of a part of the other's."""
         a, b = self.releases[i], self.releases[j]
-        equal = have_equal_tables(a, b) and not (a.noisy or b.noisy)
-        if equal:
+        if have_equal_tables(a, b) and not (a.noisy or b.noisy):
             names = differing_statements(a, b)
             if names:
                 entries = ", ".join(names[:5])
@@ -261,21 +237,16 @@ class _Work:
     def compare_slices(self, i: int) -> None:
         """The matrices of one release: a total and its slices."""
         release = self.releases[i]
-        if i not in self._place or len(release.matrices) < 2 or self.misplaced:
-            return
-        for matrix in release.matrices:
-            values = fixed_values(release, matrix)
-            for family in families(release, values):
+        for matrix in release.matrices if len(release.matrices) > 1 else ():
+            for family in families(release, fixed_values(release, matrix)):
                 if matrix not in family:
                     self._subtract(i, matrix, [(i, m) for m in family])
 
     def compare_sum(self, i: int) -> None:
         """A release, and all others of separate parts of its period together."""
         parts = disjoint_parts(self.releases, i)
-        if len(parts) < 2 or i not in self._place or self.misplaced:
-            return
-        for matrix in self.wholes(i):
-            fine: list[tuple[int, PublishedMatrix]] = []
+        for matrix in self.wholes(i) if len(parts) > 1 else ():
+            fine: list[Placed] = []
             for j in parts:
                 sets = list(families(self.releases[j], fixed_values(self.releases[i], matrix)))
                 # Of several ways to divide the trips of a part, the one that publishes most leaves least.
@@ -285,51 +256,51 @@ class _Work:
 
     # ---- comparing ------------------------------------------------------------------------------------------
 
-    def _compare_matrices(self, one: tuple[int, PublishedMatrix], other: tuple[int, PublishedMatrix]) -> None:
-        i, j = one[0], other[0]
-        sides = (self._side(*one), self._side(*other))
-        nearest = (
-            (self.ground.nearest(sides[0].origins), self.ground.nearest(sides[1].origins)),
-            (self.ground.nearest(sides[0].destinations), self.ground.nearest(sides[1].destinations)),
-        )
-        blocks = blocks_of(self.ground.parent, self.ground.size, nearest, sides)
-        below = min(self.releases[i].k, self.releases[j].k)
-        self.contradicted += int(contradictions(blocks).sum())
-        self.compared += _n_compared(blocks)
-        self.met += int(np.count_nonzero((blocks.published > 0).all(axis=0)))
-        for finding in confined(blocks, below):
-            self._add((i, j), finding)
-        self._weights(blocks, one, other)
+    def _note(
+        self, key: tuple[Any, ...], nodes: Sequence[Any], low: float, high: float, kind: str = "remainder", **more: Any
+    ) -> None:
+        """Adds a group; its key begins with the places of its releases, and more of the same key replace it."""
+        origin, destination = (self._codes[int(node)] for node in nodes)
+        self.found[key] = Group(key[0], kind, origin, destination, low, high, **{"single": False, **more})
 
-    def _side(self, i: int, matrix: PublishedMatrix) -> Side:
-        release = self.releases[i]
-        origin, destination = self._nodes[i, 0][matrix.origin], self._nodes[i, 1][matrix.destination]
-        most = UNKNOWN if release.most_unlisted is None else release.most_unlisted
-        return Side(
-            np.unique(origin), np.unique(destination), origin, destination, matrix.trips, int(most),
-            release.whole_cells,
-        )  # fmt: skip
-
-    def _add(self, places: tuple[int, int], finding: Finding) -> None:
-        names = [self._codes.get(node, "") for node in finding.members]
-        key = (places, finding.kind, finding.origin, finding.destination, finding.side, finding.members)
-        self.found[key] = Group(
-            places,
-            finding.kind,
-            self._codes[finding.origin],
-            self._codes[finding.destination],
-            finding.low,
-            finding.high,
-            finding.single,
-            absent=places[finding.side] if finding.side >= 0 else -1,
-            pairs=tuple(zip(names[::2], names[1::2], strict=True)),
-        )
-
-    def _weights(self, blocks: Blocks, one: tuple[int, PublishedMatrix], other: tuple[int, PublishedMatrix]) -> None:
-        """Remainders that are short in weight, where a threshold of the population is a number."""
-        matrices, places = (one[1], other[1]), (one[0], other[0])
+    def _population_limit(self, places: Sequence[int]) -> float | None:
         limits = [self.releases[i].thresholds.get("population") for i in places]
-        below = min((limit for limit in limits if limit is not None), default=None)
+        return min((limit for limit in limits if limit is not None), default=None)
+
+    def _side(self, i: int, family: Sequence[PublishedMatrix]) -> Side:
+        """All cells of matrices that share no trip, as one side."""
+        release = self.releases[i]
+        origin, destination, trips = (np.concatenate([getattr(m, name) for m in family]) for name in _COLUMNS)
+        most = UNKNOWN if release.most_unlisted is None else release.most_unlisted
+        nodes = self._nodes[i, 0][origin], self._nodes[i, 1][destination]
+        return Side(*nodes, trips, int(most), release.whole_cells)
+
+    def _compare_matrices(self, one: Placed, other: Placed) -> None:
+        places = one[0], other[0]
+        blocks = blocks_of(self.ground, (self._side(one[0], [one[1]]), self._side(other[0], [other[1]])))
+        both = (blocks.published > 0).all(axis=0)
+        # Cells that one side counts whole and the other in parts: what a reader would subtract first.
+        whole = ((blocks.pairs == 1) & (blocks.published == 1) & ~blocks.rest).any(axis=0)
+        self.contradicted += int(blocks.contradictions.sum())
+        self.compared += int(np.count_nonzero(both & whole))
+        self.met += int(np.count_nonzero(both))
+        for found in confined(blocks, min(self.releases[i].k for i in places)):
+            names = [self._codes.get(node, "") for node in found.members]
+            self._note(
+                (places, found.kind, found.block, found.side, found.members),
+                found.block,
+                found.low,
+                found.high,
+                found.kind,
+                single=found.single,
+                absent=places[found.side] if found.side >= 0 else -1,
+                pairs=tuple(zip(names[::2], names[1::2], strict=True)),
+            )
+        self._weights(blocks, places, (one[1], other[1]))
+
+    def _weights(self, blocks: Blocks, places: tuple[int, int], matrices: Sequence[PublishedMatrix]) -> None:
+        """Remainders that are short in weight, where a threshold of the population is a number."""
+        below = self._population_limit(places)
         sums = np.zeros((2, len(blocks.origin)))
         for s, matrix in enumerate(matrices):
             weight = _millionths(matrix)
@@ -341,21 +312,10 @@ class _Work:
             left, trips = (sums[1 - s] - sums[s]) / MILLION, blocks.shown[1 - s] - blocks.shown[s]
             short = whole & blocks.sides[1 - s].exact & (trips > 0) & (left > 0) & (left < below)
             for b in np.flatnonzero(short).tolist():
-                origin, destination = self._codes[int(blocks.origin[b])], self._codes[int(blocks.destination[b])]
-                value = float(left[b])
-                self.found[places, "weight", b, s] = Group(
-                    places,
-                    "remainder",
-                    origin,
-                    destination,
-                    value,
-                    value,
-                    single=False,
-                    absent=places[s],
-                    unit="weight",
-                )
+                nodes, value = (blocks.origin[b], blocks.destination[b]), float(left[b])
+                self._note((places, "weight", b, s), nodes, value, value, absent=places[s], unit="weight")
 
-    def _subtract(self, whole: int, matrix: PublishedMatrix, fine: Sequence[tuple[int, PublishedMatrix]]) -> None:
+    def _subtract(self, whole: int, matrix: PublishedMatrix, fine: Sequence[Placed]) -> None:
         """Subtracts from each cell the cells of others inside it.
 
         The others must share no trip with each other, and hold no trip that the matrix does not count.
@@ -364,53 +324,46 @@ class _Work:
             return
         origin, destination = self._nodes[whole, 0][matrix.origin], self._nodes[whole, 1][matrix.destination]
         holder = holders((self.ground.parent, self.ground.parent), origin, destination)
-        held, n_inside = np.zeros(len(matrix.trips), np.int64), np.zeros(len(matrix.trips), np.int64)
+        left, n_inside = matrix.trips.copy(), np.zeros(len(matrix.trips), np.int64)
         weight = _millionths(matrix)
         for j, part in fine:
-            o, d = self._nodes[j, 0][part.origin], self._nodes[j, 1][part.destination]
-            cell = holder(o, d)
-            np.add.at(held, cell[cell >= 0], part.trips[cell >= 0])
-            np.add.at(n_inside, cell[cell >= 0], 1)
+            cell = holder(self._nodes[j, 0][part.origin], self._nodes[j, 1][part.destination])
+            held = cell >= 0
+            np.subtract.at(left, cell[held], part.trips[held])
+            np.add.at(n_inside, cell[held], 1)
             own = _millionths(part)
             if weight is not None and own is not None:
-                np.subtract.at(weight, cell[cell >= 0], own[cell >= 0])
+                np.subtract.at(weight, cell[held], own[held])
             weight = None if own is None else weight
-        left = matrix.trips - held
         self.contradicted += int(np.count_nonzero(left < 0))
         self.compared += int(np.count_nonzero(n_inside))
         self.met += int(np.count_nonzero(n_inside))
-        below = min(self.releases[i].k for i in (whole, *(j for j, _ in fine)))
         places = tuple(sorted({whole, *(j for j, _ in fine)}))
-        for c in np.flatnonzero((left > 0) & (left < below) & (n_inside > 0)).tolist():
-            value = int(left[c])
-            codes = self._codes[int(origin[c])], self._codes[int(destination[c])]
-            key = (places, "remainder", whole, matrix.key, c, tuple(m.key for _, m in fine))
-            self.found[key] = Group(places, "remainder", *codes, value, value, single=False, absent=fine[0][0])
-        limits = [self.releases[i].thresholds.get("population") for i in places]
-        least = min((limit for limit in limits if limit is not None), default=None)
-        if weight is None or least is None:
-            return
-        short = (left > 0) & (n_inside > 0) & (weight > 0) & (weight < least * MILLION)
-        for c in np.flatnonzero(short).tolist():
-            codes, heavy = (self._codes[int(origin[c])], self._codes[int(destination[c])]), float(weight[c] / MILLION)
-            key = (places, "weight", whole, matrix.key, c, tuple(m.key for _, m in fine))
-            self.found[key] = Group(
-                places, "remainder", *codes, heavy, heavy, single=False, absent=fine[0][0], unit="weight"
-            )
+        some = (left > 0) & (n_inside > 0)
+        short: list[tuple[Any, NDArray[Any], str]] = [
+            (some & (left < min(self.releases[i].k for i in places)), left, "trips")
+        ]
+        least = self._population_limit(places)
+        if weight is not None and least is not None:
+            light = some & (weight > 0) & (weight < least * MILLION)
+            short.append((light, weight / MILLION, "weight"))
+        keys = tuple(m.key for _, m in fine)
+        for cells, values, unit in short:
+            for c in np.flatnonzero(cells).tolist():
+                value, key = values[c].item(), (places, unit, whole, matrix.key, c, keys)
+                self._note(key, (origin[c], destination[c]), value, value, absent=fine[0][0], unit=unit)
 
     def compare_many(self) -> None:
         """Linear programs over what the cells of several matrices share: three or more, nested zones, or slices."""
         same: dict[tuple[Any, ...], list[int]] = {}
-        for i, release in enumerate(self.releases):
-            if i in self._place and release.whole_cells:
-                same.setdefault((release.period, release.ground), []).append(i)
+        for i in self.places:
+            if self.releases[i].whole_cells:
+                same.setdefault((self.releases[i].period, self.releases[i].ground), []).append(i)
         for places in same.values():
             layers = [(i, family) for i in places for family in families(self.releases[i], {})]
             sliced = any(len(family) > 1 for _, family in layers)
             nested = any(not self.releases[i].homogeneous for i in places)
-            if len(places) < 2:
-                continue
-            if len(layers) == 2 and not nested and not sliced:
+            if len(places) < 2 or (len(layers) == 2 and not nested and not sliced):
                 continue
             if len(layers) > MOST_LAYERS:
                 self.unchecked.append((tuple(places), f"more than {MOST_LAYERS} are of the same trips: only in pairs"))
@@ -420,43 +373,24 @@ class _Work:
                 self._solve(tuple(places), layers)
 
     def _solve(self, places: tuple[int, ...], layers: Sequence[tuple[int, list[PublishedMatrix]]]) -> None:
-        sides = [self._joint_side(i, family) for i, family in layers]
-        values = self._values_of_cells(layers)
+        sides = [self._side(i, family) for i, family in layers]
         below = min(self.releases[i].k for i in places)
         known = {(g.origin, g.destination, g.low, g.high) for g in self.found.values()}
-        found = confined_components(self.ground, sides, below, values)
+        found = confined_components(self.ground, sides, below, self._values_of_cells(layers))
         self.solved, self.bounded = self.solved + found.solved, self.bounded + found.bounded
         if found.left_out:
             reason = f"{found.left_out:,} groups of cells overlap in too many ways for linear programs"
             self.unchecked.append((places, reason))
-        for n, shared in enumerate(found.shared):
-            origin, destination = self._codes[shared.origin], self._codes[shared.destination]
+        for n, one in enumerate(found.shared):
+            nodes = one.origin, one.destination
             # Remainders and crossings may have been found by comparing two of the matrices.
-            if (origin, destination, shared.low, shared.high) not in known:
-                self.found[places, "shared", n] = Group(
-                    tuple(dict.fromkeys(i for i, _ in layers)),
-                    "shared",
-                    origin,
-                    destination,
-                    shared.low,
-                    shared.high,
-                    single=min(shared.cells) >= 0,
-                    pairs=tuple(self._pair(sides[x], cell) for x, cell in enumerate(shared.cells)),
+            if (*(self._codes[node] for node in nodes), one.low, one.high) not in known:
+                pairs = tuple(
+                    ("", "") if c < 0 else (self._codes[int(side.origin[c])], self._codes[int(side.destination[c])])
+                    for side, c in zip(sides, one.cells, strict=True)
                 )
-
-    def _joint_side(self, i: int, family: Sequence[PublishedMatrix]) -> Side:
-        """All cells of matrices that share no trip, as one side."""
-        sides = [self._side(i, matrix) for matrix in family]
-        if len(sides) == 1:
-            return sides[0]
-        return replace(
-            sides[0],
-            origins=np.unique(np.concatenate([side.origins for side in sides])),
-            destinations=np.unique(np.concatenate([side.destinations for side in sides])),
-            origin=np.concatenate([side.origin for side in sides]),
-            destination=np.concatenate([side.destination for side in sides]),
-            trips=np.concatenate([side.trips for side in sides]),
-        )
+                single = min(one.cells) >= 0
+                self._note((places, "shared", n), nodes, one.low, one.high, "shared", single=single, pairs=pairs)
 
     def _values_of_cells(self, layers: Sequence[tuple[int, list[PublishedMatrix]]]) -> list[NDArray[np.int64]]:
         """For each layer and cell the number of its value in each slice column of any layer; -1 for all values."""
@@ -475,19 +409,10 @@ class _Work:
             found.append(np.concatenate(rows))
         return found
 
-    def _pair(self, side: Side, cell: int) -> tuple[str, str]:
-        if cell < 0:
-            return "", ""
-        return self._codes[int(side.origin[cell])], self._codes[int(side.destination[cell])]
+
+_COLUMNS = ("origin", "destination", "trips")
 
 
 def _millionths(matrix: PublishedMatrix) -> NDArray[np.float64] | None:
     """Weights as whole millionths, whose sums are exact: equal sums leave nothing."""
     return None if matrix.weight is None else np.rint(matrix.weight * MILLION)
-
-
-def _n_compared(blocks: Blocks) -> int:
-    """Cells that one side counts whole and the other in parts: what a reader would subtract first."""
-    both = (blocks.published > 0).all(axis=0)
-    whole = ((blocks.pairs == 1) & (blocks.published == 1) & ~blocks.rest).any(axis=0)
-    return int(np.count_nonzero(both & whole))

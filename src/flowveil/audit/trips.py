@@ -22,108 +22,102 @@ if TYPE_CHECKING:
 Counts = NDArray[np.int64]
 
 
+class Figures:
+    """Findings in counts and shares."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers, four decimals."""
+        return {name: round(value, 4) if isinstance(value, float) else value for name, value in vars(self).items()}
+
+
 @dataclass(frozen=True, eq=False)
 class PlacedTrips:
-    """Who is where.
+    """Trips with the published cell of each flow."""
 
-    Attributes:
-        cell: the published cell of each flow; -1 where none counts it.
-        trips: of each flow.
-        origin, destination: the tiles of each flow.
-        flow, person, person_trips: who made how many trips of which flow; None where persons are not known.
-        n_cells: how many cells are published.
-        counted: whether every cell holds as many trips as it says; at least, where some were taken out of it.
-    """
+    flows: Flows
+    cell: Counts  # -1 where no cell counts the flow
+    n_cells: int  # how many cells are published
+    counted: bool  # whether every cell holds as many trips as it says; at least, where some were taken out of it
 
-    cell: Counts
-    trips: Counts
-    origin: Counts
-    destination: Counts
-    flow: Counts | None
-    person: Counts | None
-    person_trips: Counts | None
-    n_cells: int
-    counted: bool
+    @property
+    def has_persons(self) -> bool:
+        """Whether it is known who made how many trips."""
+        return self.flows.people is not None and self.flows.people.trips is not None
+
+    def persons(self) -> tuple[Counts, Counts, Counts]:
+        """Returns flow, person and trips of each row of persons.
+
+        Raises:
+            ParameterError: persons are not known.
+        """
+        people = self.flows.people
+        if people is None or people.trips is None:
+            raise ParameterError("This attack needs persons: name their column with --person.")
+        return people.cell.astype(np.int64), people.person.astype(np.int64), people.trips
 
 
-def read_trips_of(release: PublishedRelease, source: Any, **reading: Any) -> Flows:
-    """Read trips as the report of a release of one matrix says, on the tree that it has."""
+def _read(release: PublishedRelease, source: Any, reading: dict[str, Any]) -> Any:
+    """Trips as the report of a release says, slice by slice, on the tree that it has."""
     from flowveil.engines import read_flows
     from flowveil.reading import Reading
     from flowveil.zoning.refinement import refined
     from flowveil.zoning.restriction import to_the_top
 
     parameters = release.report["parameters"]
-    flows = read_flows(source, Reading.from_parameters(parameters, **reading)).whole
-    moved = refined(flows, parameters.get("hierarchy"))[0]
+    flows: Any = read_flows(source, Reading.from_parameters(parameters, **reading))
+    moved = refined(flows if release.slice_columns else flows.whole, parameters.get("hierarchy"))[0]
     # Zones that were kept from other data may lie above everything that these trips have.
     return to_the_top(moved) if release.report["statement"].get("zones_of") else moved
 
 
+def read_trips_of(release: PublishedRelease, source: Any, **reading: Any) -> Flows:
+    """Reads trips as the report of a release of one matrix says, on the tree that it has."""
+    flows: Flows = _read(release, source, reading)
+    return flows
+
+
 def slices_of(release: PublishedRelease, source: Any, **reading: Any) -> list[tuple[PublishedMatrix, Flows]]:
-    """The finest matrices of a sliced release, each with its trips.
-
-    Raises:
-        ParameterError: a slice of the release is not in the trips.
-    """
-    from flowveil.engines import read_flows
-    from flowveil.reading import Reading
-    from flowveil.zoning.refinement import refined
-    from flowveil.zoning.restriction import to_the_top
-
-    parameters = release.report["parameters"]
-    sliced = refined(read_flows(source, Reading.from_parameters(parameters, **reading)), parameters.get("hierarchy"))[0]
-    sliced = to_the_top(sliced) if release.report["statement"].get("zones_of") else sliced
+    """Returns the finest matrices of a sliced release, each with its trips."""
+    sliced = _read(release, source, reading)
     own = dict(zip(sliced.keys, sliced.slices, strict=True))
     if release.slice_columns != tuple(sliced.columns):
         raise ParameterError("The slices of the release are not those of the trips that it is compared with.")
     return [(matrix, own[matrix.key]) for matrix in release.matrices if matrix.key in own]
 
 
+def cell_nodes(release: PublishedRelease, flows: Flows, matrix: PublishedMatrix) -> tuple[Counts, Counts]:
+    """Returns the nodes of both zones of each cell, in the trees of the trips."""
+    return (
+        nodes_of(flows.origins, release.origin_zones)[matrix.origin],
+        nodes_of(flows.destinations, release.destination_zones)[matrix.destination],
+    )
+
+
 def place_trips(release: PublishedRelease, flows: Flows, matrix: PublishedMatrix | None = None) -> PlacedTrips:
-    """Find the published cell of each flow.
-
-    Args:
-        release: the zones.
-        flows: the trips of the matrix.
-        matrix: the cells; by default those of the only matrix.
-
-    Raises:
-        ParameterError: the release has zones that are not in the trips.
-    """
+    """Finds the published cell of each flow; by default in the release's only matrix."""
     matrix = release.matrices[0] if matrix is None else matrix
-    node_o = nodes_of(flows.origins, release.origin_zones)[matrix.origin]
-    node_d = nodes_of(flows.destinations, release.destination_zones)[matrix.destination]
-    parents = (flows.origins.parent.astype(np.int64), flows.destinations.parent.astype(np.int64))
-    leaf_o = flows.origins.leaf_node[flows.origin].astype(np.int64)
-    leaf_d = flows.destinations.leaf_node[flows.destination].astype(np.int64)
-    cell = holders(parents, node_o, node_d)(leaf_o, leaf_d)
+    cell = cells_containing(flows, cell_nodes(release, flows, matrix), np.arange(len(flows)))
     inside = cell >= 0
     held = np.bincount(cell[inside], weights=flows.trips[inside], minlength=len(matrix.trips))
-    people = flows.people
-    known = people is not None and people.trips is not None
-    return PlacedTrips(
-        cell=cell,
-        trips=flows.trips.astype(np.int64),
-        origin=flows.origin.astype(np.int64),
-        destination=flows.destination.astype(np.int64),
-        flow=people.cell.astype(np.int64) if people is not None and known else None,
-        person=people.person.astype(np.int64) if people is not None and known else None,
-        person_trips=people.trips if people is not None and known else None,
-        n_cells=len(matrix.trips),
-        counted=bool(np.all(held == matrix.trips if release.whole_cells else held >= matrix.trips)),
+    counted = bool(np.all(held == matrix.trips if release.whole_cells else held >= matrix.trips))
+    return PlacedTrips(flows, cell, len(matrix.trips), counted)
+
+
+def cells_containing(flows: Flows, cells: tuple[Counts, Counts], rows: Any) -> Counts:
+    """Returns the cell, given as pairs of nodes, that contains each of these flows; -1 if none does."""
+    parents = (flows.origins.parent.astype(np.int64), flows.destinations.parent.astype(np.int64))
+    return holders(parents, *cells)(
+        flows.origins.leaf_node[flows.origin[rows]].astype(np.int64),
+        flows.destinations.leaf_node[flows.destination[rows]].astype(np.int64),
     )
 
 
 def recounted(
     groups: Sequence[Group], releases: Sequence[PublishedRelease], flows: Sequence[Flows | None]
 ) -> tuple[int, int]:
-    """How many groups of two homogeneous releases were counted in the trips, and how many lie within their bounds.
+    """Returns how many groups of two homogeneous releases were counted in the trips, and how many are within bounds.
 
-    Args:
-        groups: what `confined_groups` found in trips.
-        releases: of which.
-        flows: the trips of each release; None where they could not be placed.
+    ``flows`` are the trips of each release; None where they could not be placed.
     """
     placed = {i: place_trips(releases[i], f) for i, f in enumerate(flows) if f is not None}
     checked = true = 0
@@ -132,31 +126,25 @@ def recounted(
         if i < 0 or group.unit != "trips" or len(group.releases) != 2 or not set(group.releases) <= set(placed):
             continue
         other = next(x for x in group.releases if x != i)
-        if not (releases[i].homogeneous and releases[other].homogeneous):
-            continue
         own = flows[i] if group.pairs else flows[other]
-        if own is None:
+        if own is None or not (releases[i].homogeneous and releases[other].homogeneous):
             continue
         checked += 1
+        inside = np.ones(len(own), dtype=np.bool_) if group.pairs else placed[i].cell < 0
         ends = group.pairs[0] if group.pairs else (group.origin, group.destination)
-        value = _held(own, ends, None if group.pairs else placed[i].cell < 0)
-        true += group.low <= value <= group.high
+        for tree, tile, code in zip((own.origins, own.destinations), (own.origin, own.destination), ends, strict=True):
+            node = int(nodes_of(tree, (code,))[0])
+            inside = inside & (tile >= tree.leaf_start[node]) & (tile < tree.leaf_stop[node])
+        true += group.low <= int(own.trips[inside].sum()) <= group.high
     return checked, true
 
 
-def _held(flows: Flows, ends: tuple[str, str], mask: NDArray[np.bool_] | None) -> int:
-    """The trips between two zones, of the flows that are marked."""
-    inside = np.ones(len(flows), dtype=np.bool_) if mask is None else mask.copy()
-    for tree, tile, code in zip(
-        (flows.origins, flows.destinations), (flows.origin, flows.destination), ends, strict=True
-    ):
-        node = int(nodes_of(tree, (code,))[0])
-        inside &= (tile >= tree.leaf_start[node]) & (tile < tree.leaf_stop[node])
-    return int(flows.trips[inside].sum())
-
-
 def nodes_of(tree: Hierarchy, codes: tuple[str, ...]) -> Counts:
-    """The nodes with these codes; -1 where the trips have none: then the release is of others."""
+    """Returns the nodes with these codes.
+
+    Raises:
+        ParameterError: the trips have no such node; then the release is of others.
+    """
     place = _places(tree)
     found = np.array([place.get(code, -1) for code in codes], dtype=np.int64)
     if (found < 0).any():

@@ -35,17 +35,11 @@ _NOWHERE = 128 * 7**_FINEST
 
 @dataclass(frozen=True, eq=False)
 class Ground:
-    """A forest of the zones of several releases.
+    """A forest of the zones of several releases."""
 
-    Attributes:
-        parent: of each node; -1 at the top. Parents come before their children.
-        size: how much each node covers, in a unit of this forest.
-        node_of: the node of each zone, by release and code.
-    """
-
-    parent: Nodes
-    size: Nodes
-    node_of: tuple[Mapping[str, int], ...]
+    parent: Nodes  # of each node; -1 at the top. Parents come before their children
+    size: Nodes  # how much each node covers, in a unit of this forest
+    node_of: tuple[Mapping[str, int], ...]  # the node of each zone, by release and code
 
     def nodes(self, release: int, codes: Sequence[str]) -> Nodes:
         """The nodes of these zones of a release."""
@@ -86,7 +80,12 @@ def ground_of(releases: Sequence[PublishedRelease]) -> Ground:
         known |= _placed_outlines(shapes)
     # Zones without a place are the same where their codes are: `outside`, or a list of codes without a map.
     unplaced = sorted(key for key, ranges in known.items() if not ranges)
-    _refuse_unplaced(releases, {code for _, code in unplaced} - {OUTSIDE})
+    codes = {code for _, code in unplaced} - {OUTSIDE}
+    if len({tuple(sorted({*r.origin_zones, *r.destination_zones} & codes)) for r in releases}) > 1:
+        raise DataError(
+            "These releases have zones of which neither H3 cells nor outlines are published, and not the same ones: "
+            "how they nest is not known. Hint: publish them with a map (--zones)."
+        )
     for number, key in enumerate(unplaced):
         known[key] = [(_NOWHERE + number, _NOWHERE + number + 1)]
     for release in releases:
@@ -94,16 +93,6 @@ def ground_of(releases: Sequence[PublishedRelease]) -> Ground:
         if (release.ground, EVERYTHING) in known and release.report["parameters"].get("outside") == "keep":
             known[release.ground, EVERYTHING] = [(0, 3 * _NOWHERE)]
     return _forest(releases, known)
-
-
-def _refuse_unplaced(releases: Sequence[PublishedRelease], unplaced: set[str]) -> None:
-    """Zones that are codes alone can be compared where all releases have the same ones."""
-    ends = {tuple(sorted({*r.origin_zones, *r.destination_zones} & unplaced)) for r in releases}
-    if len(ends) > 1:
-        raise DataError(
-            "These releases have zones of which neither H3 cells nor outlines are published, and not the same ones: "
-            "how they nest is not known. Hint: publish them with a map (--zones)."
-        )
 
 
 def _ranges(cells: Sequence[str]) -> Ranges:
@@ -193,11 +182,8 @@ def _forest(releases: Sequence[PublishedRelease], known: Mapping[tuple[str, str]
 def holders(parents: tuple[Nodes, Nodes], origin: Nodes, destination: Nodes) -> Callable[[Nodes, Nodes], Nodes]:
     """Returns a function that finds the cell containing each of some pairs of nodes, or -1.
 
-    Cells are disjoint, so at most one contains a pair. The function goes up the trees from either end.
-
-    Args:
-        parents: of the nodes of each end; -1 at the top.
-        origin, destination: the nodes of each cell.
+    Cells are disjoint, so at most one contains a pair. The function goes up the trees from either end; ``parents`` are
+    those of the nodes of each end, -1 at the top.
     """
     n = len(parents[1])
     keys = origin * n + destination

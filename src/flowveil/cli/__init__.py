@@ -28,21 +28,22 @@ COMMANDS = {
     "anonymize": ("anonymize", "Anonymise trips and publish them into a folder."),
     "run": ("anonymize", "Repeat a run from a recipe."),
     "describe": ("analysis", "Say what is in the data, and how much of it is safe already."),
-    "compare": ("experiments", "Run several methods and k on the same trips."),
-    "study": ("experiments", "Run the experiments of the papers."),
+    "compare": ("analysis", "Run several methods and k on the same trips."),
+    "study": ("analysis", "Run the experiments of the papers."),
     "verify": ("verify", "Recount a release from the raw trips."),
     "analyze": ("analysis", "Compute the private measures of a release."),
-    "audit": ("audit", "Attack published releases as a reader would."),
+    "audit": ("verify", "Attack published releases as a reader would."),
     "derive": ("published", "Compute a coarser table or sums from a published release."),
     "picture": ("published", "Draw a map of a release."),
     "reconstruct": ("published", "Spread the cells of a release over other areas."),
     "freeze": ("published", "Write the zones of a release into a file."),
     "series": ("series", "Publish one release for each month or day, over one map."),
-    "ledger": ("ledger", "List the releases of a data set, withdraw one, make a backup."),
+    "ledger": ("series", "List the releases of a data set, withdraw one, make a backup."),
+    "key": ("series", "Write a new secret key for the method cellkey."),
     "prepare": ("sources", "Make one table of trips from the files of a known data set."),
     "tabular": ("tabular", "Publish tables of records instead of trips."),
     "serve": ("serve", "Open the workbench in a browser."),
-    "completion": ("completion", "Print a script that completes commands in a shell."),
+    "completion": ("serve", "Print a script that completes commands in a shell."),
 }
 #: The last line of every command's help.
 EVERYWHERE = "With every command: --json prints one JSON object, --quiet prints nothing but errors."
@@ -141,7 +142,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _explained(wrong: click.ClickException) -> str:
     """Returns the message; for a setting without an option in the command, how to give it."""
     if isinstance(wrong, click.NoSuchOption):
-        from flowveil.cli.from_request import elsewhere
+        from flowveil.cli.command import elsewhere
 
         return elsewhere(wrong.option_name) or wrong.format_message()
     return wrong.format_message()

@@ -1,12 +1,24 @@
-"""Commands that measure raw trips: ``describe`` and ``analyze``. Private."""
+"""Private commands on raw trips: ``describe``, ``analyze``, ``compare`` and ``study``."""
 
 from __future__ import annotations
 
+import os
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
 import click
 
-from flowveil.cli.from_request import PLACE, READING, with_request
-from flowveil.cli.output import Output, with_output
+from flowveil.analysis.papers import PRESETS, READINGS, TREES, segmented_by
+from flowveil.cli.command import PLACE, READING, Output, numbers, with_output, with_request
+from flowveil.errors import ParameterError
+from flowveil.methods import find_method
 from flowveil.request import Request
+from flowveil.settings import split
+
+if TYPE_CHECKING:
+    from flowveil.flows import Flows
 
 
 @click.command()
@@ -54,7 +66,7 @@ def analyze(
     """
     from flowveil.analysis.release_analysis import analyze as measure
     from flowveil.execution import reading_arguments
-    from flowveil.private_files import check_place, refuse_inside_release, write_private
+    from flowveil.output import check_place, refuse_inside_release, write_private
 
     if out is not None:
         refuse_inside_release(out, release=directory)
@@ -73,3 +85,189 @@ def analyze(
         output.say(f"Impact assessment, NOT for publication: {write_private(dpia, text, folder=directory)}")
     output.result({"release": directory, **analysis.to_dict()})
     output.say(*analysis.lines())
+
+
+def options_by_method(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Returns the options of several methods from METHOD.NAME=VALUE."""
+    chosen: dict[str, dict[str, Any]] = {}
+    for text in texts:
+        method, dot, rest = text.partition(".")
+        name, equals, value = rest.partition("=")
+        if not dot or not equals:
+            raise ParameterError(f"--option must be METHOD.NAME=VALUE here; found '{text}'.")
+        chosen.setdefault(method, {})[name.strip()] = find_method(method).parse_option(name.strip(), value.strip())
+    return chosen
+
+
+method_option = click.option(
+    "--option", "options", multiple=True, metavar="METHOD.NAME=VALUE", help="Option of a method (repeatable)."
+)
+method_limits = click.option(
+    "--max-suppressed",
+    multiple=True,
+    metavar="SHARE|METHOD=SHARE",
+    help="Share that may be suppressed, of all methods or of one (repeatable) [default: 0.1].",
+)
+
+
+def _shared(request: Request, given: dict[str, Any]) -> dict[str, Any]:
+    """Returns the settings that both commands have: of the population, the tree, options and limits of methods."""
+    limits: dict[str, Any] = {"limits": {}}
+    for text in given.pop("max_suppressed"):
+        method, equals, share = text.rpartition("=")
+        try:
+            number = float(share)
+        except ValueError:
+            raise ParameterError(f"--max-suppressed must be SHARE or METHOD=SHARE; found '{text}'.") from None
+        if equals:
+            limits["limits"][find_method(method.strip()).name] = number
+        else:
+            limits["max_suppressed"] = number
+    return {
+        "k_population": request.protection.k_population,
+        "population_only": request.protection.population_only,
+        "hierarchy": request.method.hierarchy,
+        "options": options_by_method(given.pop("options")),
+        **limits,
+    }
+
+
+@click.command()
+@click.argument("source", type=PLACE, metavar="INPUT")
+@click.option("--methods", default="all", show_default=True, help="Methods, comma-separated.")
+@click.option(
+    "--k", callback=numbers(int), default="5,10,20", show_default=True, help="One or several k, comma-separated."
+)
+@click.option(
+    "--protect",
+    multiple=True,
+    help="A protection to compare (repeatable), units joined by + [people where persons are known, else trips].",
+)
+@method_limits
+@click.option("--time-limit", type=float, default=300, show_default=True, help="Seconds that one run may take.")
+@method_option
+@click.option(
+    "--epsilon",
+    callback=numbers(float),
+    metavar="NUMBERS",
+    help="ε of methods that add noise, comma-separated; adds these methods.",
+)
+@click.option("--picture", type=PLACE, metavar="FILE", help="Also draw the zones; those of two runs over each other.")
+@click.option("--out", type=PLACE, required=True, help="Folder of the tables and the page; not for publication.")
+@with_request(*READING, "every", "fold_time", "k_population", "population_only")
+@with_output
+def compare(
+    output: Output, source: str, out: str, picture: str | None, protect: tuple[str, ...], request: Request, **given: Any
+) -> None:
+    """Run several methods and k on INPUT: tables, trade-off charts and maps. Private."""
+    from flowveil.analysis.comparison import check_folder, compare_flows
+    from flowveil.analysis.experiment import Settings
+    from flowveil.execution import read_request, resources
+    from flowveil.output import check_place
+
+    choices = Settings(
+        methods=given["methods"],
+        k=given["k"],
+        protections=protect or None,
+        time_limit=given["time_limit"],
+        epsilon=given["epsilon"] or (),
+        **_shared(request, given),
+    )
+    slices = request.slices
+    if len({slices.fold_time, slices.time is not None, bool(slices.every)}) > 1:
+        raise ParameterError("--fold-time, --time and --every are given together here, or none of them.")
+    check_folder(out)
+    if picture is not None:
+        check_place(picture)
+    # Named protections answer whether a column holds persons, as in anonymize.
+    reading = request.with_values(protect=[unit for units in protect for unit in units.split("+")])
+    with resources(request):
+        with output.working("Reading") as progress:
+            flows = read_request(reading, source=source, progress=progress)
+        with output.working("Comparing") as progress:
+            comparison = compare_flows(cast("Flows", flows), choices, progress=progress)
+    folder = comparison.write(out)
+    if picture is not None:
+        output.say(f"Picture, NOT for publication: {comparison.picture(picture)}")
+    runs: list[dict[str, Any]] = [
+        {"method": r.method, "k": r.k, "protect": list(r.protect), "status": r.status} for r in comparison.runs
+    ]
+    runs += [{"method": r.method, "epsilon": r.epsilon, "status": r.status} for r in comparison.noisy]
+    summary = {"columns": flows.intake.columns, "notes": list(flows.intake.notes)}
+    output.result({"comparison": str(folder), "runs": runs, **summary})
+    output.say(*flows.intake.about_reading())
+    output.say(comparison.to_markdown(), f"Page: {folder / 'comparison.html'}")
+
+
+#: Options that the library takes unchanged.
+_SETTINGS = ("preset", "k", "trees", "reading", "time_limit", "fewest_trips", "sample")
+
+
+@click.command()
+@click.argument("source", type=PLACE, metavar="INPUT")
+@click.option("--preset", metavar="|".join(PRESETS), help="The set-up of a paper, and the numbers of its tables.")
+@click.option(
+    "--by",
+    multiple=True,
+    metavar="COLUMN",
+    help="Segments by this attribute (repeatable); 'none': no segments.",
+)
+@click.option("--out", type=PLACE, required=True, help="Folder of the results; an earlier study there is continued.")
+@click.option("--methods", metavar="A,B,...", help="Methods to compare [default: all, or the preset's].")
+@click.option(
+    "--protect", multiple=True, help="trips, people, population or a+b (repeatable) [default: trips, population]."
+)
+@click.option("--k", type=int, help="How many every cell must hide [default: 10].")
+@method_limits
+@method_option
+@click.option(
+    "--trees",
+    metavar="|".join(TREES),
+    help="Segments over the trees of all tiles, or of the segment as in the papers [default: common, or the preset's].",
+)
+@click.option(
+    "--reading",
+    metavar="|".join(READINGS),
+    help="Measures as defined here, or as the program of the ODkAnon authors computes them [default: ours].",
+)
+@click.option("--time-limit", type=float, default=7200, show_default=True, help="Seconds that one run may take.")
+@click.option("--fewest-trips", type=int, help="Skip time steps with fewer trips.")
+@click.option("--sample", type=int, metavar="N", help="Only N of the time steps, drawn at random, the same every time.")
+@with_request(*READING, "every", "k_population", "population_only", "within")
+@with_output
+def study(output: Output, source: str, out: str, methods: str | None, request: Request, **given: Any) -> None:
+    """Run the experiments of the papers: segments or many matrices, methods and protections, as tables. Private."""
+    from flowveil.analysis.study import check_folder, run_study
+    from flowveil.api import read_for_study, threshold_of_study
+    from flowveil.execution import reading_arguments, resources, steps_of
+
+    settings: dict[str, Any] = {name: given.pop(name) for name in _SETTINGS}
+    settings |= {
+        **_shared(request, given),
+        "methods": None if methods in (None, "all") else list(split(methods)),
+        "workers": request.resources.workers or os.cpu_count() or 1,
+        "protections": given.pop("protect") or None,
+    }
+    by = segmented_by(settings["preset"], [name for names in given.pop("by") for name in split(names)])
+    steps = steps_of(request)
+    check_folder(out)
+    with resources(request):
+        # A study is private, so it need not ask whether a column holds persons.
+        how = {**reading_arguments(request), "ask_person": False, **({"every": steps[0]} if steps else {})}
+        with output.working("Reading") as progress:
+            flows = read_for_study(source, by=by, by_many=request.slices.by_many, progress=progress, **how)
+        settings |= threshold_of_study(source, settings, how)
+        try:
+            with output.working("Running") as progress:
+                results = run_study(flows, out, progress=progress, **settings)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(
+                f"Runs that were done are kept in '{out}'; the same command continues there."
+            ) from None
+    by_status = Counter(row["status"] for row in results.rows)
+    output.say(*flows.intake.about_reading())
+    output.say(", ".join(f"{n:,} results {status}" for status, n in sorted(by_status.items())) + ".")
+    output.say(f"Tables: {Path(out) / 'tables.md'}, {Path(out) / 'tables.tex'}")
+    output.say("NOT for publication: measures are exact.")
+    summary = {"columns": flows.intake.columns, "notes": list(flows.intake.notes)}
+    output.result({"study": out, "results": dict(by_status), **summary})

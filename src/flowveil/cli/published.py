@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 
-from flowveil.cli.from_request import PLACE, request_from, set_option, with_request, with_section
-from flowveil.cli.output import Output, with_output
-from flowveil.errors import ParameterError
+from flowveil.cli.command import (
+    PLACE,
+    Output,
+    named_values,
+    numbers,
+    request_from,
+    set_option,
+    with_output,
+    with_request,
+    with_section,
+)
 from flowveil.request import Derive, Request
 
 _WRITTEN = ("formats", "title", "source", "period", "licence", "contact", "replace_stronger", "ledger")
@@ -26,14 +35,10 @@ def derive(output: Output, directory: str, request: Request, wishes: Derive) -> 
     Needs no raw data and reveals nothing beyond DIR. Publish the finest table once and derive the others.
     """
     from flowveil.api import derive as compute
-    from flowveil.api import read_zones
-    from flowveil.cli.released import release_lines
-    from flowveil.execution import map_columns
+    from flowveil.cli.anonymize import release_lines
 
-    out, zones = str(request.output.out), request.zones.zones
-    if zones is not None and request.arguments("map"):
-        zones = read_zones(zones, **map_columns(request))
-    chosen: dict[str, Any] = {"zones": zones, "zones_of": request.method.zones_of, "within": request.zones.within}
+    out, place = str(request.output.out), request.zones.within
+    chosen: dict[str, Any] = {"zones": own_zones(request), "zones_of": request.method.zones_of, "within": place}
     chosen |= {name: value for name, value in request.output.given.items() if name in _WRITTEN}
     with output.working("Deriving"):
         made = compute(directory, out, **wishes.given, **chosen)
@@ -41,11 +46,26 @@ def derive(output: Output, directory: str, request: Request, wishes: Derive) -> 
     output.result(made.report)
 
 
+def own_zones(request: Request, zones: str | None = None) -> Any:
+    """Returns the file of the user's map, read if the request says how."""
+    from flowveil.execution import map_columns
+    from flowveil.zoning.files import read_zones
+
+    place = zones or request.zones.zones
+    return read_zones(place, **map_columns(request)) if place and request.arguments("map") else place
+
+
+#: Settings of --style.
+_STYLE: dict[str, Callable[[str], Any]] = {"basis": str, "lines": int, "width": float, "dpi": int, "zoom": float}
+
+
 @click.command()
 @click.argument("directory", type=PLACE, metavar="DIR")
 @click.option("--out", type=PLACE, required=True, metavar="FILE", help="The picture: .png, .svg or .pdf.")
 @click.option("--show", default="origins", show_default=True, help="origins, destinations, both or flows.")
-@click.option("--place", metavar="LAT,LON", help="Only the cells whose origin zone holds this place.")
+@click.option(
+    "--place", callback=numbers(float, 2), metavar="LAT,LON", help="Only the cells whose origin zone holds this place."
+)
 @click.option(
     "--style",
     multiple=True,
@@ -53,50 +73,22 @@ def derive(output: Output, directory: str, request: Request, wishes: Derive) -> 
     help="basis=trips|weight, lines=200 (largest flows), width (inches), dpi=200, zoom=1 (repeatable).",
 )
 @click.option("--title", help="Text above the map [default: the title of the release].")
-@click.option("--bbox", metavar="W,S,E,N", help="What to show, in degrees [default: what holds nearly all trips].")
+@click.option(
+    "--bbox",
+    callback=numbers(float),
+    metavar="W,S,E,N",
+    help="What to show, in degrees [default: what holds nearly all trips].",
+)
 @click.option("--over", type=PLACE, metavar="DIR", help="Another release, whose zones are outlined over the map.")
 @with_output
 def picture(output: Output, directory: str, out: str, **style: Any) -> None:
     """Draw a map of the release in DIR for a paper, from its published files."""
     from flowveil.api import picture as draw
 
-    place, bbox = style.pop("place"), style.pop("bbox")
-    style |= _style_of(style.pop("style"))
-    style["bbox"] = None if bbox is None else _bbox_of(bbox)
-    path = draw(directory, out, place=None if place is None else _degrees(place), **style)
+    further = {"lines": 200, "dpi": 200, **named_values("--style", style.pop("style"), _STYLE)}
+    path = draw(directory, out, **style, **further)
     output.result({"picture": str(path)})
     output.say(f"Picture: {path}")
-
-
-def _style_of(texts: tuple[str, ...]) -> dict[str, Any]:
-    """Returns the style from NAME=VALUE."""
-    kinds: dict[str, Any] = {"basis": str, "lines": int, "width": float, "dpi": int, "zoom": float}
-    style: dict[str, Any] = {"lines": 200, "dpi": 200}
-    for text in texts:
-        name, _, value = text.partition("=")
-        try:
-            style[name] = kinds[name](value)
-        except (KeyError, ValueError):
-            raise ParameterError(
-                f"--style is one of {', '.join(kinds)} with a value, like dpi=300; found '{text}'."
-            ) from None
-    return style
-
-
-def _degrees(text: str) -> tuple[float, float]:
-    try:
-        lat, lon = (float(part) for part in text.split(","))
-    except ValueError:
-        raise ParameterError(f"--place must be a latitude and a longitude, comma-separated; found '{text}'.") from None
-    return lat, lon
-
-
-def _bbox_of(text: str) -> list[float]:
-    """Returns west, south, east and north from a text with commas."""
-    try:
-        return [float(part) for part in text.split(",")]
-    except ValueError:
-        raise ParameterError(f"--bbox must be four numbers, comma-separated; found '{text}'.") from None
 
 
 @click.command()
@@ -116,14 +108,9 @@ def _bbox_of(text: str) -> list[float]:
 @with_output
 def reconstruct(output: Output, directory: str, out: str, zones: str, changes: tuple[str, ...], **wishes: Any) -> None:
     """Estimate the flows of RELEASE between your own areas. The result is an estimate."""
-    from flowveil.api import read_zones
     from flowveil.api import reconstruct as estimate
-    from flowveil.execution import map_columns
 
-    chosen: Any = int(zones) if zones.isdecimal() else zones
-    request = request_from({}, None, changes)
-    if not zones.isdecimal() and request.arguments("map"):
-        chosen = read_zones(zones, **map_columns(request))
+    chosen = int(zones) if zones.isdecimal() else own_zones(request_from({}, None, changes), zones)
     path, table = Path(out), estimate(directory, chosen, out=out, **wishes)
     output.result({"table": str(path), "rows": len(table)})
     output.say(f"Estimated flows between {len(table):,} pairs of areas: {path}")

@@ -1,11 +1,13 @@
-"""``flowveil series``: one release for each month or day, all over the same zones."""
+"""``flowveil series``: one release for each month or day; ``ledger``: which releases were made from a data set."""
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import click
 
-from flowveil.cli.from_request import PLACE, READING, with_request
-from flowveil.cli.output import Output, with_output
+from flowveil.cli.command import PLACE, READING, Output, with_output, with_request
 from flowveil.errors import ParameterError
 from flowveil.request import Request
 
@@ -34,8 +36,8 @@ def series(output: Output, source: str, every: str | None, revision: bool, reque
     Steps that are published already are verified against the trips and left alone. A published step whose trips
     have changed is refused, unless --revision is given.
     """
-    from flowveil.api import publish_series
     from flowveil.execution import anonymize_arguments, reading_arguments, resources
+    from flowveil.series.steps import publish_series
 
     if request.slices.time is None:
         raise ParameterError("A series needs the column of the time. Hint: --time COLUMN.")
@@ -65,3 +67,58 @@ def series(output: Output, source: str, every: str | None, revision: bool, reque
     if made.unpublished:
         output.say("Steps that hold too little are not published.")
     output.result({"series": str(made.place), "published": list(made.published), **made.index})
+
+
+@click.command()
+@click.argument("file", type=PLACE, metavar="FILE")
+@with_output
+def key(output: Output, file: str) -> None:
+    """Write a new secret key into FILE, for the method cellkey.
+
+    A reader of the key can remove the perturbation. Without it, no further table has the same numbers.
+    """
+    from flowveil.output import check_place
+    from flowveil.record_keys import create_key
+
+    check_place(file)
+    made = create_key(file)
+    output.say(f"Secret key, NOT for publication: {file}", f"Fingerprint, which releases state: {made.fingerprint}")
+    output.result({"key_file": file, "fingerprint": made.fingerprint})
+
+
+@click.command()
+@click.argument("directory", type=PLACE, metavar="DIR")
+@click.option("--withdraw", metavar="NAME", help="Mark a release as withdrawn; it still counts, because it was public.")
+@click.option("--backup", type=PLACE, metavar="FILE", help="Write a copy of the ledger into a tar file. Internal.")
+@click.option("--accept-restored", is_flag=True, help="Acknowledge that the ledger was restored from a backup.")
+@with_output
+def ledger(output: Output, directory: str, withdraw: str | None, backup: str | None, accept_restored: bool) -> None:
+    """List the releases in the ledger DIR, after checking that none was removed or changed."""
+    from flowveil.series.ledger import list_entries
+    from flowveil.series.ledger import withdraw as mark
+    from flowveil.series.ledger_file import open_ledger
+
+    with open_ledger(directory, create=False, accept_restored=accept_restored) as book:
+        if withdraw is not None:
+            number = mark(book, withdraw)
+            output.say(f"Marked as withdrawn: number {number}. It still counts, because it was public.")
+        if backup is not None:
+            book.write_backup(Path(backup))
+            output.say(f"Backup, NOT for publication: {backup}")
+        rows = list_entries(book)
+    output.say(f"{len(rows):,} releases; the chain is complete.", *(_line(row) for row in rows))
+    output.result({"ledger": directory, "releases": rows})
+
+
+def _line(row: dict[str, Any]) -> str:
+    what = [row["kind"], row["method"]] + [f"by {','.join(row['columns'])}"] * bool(row["columns"])
+    if row["epsilon"] is not None:
+        what.append(f"ε = {row['epsilon']:g}")
+    elif not row["from_trips"]:
+        what.append("derived")
+    elif not row["proves_disjointness"]:
+        what.append("recorded by an earlier version: nothing can be proved to be disjoint from it")
+    if row["withdrawn"]:
+        what.append("withdrawn")
+    date = (row["recorded"] or "")[:10]
+    return f"  {row['number']:>3}  {date:10}  {row['name'] or '-'}: {', '.join(str(part) for part in what if part)}"

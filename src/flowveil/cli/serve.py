@@ -1,4 +1,4 @@
-"""``flowveil serve``: the workbench in a browser."""
+"""``flowveil serve``: the workbench in a browser; ``completion``: commands and options completed in a shell."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from pathlib import Path
 
 import click
 
-from flowveil.cli.from_request import PLACE
-from flowveil.cli.output import Output, with_output
+from flowveil.cli.command import PLACE, Output, with_output
 from flowveil.errors import ParameterError
 
 _SIZE = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)\s*([kMGT]?B)", re.IGNORECASE)
@@ -71,3 +70,20 @@ def serve(
         ready=ready,
         open_browser=not no_open,
     )
+
+
+SHELLS = ("bash", "zsh", "fish")
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(SHELLS), metavar="SHELL")
+@with_output
+def completion(output: Output, shell: str) -> None:
+    """Print a script that completes commands and options in SHELL: bash, zsh or fish."""
+    from click.shell_completion import get_completion_class
+
+    complete = get_completion_class(shell)
+    assert complete is not None, "click knows the three shells that are offered"
+    script = complete(click.get_current_context().find_root().command, {}, "flowveil", "_FLOWVEIL_COMPLETE").source()
+    output.say(script)
+    output.result({"shell": shell, "script": script})

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Callable
 from typing import Any
 
 import click
 
-from flowveil.cli.from_request import PLACE
-from flowveil.cli.output import Output, with_output
-from flowveil.cli.released import publish_one
-from flowveil.errors import ParameterError
+from flowveil.cli.anonymize import publish_one
+from flowveil.cli.command import PLACE, Output, named_values, with_output
 
 _ABOUT = {
     "title": "Travel in Île-de-France, a synthetic survey",
@@ -24,7 +23,7 @@ _ABOUT = {
 @with_output
 def demo(output: Output, out: str) -> None:
     """Publish a synthetic survey of Île-de-France, end to end."""
-    from flowveil.api import read_trips
+    from flowveil.engines import read_trips
     from flowveil.published.folder import check_target
     from flowveil.sources.synthetic import synthetic_survey
 
@@ -38,34 +37,13 @@ def demo(output: Output, out: str) -> None:
     publish_one(output, flows, out, {"k": 10}, writing=_ABOUT, show_measures=not output.quiet)
 
 
-#: Options that are numbers: seconds, and metres.
-_NUMBERS = ("stay", "handover", "gap", "dwell", "dwell_radius")
-_TEXTS = ("time_format", "timezone", "lat", "lon", "trip", "occupied", "antenna", "keep_one_point")
-
-
-def _parsed(texts: tuple[str, ...]) -> dict[str, Any]:
-    """Returns options from NAME=VALUE.
-
-    Raises:
-        ParameterError: a text has another form, an option is unknown, or a number cannot be read.
-    """
-    given: dict[str, Any] = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        name = name.strip().replace("-", "_")
-        if not equals or name not in (*_NUMBERS, *_TEXTS):
-            known = ", ".join((*_NUMBERS, *_TEXTS))
-            raise ParameterError(f"--option is NAME=VALUE, with one of {known}; found '{text}'.")
-        try:
-            given[name] = float(value) if name in _NUMBERS else value.strip()
-        except ValueError:
-            raise ParameterError(f"--option {name} must be a number; found '{value}'.") from None
-    if "keep_one_point" in given:
-        given["keep_one_point"] = given["keep_one_point"] == "true"
-    if "dwell" in given:
-        # 0 cuts trips at gaps only.
-        given["dwell"] = given["dwell"] or None
-    return given
+#: What --option takes: seconds and metres, texts, and a flag. A dwell of 0 cuts trips at gaps only.
+_OPTIONS: dict[str, Callable[[str], Any]] = {
+    **dict.fromkeys(("stay", "handover", "gap", "dwell_radius"), float),
+    "dwell": lambda text: float(text) or None,
+    **dict.fromkeys(("time_format", "timezone", "lat", "lon", "trip", "occupied", "antenna"), str),
+    "keep_one_point": lambda text: text == "true",
+}
 
 
 @click.command()
@@ -92,7 +70,8 @@ def prepare(output: Output, name: str, source: str, out: str, options: tuple[str
     from flowveil.sources import write_trips
 
     check_file(out)
-    given = {option: value for option, value in files.items() if value is not None} | _parsed(options)
+    given = {option: value for option, value in files.items() if value is not None}
+    given |= named_values("--option", options, _OPTIONS)
     with output.working("Preparing"):
         prepared = make(name, source, **given)
         path = write_trips(prepared, out)

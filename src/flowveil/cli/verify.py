@@ -1,20 +1,17 @@
-"""``flowveil verify``: a release recounted from the raw trips."""
+"""``flowveil verify``: a release recounted from the raw trips; ``audit``: what a reader can compute from releases."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import click
 
-from flowveil.cli.from_request import PLACE, with_request
-from flowveil.cli.output import Output, with_output
+from flowveil.cli.command import PLACE, Output, named_values, with_output, with_request
 from flowveil.errors import ParameterError
 from flowveil.request import Request
-
-_CERTIFICATE = ("certificates", "certificate_date", "signer")
 
 
 @click.command()
@@ -41,9 +38,11 @@ _CERTIFICATE = ("certificates", "certificate_date", "signer")
     "protect",
     "zones",
     "zones_of",
+    "key_file",
     k="Smallest k that you require. [default: what the release states]",
     protect="Unit that must be protected: trips, people or population (repeatable). [default: as the release states]",
     zones_of="The earlier release, or frozen map, whose zones the release says it has.",
+    key_file="Secret key of a perturbed release: its counts are computed again.",
 )
 @with_output
 def verify(output: Output, directory: str, against: str | None, request: Request, **given: Any) -> None:
@@ -58,34 +57,51 @@ def verify(output: Output, directory: str, against: str | None, request: Request
     if against is None:
         _verify_derived(output, directory, source, request, strict=strict, **given)
         return
-    from flowveil.execution import resources
-    from flowveil.verify.verification import PrivateFiles, verify_release, verify_series
+    from flowveil.execution import reading_arguments, resources
+    from flowveil.output import check_place, write_files
+    from flowveil.release.folder import ReleaseFolder
+    from flowveil.verify import verification as check
 
-    certificates = given.pop("certificates")
-    signed = {"date": given.pop("certificate_date"), "signer": given.pop("signer")}
-    _check_certificates(certificates, directory)
+    paths = given["certificates"]
+    for path in paths:
+        # What cannot be written is refused before anything is recounted.
+        check.check_suffix(path)
+        check_place(path, release=directory)
     expect = {name: request.given.get(name) for name in ("k", "protect", "k_population", "l")}
-    private = PrivateFiles(
+    private = check.PrivateFiles(
         zones_of=request.method.zones_of,
         stricter=request.protection.stricter,
         l_places=request.protection.l_places,
         revision=request.method.revision,
+        key_file=request.input.key_file,
     )
-    how = {**_reading(request), "strict": strict, "expect": expect}
+    # Zones of an earlier release say nothing about the reading: the report of this one does.
+    reading = reading_arguments(request.with_values(zones_of=None, revision=None, key_file=None))
+    how = {**reading, "strict": strict, "expect": expect}
     is_series = (Path(directory) / "index.json").is_file() and not (Path(directory) / "manifest.json").exists()
+    if is_series and (paths or any(vars(private).values())):
+        raise ParameterError(
+            "--certificate, --zones-of, --stricter, --l-places, --key-file and --revision are for one release; a "
+            "series has its own map."
+        )
     with resources(request), output.working("Recounting"):
         if is_series:
-            _refuse_of_series(certificates, private)
-            found = verify_series(directory, against=against, **how)
+            found = check.verify_series(directory, against=against, **how)
         else:
-            found = verify_release(directory, against=against, private=private, **how)
-    content = {"findings": list(found.findings), "not_compared": list(found.not_compared)}
-    output.result({"release": directory, "holds": found.holds, **content, "compared": dict(found.compared)})
-    _write_certificates(certificates, directory, against, expect, found, signed)
-    for line in dict.fromkeys([*found.findings, *found.not_compared]):
-        output.complain(line)
-    if not found.holds:
-        sys.exit(3)
+            found = check.verify_release(directory, against=against, private=private, **how)
+    if paths:
+        content = check.certificate(
+            sha256=found.sha256,
+            report=ReleaseFolder(Path(directory)).report if found.holds else None,
+            expected=expect,
+            findings=found.findings,
+            not_compared=found.not_compared,
+            source=against,
+            date=given["certificate_date"],
+            signer=given["signer"],
+        )
+        write_files({path: check.certificate_text(content, path) for path in paths}, private=True)
+    _print_verdict(output, directory, found)
     if is_series:
         output.say(f"{directory} holds: every cell of every step was recounted from the raw trips, over one map.")
     else:
@@ -95,76 +111,25 @@ def verify(output: Output, directory: str, against: str | None, request: Request
 def _verify_derived(
     output: Output, directory: str, source: str, request: Request, *, strict: bool, **given: Any
 ) -> None:
-    from flowveil.api import read_zones, verify_derived
-    from flowveil.execution import map_columns
+    from flowveil.api import verify_derived
+    from flowveil.cli.published import own_zones
 
-    if {"k", "protect"} & set(request.given) or any(given[name] for name in _CERTIFICATE):
+    if {"k", "protect"} & set(request.given) or any(given.values()):
         raise ParameterError("--k, --protect and certificates are for releases that are verified with --against.")
-    zones: Any = request.zones.zones
-    if zones is not None and request.arguments("map"):
-        zones = read_zones(zones, **map_columns(request))
-    how = {"zones": zones, "zones_of": request.method.zones_of, "within": request.zones.within}
+    how = {"zones": own_zones(request), "zones_of": request.method.zones_of, "within": request.zones.within}
     with output.working("Computing again"):
         found = verify_derived(directory, source, strict=strict, **how)
-    content = {"findings": list(found.findings), "not_compared": list(found.not_compared)}
-    output.result({"release": directory, "holds": found.holds, **content, "compared": dict(found.compared)})
-    for line in dict.fromkeys([*found.findings, *found.not_compared]):
-        output.complain(line)
-    if not found.holds:
-        sys.exit(3)
+    _print_verdict(output, directory, found)
     output.say(f"{directory} holds: every file is what {source} produces. Verify that release against its trips.")
 
 
-def _reading(request: Request) -> dict[str, Any]:
-    """Returns how to read the trips, where it differs from what the release states."""
-    from flowveil.execution import reading_arguments
-
-    # Zones of an earlier release say nothing about the reading: the report of this one does.
-    return reading_arguments(request.with_values(zones_of=None, revision=None))
-
-
-def _refuse_of_series(certificates: Sequence[str], private: Any) -> None:
-    if certificates or any(vars(private).values()):
-        raise ParameterError(
-            "--certificate, --zones-of, --stricter, --l-places and --revision are for one release; a series has its "
-            "own map."
-        )
-
-
-def _check_certificates(paths: Sequence[str], directory: str) -> None:
-    """Refuses what cannot be written, before anything is recounted."""
-    from flowveil.private_files import check_place
-    from flowveil.verify.certificate import check_suffix
-
-    for path in paths:
-        check_suffix(path)
-        check_place(path, release=directory)
-
-
-def _write_certificates(
-    paths: Sequence[str],
-    directory: str,
-    against: str,
-    expect: Mapping[str, Any],
-    found: Any,
-    signed: Mapping[str, str | None],
-) -> None:
-    from flowveil.output import write_files
-    from flowveil.release.folder import ReleaseFolder
-    from flowveil.verify.certificate import certificate, certificate_text
-
-    if not paths:
-        return
-    content = certificate(
-        sha256=found.sha256,
-        report=ReleaseFolder(Path(directory)).report if found.holds else None,
-        expected=expect,
-        findings=found.findings,
-        not_compared=found.not_compared,
-        source=against,
-        **signed,
-    )
-    write_files({path: certificate_text(content, path) for path in paths}, private=True)
+def _print_verdict(output: Output, directory: str, found: Any) -> None:
+    """Prints what was found, and exits with 3 if the release does not hold."""
+    content = {"findings": list(found.findings), "not_compared": list(found.not_compared)}
+    output.result({"release": directory, "holds": found.holds, **content, "compared": dict(found.compared)})
+    output.complain(*dict.fromkeys([*found.findings, *found.not_compared]))
+    if not found.holds:
+        sys.exit(3)
 
 
 def _what_holds(directory: str, found: Any) -> Iterator[str]:
@@ -178,16 +143,90 @@ def _what_holds(directory: str, found: Any) -> Iterator[str]:
         verified = "no cell claims more trips than its boxes contain. Boxes share flows, so cells can only be bounded."
     if statement.kind == "noisy":
         verified = "it has the form of its promise, and its counts can be noise of the stated distribution."
+    if statement.kind == "perturbed":
+        verified = "every count is the one that the key and the raw trips give."
+        if found.not_compared:
+            verified = "it has the form that it states."
     first, *others = sentences(statement)
     yield f"{directory} holds{' as far as it could be compared' if found.not_compared else ''}: {verified} {first}"
     for line in others:
         if line.startswith("Not protected: subtraction"):
             yield f"But: {line}"
-    columns = statement.parameters["columns"]
-    used = ", ".join(f"{role} from {_quoted(name)}" for role, name in columns.items() if name)
-    yield f"Read as the release states: {used}."
+    # Names from a folder are printed without control characters.
+    columns = [(role, name) for role, name in statement.parameters["columns"].items() if name]
+    used = (f"{role} from " + (f"'{name}'" if name.isprintable() else ascii(name)) for role, name in columns)
+    yield f"Read as the release states: {', '.join(used)}."
 
 
-def _quoted(name: str) -> str:
-    """Returns a name from a folder in quotation marks, without control characters."""
-    return f"'{name}'" if name.isprintable() else ascii(name)
+#: What --fail-on limits.
+_SHARES = ("homogeneity", "dominance", "linkage", "membership", "minimality")
+
+
+@click.command()
+@click.argument("folders", nargs=-1, required=True, type=PLACE, metavar="RELEASE...")
+@click.option("--against", type=PLACE, metavar="INPUT", help="The trips: say how much of what can be computed is true.")
+@click.option("--out", type=PLACE, metavar="FOLDER", help="Also write audit.json, audit.md and audit.html. Internal.")
+@click.option(
+    "--show-cells", is_flag=True, help="List the groups with their zones in --out and --json: for the holder."
+)
+@click.option(
+    "--fail-on",
+    multiple=True,
+    metavar="NAME=SHARE",
+    help="Exit 3 if homogeneity, dominance, linkage, membership or minimality is above a share (repeatable).",
+)
+@click.option(
+    "--shadows",
+    type=int,
+    default=0,
+    help="Runs of the method with --against: N pairs a person for membership, N zones for minimality [0: left out].",
+)
+@with_request("zones")
+@with_output
+def audit(output: Output, folders: tuple[str, ...], request: Request, **given: Any) -> None:
+    """Attack published releases as a reader would.
+
+    Exit 0 if nothing below the guarantee was found and everything was compared, 3 if something is disclosed, 4 if not
+    everything could be compared: the list of what was not comes first.
+
+    Several releases are subtracted from each other. Which trips each holds is stated by its --period: releases without
+    one are taken to be of the same trips.
+    """
+    from flowveil.audit.auditing import audit, audit_files, audit_lines
+    from flowveil.execution import reading_arguments, resources
+    from flowveil.output import write_folder
+
+    out, show_cells = given.pop("out"), given.pop("show_cells")
+    asked = {name: given.pop(name) for name in ("against", "shadows")}
+    asked["seed"] = request.method.seed or 0
+    limits = named_values("--fail-on", given.pop("fail_on"), dict.fromkeys(_SHARES, float))
+    if out is not None:
+        _check_out(out, folders)
+    with resources(request), output.working("Auditing"):
+        found = audit(folders, fail_on=limits, **asked, **reading_arguments(request))
+    if out is not None:
+        write_folder(out, audit_files(found, show_cells=show_cells))
+    output.result(found.to_dict(show_cells=show_cells))
+    output.say(f"{found.sentence}.", *(f"Not compared: {line}" for line in found.not_compared), *audit_lines(found))
+    if out is not None:
+        output.say(f"Internal audit, NOT for publication: {Path(out) / 'audit.html'}")
+    output.complain(*found.failures)
+    if found.failures:
+        sys.exit(3)
+    if found.not_compared:
+        output.complain("Not everything could be compared; this says nothing about the rest.")
+        sys.exit(4)
+
+
+def _check_out(out: str, folders: tuple[str, ...]) -> None:
+    """Refuses a release, a folder inside one, and a folder with other files, before anything is computed."""
+    from flowveil.audit.auditing import NAMES
+    from flowveil.output import check_folder, check_place
+
+    def refuse(found: Path) -> str | None:
+        others = {file.name for file in found.iterdir()} - set(NAMES)
+        return "holds something else than an audit" if others else None
+
+    for folder in folders:
+        check_place(Path(out) / NAMES[0] if Path(out).is_dir() else out, release=folder)
+    check_folder(out, refuse=refuse)

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import cache, partial, reduce
 from typing import Any
 
 import numpy as np
@@ -26,8 +26,7 @@ from flowveil.errors import DataError, ParameterError, switched_on, with_value
 from flowveil.hierarchy import Floats
 from flowveil.reading import Reading, limits
 from flowveil.reading.areas import centers_of
-from flowveil.reading.candidates import hints, refuse_unnamed_persons, suggested_trips
-from flowveil.reading.columns import ColumnMap, complete
+from flowveil.reading.columns import ColumnMap, complete, hints, refuse_unnamed_persons, suggested_trips
 from flowveil.reading.database import batches_of, in_own_words, open_database
 from flowveil.reading.persons import spelling_sql
 from flowveil.reading.plausibility import guess_timezone, to_degrees
@@ -37,6 +36,7 @@ from flowveil.reading.table import Table
 from flowveil.reading.tables import open_table
 from flowveil.reading.tiling import NO_TILE, UNREADABLE_TILE, H3Tiling, MapTiling, Tiling, tiling_of
 from flowveil.reading.times import MICROSECONDS, TimeForm, decide
+from flowveil.record_keys import RECORD_KEY, record_key_sql, set_key
 from flowveil.slices import SlicedFlows
 from flowveil.workers import prefetch
 from flowveil.zoning.h3 import Cells64, is_cell
@@ -63,10 +63,6 @@ def read(
         reading: how to read it; columns that it does not name are recognised.
         progress: called with the share that is read, from 0 to 1.
         threads: threads of DuckDB; all cores by default. No effect on the result.
-
-    Raises:
-        ParameterError: the source is of an unknown kind.
-        DataError: the table cannot be used; the message reports all problems.
     """
     tiling = tiling_of(reading)
     with open_database(threads) as con:
@@ -76,6 +72,7 @@ def read(
                 reading = table.form.read_as(reading)
         with in_own_words(table.label):
             query = Query.from_table(con, table, reading, tiling)
+            set_key(con, reading.key)
         screening = Screening(query.reading, tiling, times=query.times)
 
         def screened(batch: pa.RecordBatch) -> tuple[Kept, pa.RecordBatch]:
@@ -95,7 +92,7 @@ def read(
                     progress(min(screening.rows / table.n_rows, 0.99))
             with in_own_words(table.label):
                 staged.finish()
-            intake = screening.finish(label=table.label, nobody=staged.nobody.as_recorded(), notes=query.notes)
+            intake = screening.finish(label=table.label, nobody=staged.nobody, notes=query.notes)
             with in_own_words(table.label):
                 flows = staged.sliced(intake)
     if progress is not None:
@@ -124,21 +121,8 @@ def _sampler(table: Table) -> Callable[[str], list[Any]]:
     return sample
 
 
-def _refuse_points(used: ColumnMap, tiling: Tiling) -> None:
-    if not used.has_tiles and not tiling.takes_points:
-        raise ParameterError(
-            "The ends are coordinates, and the map has no outlines to find them in. Hint: give a map with polygons "
-            "(GeoJSON, GeoPackage, GeoParquet), or name columns with codes of its zones: origin_tile and "
-            "destination_tile (--origin-tile, --destination-tile)."
-        )
-
-
 def recognised(table: Table, reading: Reading, tiling: Tiling) -> ColumnMap:
-    """Returns the columns of a table by role, as named or recognised.
-
-    Raises:
-        DataError: a column is missing, or none is recognised.
-    """
+    """Returns the columns of a table by role, as named or recognised."""
     _refuse_wide(table, reading, tiling)
     return complete(
         reading.columns,
@@ -181,9 +165,6 @@ def _cells_in(con: Any, texts: list[str]) -> Cells64:
     return np.array([row[0] for row in rows], dtype=np.uint64)
 
 
-# ---- from the source to batches ----------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, eq=False)
 class Query:
     """A SELECT over the source: numbers as doubles, tiles as 64-bit numbers, persons as text.
@@ -203,7 +184,12 @@ class Query:
     def from_table(cls, con: Any, table: Table, reading: Reading, tiling: Tiling) -> Query:
         """Returns the query over a table, after recognising its columns."""
         columns = recognised(table, reading, tiling)
-        _refuse_points(columns, tiling)
+        if not columns.has_tiles and not tiling.takes_points:
+            raise ParameterError(
+                "The ends are coordinates, and the map has no outlines to find them in. Hint: give a map with polygons "
+                "(GeoJSON, GeoPackage, GeoParquet), or name columns with codes of its zones: origin_tile and "
+                "destination_tile (--origin-tile, --destination-tile)."
+            )
         names = [name for name in table.names if name not in table.partitions]
         refuse_unanswered_persons(table, reading, columns)
         notes = tuple(hints(columns, names, sample=_sampler(table), header=table.header))
@@ -217,7 +203,7 @@ class Query:
     @classmethod
     def _over(cls, con: Any, table: Table, reading: Reading, tiling: Tiling) -> Query:
         used = reading.columns
-        names = list(dict.fromkeys(used.names()))
+        names = list(dict.fromkeys((*used.names(), *_record_columns(table, reading))))
         relation = table.attach([list(table.names).index(name) for name in names])
         described = con.execute(f"DESCRIBE SELECT * FROM {relation}").fetchall()
         types = {name: str(row[1]) for name, row in zip(names, described, strict=True)}
@@ -235,6 +221,9 @@ class Query:
         select += [f"{_number_sql(at[name], types[name], comma=comma)} AS {role}" for role, name in counted.items()]
         if used.person:
             select.append(f"{spelling_sql(at[used.person], types[used.person])} AS person")
+        if reading.key is not None:
+            record = ((at[name], types[name]) for name in _record_columns(table, reading))
+            select.append(f"{record_key_sql(record)} AS {RECORD_KEY}")
         for i, name in enumerate(used.by):
             select.append(f"{attribute_sql(at[name], types[name])} AS slice{i}")
         times: TimeForm | None = None
@@ -242,17 +231,10 @@ class Query:
             relation = table.rereadable(relation)
             if reading.every is not None:
                 select.append(f"{label_sql(MICROSECONDS, reading.every)} AS slice{len(used.by)}")
-            times = decide(
-                con,
-                relation,
-                at[used.time],
-                types[used.time],
-                time_format=reading.time_format,
-                timezone=reading.timezone,
-                column_zone=table.timezone_of(list(table.names).index(used.time)),
-            )
-            _refuse_missing_dates(times, used.time, reading)
-            _refuse_unknown_hours(times, used.time, lambda: _places(table, used, tiling))
+            zone = table.timezone_of(list(table.names).index(used.time))
+            how = {"time_format": reading.time_format, "timezone": reading.timezone, "column_zone": zone}
+            times = decide(con, relation, at[used.time], types[used.time], **how)
+            _refuse_unknown_hours(times, reading, lambda: _places(table, used, tiling))
             reading = replace(reading, timezone=times.timezone)
             relation = times.over(relation)
             select += [f"{times.state} AS time_state", f"{times.shape} AS time_shape", f"{_DAY_SQL} AS day"]
@@ -302,10 +284,8 @@ class Query:
         return dict(found)
 
     def _no_attribute(self, batch: pa.RecordBatch) -> NDArray[np.bool_]:
-        missing = np.zeros(len(batch), dtype=np.bool_)
-        for i in range(len(self.used.by)):
-            missing |= batch.column(f"slice{i}").is_null().to_numpy(zero_copy_only=False)
-        return missing
+        missing = [batch.column(f"slice{i}").is_null() for i in range(len(self.used.by))]
+        return reduce(pc.or_, missing).to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
 
     def _times_of(self, batch: pa.RecordBatch) -> dict[str, Any]:
         """Returns the rows with a missing time and those with an unreadable one."""
@@ -318,23 +298,24 @@ class Query:
         return found if self.reading.every is None else {"no_time": state == 1, **found}
 
 
-def _refuse_missing_dates(times: TimeForm, column: str, reading: Reading) -> None:
-    """Raises ParameterError if times have no date and trips are sliced by more than the hour of the day."""
+def _record_columns(table: Table, reading: Reading) -> list[str]:
+    """Returns the columns of which record keys are made: the id, or all columns of the files, by name."""
+    if reading.key is None or reading.columns.record_id:
+        return [] if reading.key is None else [reading.columns.record_id or ""]
+    return sorted({name for name in table.names if name not in table.partitions})
+
+
+def _refuse_unknown_hours(times: TimeForm, reading: Reading, places: Callable[[], tuple[Floats, Floats]]) -> None:
+    """Raises ParameterError if a slice needs a date that times lack, or a local hour without a named zone.
+
+    The local hour of Unix times and times in UTC is not known; the zone is guessed from the places of some ends.
+    """
+    column = reading.columns.time
     if times.of_day and (reading.every is None or reading.every.name != "hour"):
         raise ParameterError(
             f"The times in column {column!r} have no date, so trips can only be sliced by the hour of the day. Hint: "
             f"{with_value('every', 'hour')}, or a column with dates."
         )
-
-
-def _refuse_unknown_hours(times: TimeForm, column: str, places: Callable[[], tuple[Floats, Floats]]) -> None:
-    """Raises ParameterError if the local time is not known: Unix times and times in UTC without a named zone.
-
-    Args:
-        times: how the column is read.
-        column: its name.
-        places: latitudes and longitudes of some ends.
-    """
     if times.needs_timezone is None or times.problem is not None:
         return
     zone = guess_timezone(*places())

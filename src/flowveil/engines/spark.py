@@ -17,10 +17,12 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib import import_module
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from flowveil.engines.duckdb import BATCH_ROWS, Query, Staged
 from flowveil.engines.spark_batches import (
@@ -45,9 +47,10 @@ from flowveil.read_summary import ReadSummary
 from flowveil.reading import Reading
 from flowveil.reading.database import fetch_table, in_own_words, open_database
 from flowveil.reading.limits import FLOW_READ, about, room_for
-from flowveil.reading.persons import Nobody, known_persons, person_sql, placeholder_sql
+from flowveil.reading.persons import known_persons, person_sql, placeholder_name, placeholder_sql
 from flowveil.reading.screening import Kept, Screening
 from flowveil.reading.tiling import tiling_of
+from flowveil.record_keys import RECORD_KEY, SecretKey, set_key
 from flowveil.slices import SlicedFlows
 
 #: Libraries that interpret values; a worker with other versions could read other flows.
@@ -61,11 +64,6 @@ def read(source: Any, reading: Reading, *, progress: Callable[[float], None] | N
         source: a Spark DataFrame, the name of a table, or files that Spark reads.
         reading: how to read it; columns that it does not name are recognised.
         progress: called with the share that is read, from 0 to 1.
-
-    Raises:
-        ParameterError: Spark cannot read the source, no cluster answers, or flows do not fit the driver.
-        DataError: the table cannot be used.
-        MissingExtraError: pyspark or Java is missing.
     """
     tiling = tiling_of(reading)
     spark = source.sparkSession if is_dataframe(source) else session()
@@ -105,9 +103,6 @@ def _versions() -> dict[str, str]:
     return {name: import_module(name).__version__ for name in _SAME} | {"the hash of DuckDB": hash_of_a_word()}
 
 
-# ---- on the workers ----------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, eq=False)
 class _Task:
     """Screens and groups a part of the rows; sent to the workers."""
@@ -124,7 +119,8 @@ class _Task:
         used = self.query.used
         slices = tuple(f"slice{i}" for i in range(len(self.query.reading.slice_names)))
         amounts = ("trips", FRACTION) if used.trips else ("trips",)
-        return Grouping(slices, bool(used.person), (*amounts, *used.added), self.parts, self.label)
+        keys = () if self.query.reading.key is None else (RECORD_KEY,)
+        return Grouping(slices, bool(used.person), (*amounts, *used.added, *keys), self.parts, self.label)
 
     @property
     def sql(self) -> str:
@@ -140,10 +136,10 @@ class _Task:
         Errors are returned in that row too: a task that raises would be repeated.
         """
         screening = Screening(self.query.reading, self.query.tiling, times=self.query.times)
-        nobody, refusal = Nobody(), None
+        nobody, refusal = Counter[str](), None
 
         def kept() -> Iterator[pa.Table]:
-            for rows in _answers(batches, self.sql, self.first_lines, self.label):
+            for rows in _answers(batches, self.sql, self.first_lines, self.label, self.query.reading.key):
                 yield self._kept(screening.pass_batch(self.query.columns_of(rows)), rows, nobody)
 
         try:
@@ -151,20 +147,22 @@ class _Task:
             yield from self.grouping.divided(kept())
         except FlowveilError as error:
             refusal = error
-        counted = {"tally": screening.tally(), "nobody": nobody.as_recorded(), "refusal": refusal}
+        counted = {"tally": screening.tally(), "nobody": nobody, "refusal": refusal}
         yield pack(ACCOUNT, 0, 1, pickle.dumps(counted))
 
-    def _kept(self, kept: Kept, rows: pa.RecordBatch, nobody: Nobody) -> pa.Table:
+    def _kept(self, kept: Kept, rows: pa.RecordBatch, nobody: Counter[str]) -> pa.Table:
         at = pa.array(kept.rows)
         columns: dict[str, Any] = {name: rows.column(name).take(at).cast(pa.string()) for name in self.grouping.slices}
         columns |= {"origin": kept.origin, "destination": kept.destination}
         if self.query.used.person:
             placeholders = rows.column("placeholder").take(at)
-            nobody.add(placeholders)
+            for entry in pc.value_counts(placeholders.drop_null()):
+                nobody[placeholder_name(entry["values"].as_py())] += entry["counts"].as_py()
             case = self.query.reading.person_case
             columns["person"] = known_persons(rows.column("person").take(at), placeholders, case=case).cast(pa.string())
         fraction = {} if kept.fraction is None else {FRACTION: kept.fraction}
-        return pa.table(columns | {"trips": kept.trips, **fraction, **kept.added})
+        keys = {} if self.query.reading.key is None else {RECORD_KEY: rows.column(RECORD_KEY).take(at)}
+        return pa.table(columns | {"trips": kept.trips, **fraction, **kept.added, **keys})
 
     def _check_versions(self) -> None:
         found = _versions()
@@ -177,25 +175,26 @@ class _Task:
 
 
 def _answers(
-    batches: Iterable[pa.RecordBatch], sql: str, first_lines: FirstLines | None, label: str
+    batches: Iterable[pa.RecordBatch],
+    sql: str,
+    first_lines: FirstLines | None,
+    label: str,
+    key: SecretKey | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Yields the result of a query on each batch; batches are as large as those of DuckDB."""
     with open_database(1) as con, in_own_words(label):
+        set_key(con, key)
         for rows in gathered((pa.Table.from_batches([batch]) for batch in batches), BATCH_ROWS):
             con.register(SOURCE, rows if first_lines is None else first_lines.without(rows, label))
             yield from fetch_table(con, sql).combine_chunks().to_batches()
             con.unregister(SOURCE)
 
 
-# ---- on the driver -----------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, eq=False)
 class _ClusterQueries:
     """A database for `Query`: runs queries over the rows of the table on the cluster, others on the driver.
 
-    Such queries (see `flowveil.reading.times`) count rows by kind, which is added over the parts of a table, or find
-    maxima.
+    Queries of `flowveil.reading.times` count rows by kind, which is added over the parts of a table, or find maxima.
     """
 
     con: Any
@@ -212,15 +211,13 @@ class _ClusterQueries:
         label = self.table.label
 
         def answered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            answers = [row for rows in _answers(batches, sql, first_lines, label) for row in _rows_of(rows)]
+            parts = ([c.to_pylist() for c in part.columns] for part in _answers(batches, sql, first_lines, label))
+            answers = [row for columns in parts for row in zip(*columns, strict=True)]
             yield pa.RecordBatch.from_pydict({"answer": [pickle.dumps(_merged(answers))]})
 
         found = self.table.selected.mapInArrow(answered, "answer binary").collect()
-        return _Answer(_merged([row for part in found for row in pickle.loads(part[0])]))
-
-
-def _rows_of(batch: pa.RecordBatch) -> list[tuple[Any, ...]]:
-    return list(zip(*(column.to_pylist() for column in batch.columns), strict=True))
+        rows = _merged([row for part in found for row in pickle.loads(part[0])])
+        return SimpleNamespace(fetchall=lambda: rows)
 
 
 def _merged(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
@@ -236,15 +233,6 @@ def _merged(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     return [tuple(max(column, default=None) for column in present)] if rows else []
 
 
-@dataclass(frozen=True)
-class _Answer:
-    rows: list[tuple[Any, ...]]
-
-    def fetchall(self) -> list[tuple[Any, ...]]:
-        """Returns all rows."""
-        return self.rows
-
-
 @contextmanager
 def _grouped(table: SparkTable, task: _Task) -> Iterator[Any]:
     """Groups rows by slice, tiles and person; yields batches, with the counters of tasks, kept on the cluster."""
@@ -256,17 +244,9 @@ def _grouped(table: SparkTable, task: _Task) -> Iterator[Any]:
         batches.unpersist()
 
 
-def _of_kind(batches: Any, kind: int) -> Any:
-    return batches.where(f"kind = {kind}")
-
-
 def _intake(task: _Task, batches: Any) -> ReadSummary:
-    """Returns the summary of reading.
-
-    Raises:
-        DataError: the table cannot be used; the message reports all problems of all parts.
-    """
-    accounts = [pickle.loads(row[0]) for row in _of_kind(batches, ACCOUNT).select("part").collect()]
+    """Returns the summary of reading."""
+    accounts = [pickle.loads(row[0]) for row in batches.where(f"kind = {ACCOUNT}").select("part").collect()]
     screening = Screening(task.query.reading, task.query.tiling, times=task.query.times)
     nobody: Counter[str] = Counter()
     refusals = sorted((account["refusal"] for account in accounts if account["refusal"]), key=str)
@@ -275,24 +255,19 @@ def _intake(task: _Task, batches: Any) -> ReadSummary:
     for account in accounts:
         screening.take(account["tally"])
         nobody.update(account["nobody"])
-    return screening.finish(label=task.label, nobody=dict(sorted(nobody.items())), notes=task.query.notes)
+    return screening.finish(label=task.label, nobody=nobody, notes=task.query.notes)
 
 
 def _flows(con: Any, batches: Any, task: _Task, intake: ReadSummary) -> SlicedFlows:
-    """Returns flows on the driver, with persons as numbers if they fit, else with persons that stay on the cluster.
-
-    Raises:
-        ParameterError: the memory of the driver does not suffice.
-    """
+    """Returns flows on the driver, with persons as numbers if they fit, else with persons that stay on the cluster."""
     query, with_persons = task.query, bool(task.query.used.person)
     _check_whole(batches)
-    rows = _of_kind(batches, ROWS)
+    rows = batches.where(f"kind = {ROWS}")
     n_rows = _count(rows)
     if n_rows <= chosen().driver_flows:
         intake = replace(intake, notes=(*intake.notes, _ALL_FIT))
-        return _staged(
-            con, _with_ranks(rows, batches) if with_persons else _contents(rows), query.reading, task, intake
-        )
+        tables = _with_ranks(rows, batches) if with_persons else _contents(rows)
+        return _staged(con, tables, query.reading, task, intake)
     intake = replace(intake, notes=(*intake.notes, _PERSONS_STAY if with_persons else _NO_PERSONS))
     nameless = replace(query.reading, columns=replace(query.used, person=None))
     with _flows_only(rows, task) as flows:
@@ -303,11 +278,14 @@ def _flows(con: Any, batches: Any, task: _Task, intake: ReadSummary) -> SlicedFl
             hint=f"use coarser tiles ({option('resolution')}) or an area ({option('within')})",
             machine=True,
         )
-        tables = list(_contents(flows))
-    ends = [_distinct(tables, name) for name in ("origin", "destination")]
+        collected = list(_contents(flows))
+    ends = [
+        np.unique(np.concatenate([np.unique(table.column(end).to_numpy()) for table in collected]))
+        for end in ("origin", "destination")
+    ]
     if nameless.same_zones:
         ends = [np.union1d(*ends)] * 2
-    without = _staged(con, tables, nameless, task, intake)
+    without = _staged(con, collected, nameless, task, intake)
     if not with_persons:
         return without
     numbering = Numbering.from_flows(without, *ends)
@@ -330,10 +308,6 @@ def _count(batches: Any) -> int:
 def _contents(batches: Any) -> Iterator[pa.Table]:
     """Yields the contents of batches, on the driver."""
     return map(unpack, batches.select("part").toArrow().column("part"))
-
-
-def _distinct(tables: list[pa.Table], end: str) -> Any:
-    return np.unique(np.concatenate([np.unique(table.column(end).to_numpy()) for table in tables]))
 
 
 @contextmanager
@@ -381,7 +355,9 @@ def _with_ranks(rows: Any, batches: Any) -> Iterator[pa.Table]:
     """
     from pyspark.sql import functions as F  # noqa: N812  # as everybody writes it
 
-    names = _of_kind(batches, NAMES).mapInArrow(_unpacked, "bucket int, number int, name string").orderBy("name")
+    names = (
+        batches.where(f"kind = {NAMES}").mapInArrow(_unpacked, "bucket int, number int, name string").orderBy("name")
+    )
     # Increases from partition to partition, and within each.
     placed = names.withColumn("place", F.monotonically_increasing_id()).drop("name").toArrow()
     bucket, number, place = (placed.column(name).to_numpy() for name in ("bucket", "number", "place"))

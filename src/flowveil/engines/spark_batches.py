@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -26,9 +27,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from flowveil.engines.spark_session import on_the_cluster
-from flowveil.engines.streaming_query import StreamingQuery
+from flowveil.engines.staging import StreamingQuery
 from flowveil.errors import DataError
 from flowveil.reading.database import fetch_table, in_own_words, open_database
+from flowveil.record_keys import MODULUS, RECORD_KEY
 from flowveil.remote_people import Counting, Counts, RemotePeople
 from flowveil.slices import SlicedFlows
 from flowveil.zoning.h3 import Cells64
@@ -68,12 +70,7 @@ def hash_of_a_word() -> str:
 class Grouping:
     """The keys and sums of a grouping; sent to the workers.
 
-    Attributes:
-        slices: the columns of the slice of a row.
-        person: whether rows have a person, by name or, after the second grouping, by number.
-        amounts: the summed columns.
-        parts: number of tasks of the second grouping.
-        label: the name of the input in messages.
+    Rows may have a person, by name or, after the second grouping, by number. The second grouping has ``parts`` tasks.
     """
 
     slices: tuple[str, ...]
@@ -93,7 +90,9 @@ class Grouping:
 
     def _sums(self) -> str:
         # An overflow gives NULL here; the total, which tasks count separately, is then refused as too large.
-        return ", ".join(f"TRY_CAST(sum({name}) AS BIGINT) AS {name}" for name in self.amounts)
+        # Record keys are summed modulo a power of two.
+        sums = {name: f"sum({name}) % {MODULUS}" if name == RECORD_KEY else f"sum({name})" for name in self.amounts}
+        return ", ".join(f"TRY_CAST({total} AS BIGINT) AS {name}" for name, total in sums.items())
 
     def divided(self, tables: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
         """Groups rows and yields a batch for each bucket."""
@@ -109,26 +108,22 @@ class Grouping:
 
     def grouped(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Groups complete buckets; yields batches of rows, names of persons, and the unchanged counters of tasks."""
-        with open_database(1) as con, in_own_words(self.label):
+        sql = f"CREATE TABLE grouped AS SELECT bucket, {self._keys}, {self._sums()} FROM arriving GROUP BY ALL"
+        with open_database(1) as con, in_own_words(self.label), ExitStack() as stack:
             arriving: StreamingQuery | None = None
-            sql = f"CREATE TABLE grouped AS SELECT bucket, {self._keys}, {self._sums()} FROM arriving GROUP BY ALL"
-            try:
-                for batch in batches:
-                    for kind, bucket, rows, part in zip(*batch.columns, strict=True):
-                        if kind.as_py() == ACCOUNT:
-                            yield pack(ACCOUNT, bucket.as_py(), rows.as_py(), part.as_py())
-                            continue
-                        table = unpack(part)
-                        table = table.append_column("bucket", pa.array(np.full(len(table), bucket.as_py(), np.int32)))
-                        if arriving is None:
-                            arriving = StreamingQuery(con.cursor(), sql, table.schema)
-                        arriving.add(table)
-                if arriving is not None:
-                    arriving.finish()
-            finally:
-                if arriving is not None:
-                    arriving.close()
+            for batch in batches:
+                for kind, bucket, rows, part in zip(*batch.columns, strict=True):
+                    if kind.as_py() == ACCOUNT:
+                        yield pack(ACCOUNT, bucket.as_py(), rows.as_py(), part.as_py())
+                        continue
+                    table = unpack(part)
+                    table = table.append_column("bucket", pa.array(np.full(len(table), bucket.as_py(), np.int32)))
+                    if arriving is None:
+                        arriving = StreamingQuery(con.cursor(), sql, table.schema)
+                        stack.callback(arriving.close)
+                    arriving.add(table)
             if arriving is not None:
+                arriving.finish()
                 yield from self._complete(con)
 
     def _complete(self, con: Any) -> Iterator[pa.RecordBatch]:
@@ -174,17 +169,11 @@ def _packed(table: pa.Table, kind: int) -> Iterator[pa.RecordBatch]:
             yield pack(kind, int(bucket[first]), len(part), sink.getvalue().to_pybytes())
 
 
-# ---- persons that stay on the cluster ----------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, eq=False)
 class Numbering:
-    """Finds the number of the flow of a row; sent to the workers.
+    """Finds the number of the flow of a row; sent to the workers. Tiles and slices are in the order of their numbers.
 
-    Attributes:
-        origins, destinations: the tiles, in the order of their numbers.
-        slices: the keys of the slices, in the order of their numbers.
-        key: of each flow, its slice and its tiles as one number, ascending.
+    ``key`` has the slice and the tiles of each flow as one number, ascending.
     """
 
     origins: Cells64
@@ -219,11 +208,7 @@ class Numbering:
         return np.where(codes[at] == code, at, -1)
 
     def packed(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Packs batches of grouped rows into blocks of complete buckets.
-
-        Raises:
-            DataError: a flow was not present when flows were counted.
-        """
+        """Packs batches of grouped rows into blocks of complete buckets."""
         waiting: list[tuple[Any, Any]] = []
         last, seen = -1, set[int]()
         n_rows = n_persons = most = 0
@@ -293,7 +278,7 @@ class SparkBlocks:
                 )
             shared = context.broadcast((counting, asked))
             try:
-                answers = self._frame.mapInArrow(_Answers(shared).of_blocks, "answer binary")
+                answers = self._frame.mapInArrow(partial(_answer_blocks, shared), "answer binary")
                 none = np.zeros(0, np.int32)
                 return self._added_up(answers, _answer(counting(none, none, asked), 0))
             finally:
@@ -317,18 +302,13 @@ def _release(frame: Any) -> None:
         frame.unpersist()
 
 
-@dataclass(frozen=True)
-class _Answers:
+def _answer_blocks(shared: Any, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Answers a query for the blocks of a task."""
-
-    shared: Any
-
-    def of_blocks(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        counting, asked = self.shared.value
-        for batch in batches:
-            for flow, person in zip(batch.column("flow"), batch.column("person"), strict=True):
-                columns = [np.frombuffer(column.as_buffer(), np.int32) for column in (flow, person)]
-                yield _row_of(_answer(counting(*columns, asked), len(columns[0])))
+    counting, asked = shared.value
+    for batch in batches:
+        for flow, person in zip(batch.column("flow"), batch.column("person"), strict=True):
+            columns = [np.frombuffer(column.as_buffer(), np.int32) for column in (flow, person)]
+            yield _row_of(_answer(counting(*columns, asked), len(columns[0])))
 
 
 def _answer(counted: Counts, n_rows: int) -> Counts:
@@ -353,15 +333,7 @@ def _added(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 def with_remote_people(
     flows: SlicedFlows, grouped: Any, numbering: Numbering, *, n_rows: int, label: str
 ) -> SlicedFlows:
-    """Returns the flows with persons that stay on the cluster.
-
-    Args:
-        flows: flows without persons.
-        grouped: batches of grouped rows with persons.
-        numbering: finds the flow of a row.
-        n_rows: number of rows in the batches.
-        label: the name of the input in messages.
-    """
+    """Returns flows with persons that stay on the cluster, from batches of grouped rows with persons."""
     # Every block answers every query, so their number is limited by rows and cores.
     n_blocks = max(-(-n_rows // BLOCK_ROWS), grouped.sparkSession.sparkContext.defaultParallelism)
     packed = grouped.coalesce(n_blocks).mapInArrow(numbering.packed, "rows bigint, flow binary, person binary")

@@ -24,14 +24,7 @@ DRIVER_FLOWS = 20_000_000
 
 @dataclass(frozen=True)
 class Cluster:
-    """The cluster that reads, and the limit of its driver.
-
-    Attributes:
-        master: the address of the cluster (``spark://...``, ``yarn``, ``local[4]``); None for the open session, or the
-            settings of Spark.
-        driver_flows: upper bound for the rows on the driver: flows, or pairs of flow and person. Beyond it, persons
-            stay on the cluster.
-    """
+    """The cluster that reads, and the limit of its driver; see `cluster`."""
 
     master: str | None = None
     driver_flows: int = DRIVER_FLOWS
@@ -71,23 +64,17 @@ def chosen() -> Cluster:
 
 
 def session() -> Any:
-    """Returns the open Spark session, or a new one.
-
-    Raises:
-        MissingExtraError: pyspark or Java is missing.
-        ParameterError: a session with another master is open, or the cluster cannot be reached.
-    """
+    """Returns the open Spark session, or a new one."""
     try:
         from pyspark.sql import SparkSession
     except ImportError:
         raise MissingExtraError(
             "The Spark engine needs pyspark. Hint: pip install 'flowveil[spark]', and Java 17."
         ) from None
-    master = chosen().master
-    opened = SparkSession.getActiveSession()
+    master, opened = chosen().master, SparkSession.getActiveSession()
+    if opened is not None and master is not None and opened.conf.get("spark.master", None) != master:
+        raise ParameterError("A Spark session with another master is open. Hint: stop it, or leave the master out.")
     if opened is not None:
-        if master is not None and opened.conf.get("spark.master", None) != master:
-            raise ParameterError("A Spark session with another master is open. Hint: stop it, or leave the master out.")
         return opened
     if not os.environ.get("JAVA_HOME") and shutil.which("java") is None:
         raise MissingExtraError(
@@ -101,24 +88,19 @@ def session() -> Any:
         # Shuffles and spills hold identifiers of persons, and a killed executor leaves them on its disk.
         "spark.io.encryption.enabled": "true",
     }
-    builder = SparkSession.builder.config(map=settings)
-    with _same_python(), _quietly():
-        try:
-            return (builder if master is None else builder.master(master)).getOrCreate()
-        except _spark_errors():
-            raise ParameterError(
-                "No Spark session could be opened. Hint: is the master (--spark-master) right, does the cluster "
-                "answer, and is its Java 17 or later?"
-            ) from None
-
-
-@contextmanager
-def _same_python() -> Iterator[None]:
-    """Makes workers use the Python of the driver, unless the environment names another."""
+    if master is not None:
+        settings["spark.master"] = master
+    # Workers use the Python of the driver, unless the environment names another.
     before = os.environ.get("PYSPARK_PYTHON")
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     try:
-        yield
+        with _quietly():
+            return SparkSession.builder.config(map=settings).getOrCreate()
+    except _spark_errors():
+        raise ParameterError(
+            "No Spark session could be opened. Hint: is the master (--spark-master) right, does the cluster "
+            "answer, and is its Java 17 or later?"
+        ) from None
     finally:
         if before is None:
             del os.environ["PYSPARK_PYTHON"]
@@ -142,11 +124,7 @@ def _spark_errors() -> tuple[type[Exception], ...]:
 
 @contextmanager
 def on_the_cluster(label: str) -> Iterator[None]:
-    """Replaces errors of Spark by a DataError that quotes nothing from the input.
-
-    Raises:
-        MissingExtraError: Spark lacks pandas, which it needs to pass rows to Python.
-    """
+    """Replaces errors of Spark by a DataError that quotes nothing from the input."""
     from pyspark.errors import AnalysisException, PySparkImportError
 
     with _quietly():

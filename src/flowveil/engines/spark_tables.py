@@ -30,14 +30,6 @@ ROWS = "flowveil_source"
 #: Additional columns: the path of a row's file, and whether a line of text is malformed.
 PATH, BROKEN = "flowveil_path", "flowveil_broken"
 
-_TEXT = {
-    "header": False,
-    "quote": '"',
-    "escape": '"',
-    "encoding": "UTF-8",
-    "multiLine": True,
-    "recursiveFileLookup": True,
-}
 _ACCEPTED = (
     "Allowed with Spark: a Spark DataFrame, the name of a table, or a path to .csv, .tsv, .txt (also with .gz) or "
     ".parquet, a folder or a pattern of them."
@@ -51,12 +43,9 @@ def is_dataframe(source: Any) -> bool:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SparkTable(Table):
-    """A trip table on a cluster. Times are instants, so no column has a time zone.
+    """A trip table on a cluster: a DataFrame with columns c0, c1, ..., of which some are attached.
 
-    Attributes:
-        frame: the DataFrame with columns c0, c1, ... and those of this module.
-        files: the files of the rows, for partition columns.
-        attached: the columns that are needed.
+    Times are instants, so no column has a time zone. Files are listed for partition columns.
     """
 
     frame: Any
@@ -100,12 +89,7 @@ class SparkTable(Table):
 
 
 def open_spark_table(con: Any, session: Any, source: Any, reading: Reading) -> SparkTable:
-    """Opens a source and finds its columns.
-
-    Raises:
-        ParameterError: Spark cannot read it, or the path leads to no file.
-        DataError: text files have different columns.
-    """
+    """Opens a source and finds its columns."""
     if reading.matrix or reading.lookup or reading.wide:
         raise ParameterError("matrix, lookup and wide are for files that hold matrices, which Spark does not read.")
     if is_dataframe(source):
@@ -138,18 +122,10 @@ def _from_frame(
     numbered = [f"c{i}" for i in range(len(names))]
     if partitions:
         frame, numbered = frame.select("*", frame["_metadata.file_path"]), [*numbered, PATH]
+    every = [*names, *partitions]
     # By position: Spark ignores case in names.
-    return SparkTable(
-        con=con,
-        label=label,
-        names=[*names, *partitions],
-        partitions=partitions,
-        frame=frame.toDF(*numbered),
-        files=files,
-    )
-
-
-# ---- files -------------------------------------------------------------------------------------------------------
+    frame = frame.toDF(*numbered)
+    return SparkTable(con=con, label=label, names=every, partitions=partitions, frame=frame, files=files)
 
 
 def _files(session: Any, path: str) -> list[PurePosixPath]:
@@ -174,14 +150,10 @@ def _listed(session: Any, path: str) -> list[PurePosixPath] | None:
         files = session.read.format("binaryFile").option("recursiveFileLookup", "true").load(path).inputFiles()
     except AnalysisException:
         return None
-    return [_path_of(uri) for uri in files]
-
-
-def _path_of(uri: str) -> PurePosixPath:
-    """Returns the path in an address; remote file systems keep their scheme."""
-    parts = urlparse(uri)
-    path = unquote(uri.split("?")[0] if parts.scheme not in ("", "file") else parts.path)
-    return PurePosixPath(path)
+    addresses = [(uri, urlparse(uri)) for uri in files]
+    # Remote file systems keep their scheme.
+    paths = (parts.path if parts.scheme in ("", "file") else uri.split("?")[0] for uri, parts in addresses)
+    return [PurePosixPath(unquote(path)) for path in paths]
 
 
 def _escaped(path: PurePosixPath | str) -> str:
@@ -202,23 +174,17 @@ def _open_text(
     names, delimiter = _first_line(session, label, files[0])
     columns = [f"c{i}" for i in range(len(names))]
     how = {
-        "mode": "PERMISSIVE", "columnNameOfCorruptRecord": BROKEN, "columnPruning": False,
-        "maxColumns": max(len(names) + 1, 20_480), **_TEXT, "sep": delimiter,
+        "mode": "PERMISSIVE", "columnNameOfCorruptRecord": BROKEN, "columnPruning": False, "header": False,
+        "maxColumns": max(len(names) + 1, 20_480), "quote": '"', "escape": '"', "encoding": "UTF-8", "multiLine": True,
+        "recursiveFileLookup": True, "sep": delimiter,
     }  # fmt: skip
     schema = ", ".join(f"{name} string" for name in (*columns, BROKEN))
     frame = session.read.schema(schema).options(**how).csv([_escaped(file) for file in files])
     # Spark replaces bytes that are not UTF-8 by U+FFFD.
     strange = f"{BROKEN} IS NOT NULL OR concat_ws('', {', '.join(columns)}) RLIKE '[\\r\\n\ufffd]'"
     frame = frame.selectExpr(*columns, f"_metadata.file_path AS {PATH}", f"{strange} AS {BROKEN}")
-    return SparkTable(
-        con=con,
-        label=label,
-        names=[*names, *partitions],
-        partitions=partitions,
-        in_text=True,
-        frame=frame,
-        files=files,
-    )
+    every = [*names, *partitions]
+    return SparkTable(con=con, label=label, names=every, partitions=partitions, in_text=True, frame=frame, files=files)
 
 
 def _first_line(session: Any, label: str, file: PurePosixPath) -> tuple[list[str], str]:
@@ -240,11 +206,7 @@ class FirstLines:
         self._path: str | None = None
 
     def without(self, rows: pa.Table, label: str) -> pa.Table:
-        """Returns the rows that are not first lines.
-
-        Raises:
-            DataError: a file has other columns, or a malformed row.
-        """
+        """Returns the rows that are not first lines."""
         if not len(rows):
             return rows
         paths = rows.column(PATH).combine_chunks()

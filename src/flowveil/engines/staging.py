@@ -7,10 +7,13 @@ three numbers for each pair of flow and person.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import cached_property
 from itertools import pairwise
+from queue import Full, Queue
 from typing import Any, Self
 
 import numpy as np
@@ -18,19 +21,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from flowveil.engines.streaming_query import StreamingQuery
 from flowveil.errors import DataError, option
 from flowveil.flows import MILLION, Flows, People
 from flowveil.read_summary import ReadSummary
 from flowveil.reading import Reading
 from flowveil.reading.database import batches_of, fetch_table
 from flowveil.reading.limits import FLOW_READ, PERSON_READ, about, in_bytes, is_limited, room_for
-from flowveil.reading.persons import Nobody, known_persons, person_sql, placeholder_sql
+from flowveil.reading.persons import known_persons, person_sql, placeholder_name, placeholder_sql
 from flowveil.reading.screening import Kept
 from flowveil.reading.tiling import Tiling
+from flowveil.record_keys import MODULUS, RECORD_KEY
 from flowveil.slices import MOST_SLICES, SlicedFlows, refuse_many_values
 from flowveil.times import TIME
-from flowveil.zoning.h3 import Cells64
 
 #: Rows in a batch: enough to make its overhead small, few enough for its columns to be small.
 BATCH_ROWS = 1 << 17
@@ -40,27 +42,98 @@ FRACTION = "fraction"
 _IN_ONE_PIECE = 1 << 18
 
 
+#: Batches in the queue: enough that one slow batch stops neither side.
+_WAITING = 4
+#: Seconds after which the producer checks that the statement is still running.
+_TIMEOUT = 0.2
+
+
+class StreamingQuery:
+    """A statement of DuckDB that reads the table ``arriving`` once, while it is filled.
+
+    Memory grows with the groups, not with the rows, and DuckDB spills what does not fit. The statement runs in a
+    separate thread, on a connection of its own; the producer stays in its thread, with its limits, errors and
+    interrupts.
+    """
+
+    def __init__(self, con: Any, sql: str, schema: pa.Schema) -> None:
+        self._con, self._sql, self._schema = con, sql, schema
+        self._given_up = False
+        self._waiting: Queue[pa.RecordBatch | None] = Queue(maxsize=_WAITING)
+        self._thread = ThreadPoolExecutor(max_workers=1)
+        self._begun: Future[None] | None = None
+
+    @property
+    def _statement(self) -> Future[None]:
+        """Started lazily, so that `close` is guaranteed to run."""
+        if self._begun is None:
+            self._begun = self._thread.submit(self._run)
+        return self._begun
+
+    def close(self) -> None:
+        """Ends the statement, whether or not all rows were added."""
+        if self._begun is None or not self._begun.done():
+            self._given_up = True
+            self._con.interrupt()
+            # Offered at least once: an interrupt may arrive before the start is recorded.
+            self._offer(None)
+            while self._begun is not None and not self._begun.done():
+                self._offer(None)
+        self._thread.shutdown()
+
+    def add(self, rows: pa.Table) -> None:
+        """Adds rows; blocks while the queue is full, and raises the error of a statement that has failed."""
+        # DuckDB does not check types and would misread the memory of others.
+        for batch in (rows if rows.schema.equals(self._schema) else rows.cast(self._schema)).to_batches():
+            self._put(batch)
+
+    def finish(self) -> None:
+        """Waits until all rows are aggregated."""
+        self._put(None)
+        self._statement.result()
+
+    def _put(self, batch: pa.RecordBatch | None) -> None:
+        statement = self._statement
+        while not self._offer(batch):
+            if statement.done():
+                statement.result()
+                raise RuntimeError("A statement ended before its rows did.")
+
+    def _offer(self, batch: pa.RecordBatch | None) -> bool:
+        try:
+            self._waiting.put(batch, timeout=_TIMEOUT)
+        except Full:
+            return False
+        return True
+
+    def _run(self) -> None:
+        self._con.register("arriving", pa.RecordBatchReader.from_batches(self._schema, self._batches()))
+        try:
+            self._con.execute(self._sql)
+        finally:
+            self._con.unregister("arriving")
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        while (batch := self._waiting.get()) is not None:
+            yield batch
+        # DuckDB ignores an interrupt before the statement starts; an incomplete result must not be used.
+        if self._given_up:
+            raise RuntimeError("Rows have stopped coming.")
+
+
 class Staged:
     """Rows in tables of DuckDB, with slices, ends, person, trips and other sums.
 
     The table ``grouped`` has a row for each flow and spelling of a person, ``spelled`` the number of the person of each
-    spelling, ``names`` the name of each number.
-
-    Args:
-        con: the database.
-        reading: how trips are read.
-        tiling: the tiles.
-        grouped: whether rows were grouped before: then a row may be several trips, and persons are numbers in the order
-            of their names, null if unknown. Otherwise persons are spellings from `spelling_sql`.
+    spelling, ``names`` the name of each number. If rows were ``grouped`` before, a row may be several trips, and
+    persons are numbers in the order of their names, null if unknown.
     """
 
     def __init__(self, con: Any, reading: Reading, tiling: Tiling, *, grouped: bool = False) -> None:
         used = reading.columns
-        self._numbered = grouped
-        self.nobody = Nobody()
-        self._reading = reading
-        self._con = con
-        self._tiling = tiling
+        self._con, self._reading, self._tiling, self._numbered = con, reading, tiling, grouped
+        #: Rows without a person, by placeholder.
+        self.nobody: Counter[str] = Counter()
         self._has_person = bool(used.person)
         self._added = tuple(used.added)
         self._slice_names = (*used.by, *((TIME,) if reading.slice_time else ()))
@@ -71,7 +144,8 @@ class Staged:
         self._open = ExitStack()
         #: The summed columns; rows of one trip each need no number of trips.
         counted = ("trips", FRACTION) if used.trips else ("trips",) if grouped else ()
-        self._amounts = (*counted, *self._added)
+        self._has_keys = reading.key is not None
+        self._amounts = (*counted, *self._added, *((RECORD_KEY,) if self._has_keys else ()))
         #: Whether every spelling is a different person.
         self._as_persons = True
         con.execute("CREATE TABLE names (name VARCHAR, number INTEGER)")
@@ -96,6 +170,7 @@ class Staged:
         if self._has_person:
             columns["person"] = of_kept("person")
         counted = {"trips": kept.trips, FRACTION: kept.fraction, **kept.added}
+        counted |= {RECORD_KEY: of_kept(RECORD_KEY)} if self._has_keys else {}
         self.take(pa.table(columns | {name: counted[name] for name in self._amounts}))
 
     def take(self, rows: pa.Table) -> None:
@@ -140,13 +215,10 @@ class Staged:
     def _learn_names(self, rows: str) -> bool:
         """Assigns every spelling the number of its person, in the order of names; null for placeholders.
 
-        Args:
-            rows: the column of ``grouped`` with the number of input rows.
-
         Returns:
             Whether every spelling is a different person, so that rows are already grouped by person.
         """
-        self._read_spellings("(SELECT DISTINCT person AS spelling FROM grouped WHERE person IS NOT NULL)")
+        self._read_spellings()
         self._con.execute(
             "INSERT INTO names SELECT name, row_number() OVER (ORDER BY name) - 1 FROM "
             "(SELECT DISTINCT name FROM fresh WHERE name IS NOT NULL)"
@@ -161,14 +233,17 @@ class Staged:
             f"UNION ALL SELECT '', coalesce(sum({rows}), 0) FROM grouped WHERE person IS NULL"
         )
         for word, n in nobody.fetchall():
-            self.nobody.count(word, n)
+            self.nobody[placeholder_name(word)] += int(n)
         return self._count("spelled") == self._count("names")
 
-    def _read_spellings(self, found: str) -> None:
+    def _read_spellings(self) -> None:
         """Fills the table ``fresh`` (spelling, name, placeholder) with the name of each spelling."""
-        person, into = person_sql("spelling"), self._con.cursor()
+        name_sql, into = person_sql("spelling"), self._con.cursor()
         into.execute("CREATE TABLE fresh (spelling VARCHAR, name VARCHAR, placeholder VARCHAR)")
-        relation = self._con.sql(f"SELECT spelling, {person} AS name, {placeholder_sql(person)} AS word FROM {found}")
+        relation = self._con.sql(
+            f"SELECT spelling, {name_sql} AS name, {placeholder_sql(name_sql)} AS word "
+            "FROM (SELECT DISTINCT person AS spelling FROM grouped WHERE person IS NOT NULL)"
+        )
         for batch in batches_of(relation, BATCH_ROWS):
             spelling, name, word = batch.columns
             name = known_persons(name, word, case=self._reading.person_case)
@@ -186,55 +261,52 @@ class Staged:
         """
         grouped = self._grouped()
         if not self._reading.by_many:
-            values = {name: pc.count_distinct(grouped.column(s)).as_py() for name, s in self._attributes()}
+            names = {name: s for name, s in zip(self._slice_names, self._slices, strict=True) if name != TIME}
+            values = {name: pc.count_distinct(grouped.column(s)).as_py() for name, s in names.items()}
             refuse_many_values(values, rows=intake.used_rows)
         keys, start = self._numbered_slices(grouped)
         ends = (grouped.column("origin").to_numpy(), grouped.column("destination").to_numpy())
-        origins, destinations = map(_distinct, ends)
+        origins, destinations = map(np.unique, ends)
         if self._reading.same_zones:
             origins = destinations = np.union1d(origins, destinations)
         origin = np.searchsorted(origins, ends[0]).astype(np.int32)
         destination = np.searchsorted(destinations, ends[1]).astype(np.int32)
-        trips = self._trips_of(grouped)
+        trips = grouped.column("trips").to_numpy()
+        if self._has_fractions:
+            trips = (trips * MILLION + grouped.column(FRACTION).to_numpy()) / MILLION
         added = {name: grouped.column(name).to_numpy() / MILLION for name in self._added}
+        record_keys = grouped.column(RECORD_KEY).to_numpy() if self._has_keys else None
         people = self._people() if self._has_person else None
         tree_o = self._tiling.hierarchy(origins)
         tree_d = tree_o if self._reading.same_zones else self._tiling.hierarchy(destinations)
+
+        def people_of(a: int, b: int) -> People | None:
+            if people is None:
+                return None
+            return people.rows(slice(*np.searchsorted(people.cell, (a, b))), first_cell=a)
+
         slices = tuple(
             Flows(
                 origin[a:b].copy(),
                 destination[a:b].copy(),
                 trips[a:b].copy(),
-                people=None
-                if people is None
-                else people.rows(slice(*np.searchsorted(people.cell, (a, b))), first_cell=a),
+                people=people_of(a, b),
                 **{name: values[a:b] for name, values in added.items()},
                 origins=tree_o,
                 destinations=tree_d,
                 intake=intake,
                 whole_map=self._tiling.whole_map,
+                keys=None if record_keys is None else record_keys[a:b].copy(),
             )
             for a, b in pairwise(start.tolist())
         )
         return SlicedFlows(columns=self._slice_names, keys=keys, slices=slices, every=self._reading.every)
 
-    def _trips_of(self, grouped: pa.Table) -> NDArray[Any]:
-        """Returns the trips of the flows: int64, or doubles nearest to millionths if a row has a fraction."""
-        trips: NDArray[np.int64] = grouped.column("trips").to_numpy()
-        if not self._has_fractions:
-            return trips
-        fraction: NDArray[np.int64] = grouped.column(FRACTION).to_numpy()
-        return (trips * MILLION + fraction) / MILLION
-
     @cached_property
     def _has_fractions(self) -> bool:
-        """Whether a row has a fraction of a trip."""
+        """Whether a row has a fraction of a trip; then trips are the doubles nearest to millionths, else int64."""
         found = f"SELECT coalesce(max({FRACTION}) > 0, false) FROM grouped"
         return FRACTION in self._amounts and bool(self._con.execute(found).fetchall()[0][0])
-
-    def _attributes(self) -> Iterator[tuple[str, str]]:
-        """Returns the slice columns except the time: their names, and their names in the tables."""
-        return ((name, s) for name, s in zip(self._slice_names, self._slices, strict=True) if name != TIME)
 
     def _grouped(self) -> pa.Table:
         """Returns the flows in order; numbers them in the table ``flows``."""
@@ -242,6 +314,8 @@ class Staged:
         added = "".join(f", CAST(sum({name}) AS DOUBLE) AS {name}" for name in self._added)
         if self._has_fractions:
             added += f", CAST(sum({FRACTION}) AS BIGINT) AS {FRACTION}"
+        if self._has_keys:
+            added += f", CAST(sum({RECORD_KEY}) % {MODULUS} AS BIGINT) AS {RECORD_KEY}"
         keys = ", ".join(self._keys)
         self._con.execute(
             f"CREATE TABLE flows AS SELECT *, CAST(row_number() OVER (ORDER BY {keys}) - 1 AS INTEGER) AS cell FROM "
@@ -256,10 +330,10 @@ class Staged:
         keys = ", ".join(self._keys)
         n_flows = self._count(f"(SELECT DISTINCT {keys} FROM grouped)")
         persons = self._count("grouped") if self._has_person else 0
+        pairs = f" with {about(persons)} pairs of flow and person" if persons else ""
         left = room_for(
             n_flows * FLOW_READ + persons * PERSON_READ,
-            what=f"reading {about(n_flows)} flows"
-            + (f" with {about(persons)} pairs of flow and person" if persons else ""),
+            what=f"reading {about(n_flows)} flows{pairs}",
             hint=f"use larger tiles ({option('resolution')}) or a smaller area ({option('within')})",
         )
         if left is not None:
@@ -299,11 +373,3 @@ class Staged:
             person=rows.column("number").to_numpy(),
             trips=None if self._has_fractions else rows.column("trips").to_numpy(),
         )
-
-
-def _distinct(cells: Cells64) -> Cells64:
-    """Returns the distinct cells in order."""
-    ordered = np.sort(cells)
-    first = np.ones(len(ordered), dtype=np.bool_)
-    np.not_equal(ordered[1:], ordered[:-1], out=first[1:])
-    return ordered[first]

@@ -12,6 +12,7 @@ from typing import Any
 
 from flowveil.errors import ParameterError, did_you_mean
 from flowveil.methods.atg import atg_dual, atg_soft
+from flowveil.methods.cellkey import cellkey
 from flowveil.methods.curvecut import curvecut
 from flowveil.methods.glove import glove, glove_sk
 from flowveil.methods.laplace import laplace
@@ -19,11 +20,10 @@ from flowveil.methods.layercut import layercut
 from flowveil.methods.method import Method
 from flowveil.methods.mondrian import mondrian
 from flowveil.methods.odkanon import odkanon
-from flowveil.methods.oigh import oigh, one_level
+from flowveil.methods.oigh import oigh, one_level, suppression
 from flowveil.methods.paircut import paircut
 from flowveil.methods.plugins import method_of, registered, registered_names
 from flowveil.methods.privtree import privtree
-from flowveil.methods.suppression import suppression
 from flowveil.methods.topdown import topdown
 from flowveil.methods.twincut import twincut
 from flowveil.methods.twincut_same_zones import twincut_same_zones
@@ -135,6 +135,13 @@ METHODS: dict[str, Method] = {
             "noisy counts of cells as fine as the noise allows, differentially private (after Zhang et al. 2016)",
             homogeneous=False,
             promises="epsilon",
+            hierarchy=None,
+        ),
+        Method(
+            "cellkey",
+            cellkey,
+            "counts perturbed by keys of their records, the same in every table; --key-file, no k (ABS, ONS, Destatis)",
+            promises="perturbation",
             hierarchy=None,
         ),
     )

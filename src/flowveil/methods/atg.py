@@ -22,8 +22,7 @@ from flowveil.flows import MILLION, Flows, is_fixed_point
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Ints
 from flowveil.methods.pruning import PairTree, best_cut, dual_multiplier
-from flowveil.release.plan import Plan
-from flowveil.release.zones import NodeZones
+from flowveil.release.plan import NodeZones, Plan
 
 #: Factor between the candidate values of v_target.
 GRID = 2.0

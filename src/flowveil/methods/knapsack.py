@@ -2,14 +2,13 @@
 
 A price on suppressed units finds only the cuts on the lower convex hull of cost and suppression; the optimum within a
 budget is usually slightly above the hull. A cut that beats the best known one can lose only a bounded amount at the
-price. Therefore few nodes have a choice: those that can be reached and flipped within that loss. All combinations of
-these nodes are enumerated bottom-up. Combinations that lose too much, or are dominated in cost and suppression, are
-dropped.
+price, so few nodes have a choice: those that can be reached and flipped within that loss. All their combinations are
+enumerated bottom-up, without those that lose too much or are dominated in cost and suppression.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,14 +20,8 @@ from flowveil.methods.twin_trees import Costs, Half, Positions, TwinAxis
 MOST_COMBINATIONS = 512
 
 
-@dataclass(frozen=True, eq=False)
-class Choices:
-    """The nodes at which a cut near the best one at a price may differ from it.
-
-    Attributes:
-        nodes: the nodes that may be flipped, in node order.
-        loss: lower bound of the loss if the node is reached and flipped.
-    """
+class Choices(NamedTuple):
+    """Nodes that may be flipped, in node order, and a lower bound of the loss if each is reached and flipped."""
 
     nodes: Positions
     loss: Floats
@@ -44,10 +37,7 @@ def near_ties(costs: Costs, price: float, most: float) -> Choices:
 
 
 def flipped(costs: Costs, price: float, nodes: Positions) -> Positions:
-    """Returns the best cut at the price in which these nodes are reached and flipped.
-
-    A node below another one that is now undivided is not reached.
-    """
+    """Returns the best cut at the price in which these nodes are flipped, and reached unless one above is undivided."""
     axis = costs.axis
     saving = costs.saving(price)
     split = axis.best(saving)[2] > saving
@@ -70,12 +60,10 @@ def _loss_to_reach(axis: TwinAxis, loss: Floats) -> Floats:
     return reach
 
 
-@dataclass(frozen=True, eq=False)
-class _Set:
-    """Combinations below a node: loss and suppression relative to the best cut, and their origin.
+class _Set(NamedTuple):
+    """Combinations below a node: loss and suppression relative to the best cut.
 
-    ``parts`` are the combined sets with the position in each. ``whole`` marks the combinations that leave ``node``
-    undivided.
+    ``parts`` are the combined sets, with the position in each; ``whole`` marks those that leave ``node`` undivided.
     """
 
     loss: Floats
@@ -88,14 +76,8 @@ class _Set:
 _NOTHING = _Set(np.zeros(1), np.zeros(1))
 
 
-@dataclass(frozen=True, eq=False)
-class Within:
-    """Result of `best_within`.
-
-    Attributes:
-        found: the cut, its cost and its suppressed volume; None if no cut beats the known score.
-        work: number of sets created, and of combinations visited.
-    """
+class Within(NamedTuple):
+    """A cut with cost and suppressed volume (None if no cut beats the known score); sets created, combinations seen."""
 
     found: tuple[Positions, float, float] | None
     work: tuple[int, int] = (0, 0)
@@ -104,12 +86,8 @@ class Within:
 def best_within(costs: Costs, half: Half, budget: float, known: float, *, most_choices: int | None = None) -> Within:
     """Finds the cut with the smallest score within the budget that beats a known score.
 
-    Args:
-        costs: the tree with the costs of its nodes.
-        half: the best cut at a price of at least the objective's least price for the known score.
-        budget: volume that may be suppressed.
-        known: score to beat.
-        most_choices: largest number of nodes to flip, those nearest to a tie; None for all that matter.
+    ``half`` is the best cut at a price of at least the objective's least price for the known score. With
+    ``most_choices`` only that many nodes, nearest to a tie, may be flipped.
     """
     objective = costs.objective
     gap = objective.price_within(known, half.price, budget) - (half.cost + half.price * half.suppressed)
@@ -144,12 +122,7 @@ def _combine(
 ) -> tuple[_Set, tuple[int, int]]:
     """Returns all combinations of decisions at these nodes that lose at most the gap, and the work.
 
-    Args:
-        costs: the tree with the costs of its nodes.
-        price: price of a suppressed unit.
-        nodes: the nodes with a choice.
-        gap: largest loss.
-        savings: saving of each node as a zone, largest saving in its subtree, and the same if the node is divided.
+    ``savings`` are that of each node as a zone, the largest in its subtree, and the same if the node is divided.
     """
     axis = costs.axis
     saving, best, divided = savings

@@ -23,7 +23,7 @@ from flowveil.flows import Cells, Flows
 from flowveil.hierarchy import Ints
 from flowveil.methods.discrete_laplace import Bits, Counts, DiscreteLaplace, random_bits
 from flowveil.methods.noise_guarantee import CountedTrips, NoiseGuarantee
-from flowveil.methods.pair_domain import pair_domain
+from flowveil.methods.public_domain import pair_domain
 from flowveil.release.noisy import NoisyCounts
 
 #: Largest expected number of published pairs; more would not fit into memory.

@@ -64,13 +64,13 @@ def layercut(
     time_weight: float | None = None,
     cell_rule: CellRule | None = None,
 ) -> Plan:
-    """Plan cells in layers that together publish nearly all flows.
+    """Plans cells in layers that together publish nearly all flows.
 
     Args:
-        flows: what to anonymise.
-        guarantee: what every cell must satisfy.
-        max_suppressed: share of the volume that may be in no layer; never exceeded, and usually far from reached.
-        time_weight: where time is folded, how many tiles an hour is worth, as for PairCut.
+        flows: the flows to anonymise.
+        guarantee: thresholds that every cell must reach.
+        max_suppressed: largest share of the volume in no layer; never exceeded, and usually far from reached.
+        time_weight: if time is folded, the tiles that an hour is worth, as for PairCut.
         cell_rule: refuses cells although they satisfy the guarantee; not an option of users.
 
     Raises:
@@ -91,7 +91,7 @@ def layercut(
 
 
 def _prices(trees: Sequence[Hierarchy], flows: Flows, time_weight: float) -> Iterator[float]:
-    """The ladder, up to the first price at which a cell of everything is worth four times what it costs."""
+    """Yields the prices, up to the first at which a cell of everything is worth `RATIO` times its cost."""
     most = RATIO * (sum(tree.n_tiles for tree in trees[:2]))
     if flows.times is not None:
         most += RATIO * time_weight * float(flows.times.hours[0])
@@ -103,7 +103,7 @@ def _prices(trees: Sequence[Hierarchy], flows: Flows, time_weight: float) -> Ite
 
 
 def _within(layers: _Layers, budget: float) -> _Layers:
-    """As many of the layers as a last layer within the budget can follow."""
+    """Returns as many of the layers as a last layer within the budget can follow."""
     for kept in range(max(int(layers.number.max(initial=0)) - 1, 0), -1, -1):
         found = layers.first(kept).add_within(budget)
         if found is not None:
@@ -118,10 +118,8 @@ def _within(layers: _Layers, budget: float) -> _Layers:
 class _Layers:
     """Layers planned so far.
 
-    Attributes:
-        flows, guarantee, time_weight, cell_rule: the problem.
-        number: the layer of each flow, from 1; 0 where it is in none.
-        nodes: for each end (origin, destination, time) the node of each flow's cell; its leaf where it is in none.
+    ``number`` is the layer of each flow, from 1; 0 for none. ``nodes`` are, for each end (origin, destination, time),
+    the nodes of the flows' cells; leaves for flows in no layer.
     """
 
     flows: Flows
@@ -154,7 +152,7 @@ class _Layers:
         return float(np.sum(self.flows.volume(self.guarantee.basis)[self.number == 0]))
 
     def first(self, count: int) -> _Layers:
-        """The first layers, up to a count."""
+        """Returns the first layers, up to a count."""
         gone = self.number > count
         nodes = (
             np.where(gone, tree.leaf_node[tile], node)
@@ -163,14 +161,14 @@ class _Layers:
         return replace(self, number=np.where(gone, np.int8(0), self.number), nodes=tuple(nodes))
 
     def add(self, price: float) -> _Layers:
-        """One more layer with the best division at a price; the same layers where it has no cell."""
+        """Adds a layer with the best division at a price; the same layers if it has no cell."""
         rows, table = self._left_pairs()
         return self if table is None else self._add(rows, table, lambda pairs: pairs.divide(price), lenient=False)
 
     def add_within(self, budget: float) -> _Layers | None:
-        """One more layer that leaves at most a volume; None where that cannot be.
+        """Adds a layer that leaves at most a volume; None if that is impossible.
 
-        The rule on determined counts does not hold where this is the only layer: the limit is then PairCut's.
+        The rule on determined counts does not apply if this is the only layer: the limit is then PairCut's.
         """
         rows, table = self._left_pairs()
         if table is None:
@@ -179,24 +177,20 @@ class _Layers:
         return found if found.left <= budget else None
 
     def _left_pairs(self) -> tuple[Positions, PairTable | None]:
-        """The flows in no layer, and their safe pairs; None without such a pair."""
+        """Returns the flows in no layer, and their safe pairs; None without such a pair."""
         rows, part = np.arange(len(self.flows)), self.flows
         if self.number.any():
             rows, part = flows_in(self.flows, self.number == 0)
         if not len(part):
             return rows, None
-        return rows, PairTable.of(part, self.guarantee, "error", time_weight=self.time_weight)
+        return rows, PairTable.from_flows(part, self.guarantee, "error", time_weight=self.time_weight)
 
     def _add(
         self, rows: Positions, table: PairTable, divide: Callable[[PairTable], Division | None], *, lenient: bool
     ) -> _Layers:
-        """One more layer: a division of flows without refused cells; the same layers where it has no cell.
+        """Adds a layer: a division of these flows without refused cells; the same layers if it has no cell.
 
-        Args:
-            rows: the flows.
-            table: their safe pairs.
-            divide: the division of a table; None if no division is possible.
-            lenient: cells may determine counts of their parts.
+        With ``lenient`` cells may determine counts of their parts.
         """
         last = (MAX_DIVISIONS if self.cell_rule is None else MAX_DIVISIONS_WITH_RULE) - 1
         for number in range(last + 1):
@@ -223,7 +217,7 @@ class _Layers:
         return replace(self, number=layer, nodes=tuple(all_nodes))
 
     def _refused(self, rows: Positions, cell: Positions, nodes: Sequence[Ints], *, lenient: bool) -> Mask:
-        """The flows whose cells may not be published, although they satisfy the guarantee."""
+        """Returns the flows whose cells may not be published, although they satisfy the guarantee."""
         refused: Mask = np.zeros(len(cell), dtype=np.bool_) if lenient else self._determined(rows, cell, nodes)
         if self.cell_rule is None:
             return refused
@@ -233,7 +227,7 @@ class _Layers:
         return refused
 
     def _unexplained(self, rows: Positions, cell: Positions) -> Mask:
-        """The flows of cells with more than k - 1 trips for each of several flows."""
+        """Returns the flows of cells with more than k - 1 trips for each of several flows."""
         kept = np.flatnonzero(cell >= 0)
         unexplained = np.zeros(len(cell), dtype=np.bool_)
         n_flows = np.bincount(cell[kept])
@@ -242,7 +236,7 @@ class _Layers:
         return unexplained
 
     def _determined(self, rows: Positions, cell: Positions, nodes: Sequence[Ints]) -> Mask:
-        """The flows of cells whose trips are k - 1 times the number of their parts."""
+        """Returns the flows of cells whose trips are k - 1 times the number of their parts."""
         largest = self.guarantee.k - 1
         determined = np.zeros(len(cell), dtype=np.bool_)
         if self.guarantee.k < LEAST_K_OF_RULE or not np.any(cell >= 0):
@@ -262,8 +256,8 @@ class _Layers:
 
 
 def _divide_within(table: PairTable, budget: float) -> Division | None:
-    """The best division that suppresses at most a volume; None if no division is possible."""
-    # Where refused pairs cost infinitely much, it may be that no price is high enough.
+    """Returns the best division that suppresses at most a volume; None if no division is possible."""
+    # With infinite costs of refused pairs, no price may be high enough.
     if np.isinf(table.cost).any() and table.divide(HIGHEST_PRICE).suppressed > budget:
         return None
     price = dual_multiplier(table, budget)
@@ -271,7 +265,7 @@ def _divide_within(table: PairTable, budget: float) -> Division | None:
 
 
 def flows_in(flows: Flows, mask: Mask) -> tuple[Positions, Flows]:
-    """The flows of a mask on the same trees, and where they are."""
+    """Returns the positions of the flows of a mask, and these flows on the same trees."""
     rows = np.flatnonzero(mask)
     cells = flows.select(mask)
     columns = {"people": cells.people, "tiles": cells.tiles, **cells.added()}
@@ -282,13 +276,13 @@ def flows_in(flows: Flows, mask: Mask) -> tuple[Positions, Flows]:
 
 
 def _distinct(cell: Positions, member: Ints, n_cells: int) -> Positions:
-    """How many distinct members each cell has."""
+    """Returns the number of distinct members of each cell."""
     wide = int(member.max(initial=0)) + 1
     return np.bincount(np.unique(cell * wide + member) // wide, minlength=n_cells)
 
 
 def _children_above(tree: Hierarchy, node: Ints, tile: Ints) -> Ints:
-    """The child of each node that holds a tile below it; the node itself where it is that tile."""
+    """Returns the child of each node that contains a tile below it; the node itself if it is that tile."""
     child = tree.leaf_node[tile]
     while True:
         above = tree.parent[child]

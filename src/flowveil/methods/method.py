@@ -22,13 +22,13 @@ class Method:
 
     Attributes:
         name: the name that users write.
-        plan: the function; returns a `Plan`, or `NoisyCounts` if it guarantees epsilon.
+        plan: the function; returns a `Plan`, or `NoisyCounts` if it does not guarantee k.
         summary: one line for the help.
         homogeneous: its zones never overlap.
         same_zones_plan: the function that plans the same zones for both ends, with the same options; None if the method
             has none.
-        promises: ``k``: every cell reaches the threshold; or ``epsilon``: noisy counts under differential privacy,
-            without k, protect and max_suppressed.
+        promises: ``k``: every cell reaches the threshold; ``epsilon``: noisy counts under differential privacy; or
+            ``perturbation``: counts with a stated error. The last two have no k, protect and max_suppressed.
         folds: it can merge time steps, cell by cell.
         hierarchy: default tree; None if the method does not use a hierarchy.
         max_suppressed: default share that may be suppressed.
@@ -38,7 +38,7 @@ class Method:
     plan: Callable[..., Any]
     summary: str
     homogeneous: bool = True
-    promises: Literal["k", "epsilon"] = "k"
+    promises: Literal["k", "epsilon", "perturbation"] = "k"
     folds: bool = False
     same_zones_plan: Callable[..., Any] | None = None
     hierarchy: Refinement | None = "h3"
@@ -50,7 +50,7 @@ class Method:
         Raises:
             ParameterError: the method does not support the same zones at both ends, or ends outside the area.
         """
-        if flows.intake.outside == "keep" and (self.promises == "epsilon" or self.hierarchy is None):
+        if flows.intake.outside == "keep" and (self.promises != "k" or self.hierarchy is None):
             raise ParameterError(
                 f"Method '{self.name}' cannot keep trips with an end outside the area (--outside keep): it needs the "
                 "location of every end. Hint: --outside drop, or a method that uses a hierarchy, such as twincut."
@@ -94,9 +94,11 @@ class Method:
     def refuse_thresholds(self, given: Sequence[str]) -> None:
         """Raises ParameterError if thresholds are given to a method that adds noise."""
         if given and self.promises != "k":
+            what = "adds noise" if self.promises == "epsilon" else "perturbs counts"
+            hint = "omit that" + " and give epsilon, and bound if persons are known" * (self.promises == "epsilon")
             raise ParameterError(
-                f"Method '{self.name}' adds noise and has no smallest cell: {', '.join(given)} cannot be used with it. "
-                "Hint: omit that and give epsilon, and bound if persons are known."
+                f"Method '{self.name}' {what} and has no smallest cell: {', '.join(given)} cannot be used with it. "
+                f"Hint: {hint}."
             )
 
     def on_hierarchy(self, flows: Read, hierarchy: str | None) -> tuple[Read, dict[str, str]]:

@@ -7,8 +7,7 @@ published. Nothing is suppressed.
 
 All partitions of one depth are cut together. The flows are kept in four orders, one for each dimension, each sorted by
 partition and coordinate. A range is the difference of the ends of a slice, the median comes from a running sum, and the
-next orders are the flows that go left followed by those that go right, so sorting happens only once. Persons and tiles
-are kept sorted by partition in the same way.
+next orders are the flows that go left followed by those that go right, so sorting happens only once.
 
 Guarantees: every partition is safe, and none has a median cut with two safe sides. The partitions are those of the
 recursion in ``tests/reference/mondrian.py``.
@@ -16,7 +15,6 @@ recursion in ``tests/reference/mondrian.py``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -25,7 +23,7 @@ from numpy.typing import NDArray
 from flowveil.errors import ParameterError
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
-from flowveil.hierarchy import Floats, Ints
+from flowveil.hierarchy import Ints
 from flowveil.release.boxes import DIMENSIONS, Frame
 from flowveil.release.plan import Plan
 
@@ -69,182 +67,49 @@ def mondrian(
     )
 
 
-@dataclass(frozen=True, eq=False)
-class _Members:
-    """Members to be counted distinctly: (flow, member) rows, sorted by partition, then member.
-
-    Attributes:
-        flow, member: the rows.
-        start: start of each partition, and the end.
-    """
-
-    flow: Places
-    member: Ints
-    start: Places
-
-    @classmethod
-    def from_rows(cls, flow: Ints, member: Ints) -> _Members:
-        """Sorts rows; all flows are in one partition."""
-        order = np.argsort(member, kind="stable")
-        return cls(flow[order].astype(np.int64), member[order], np.array([0, len(order)]))
-
-    def split(self, side: NDArray[np.int8], cut: Mask) -> _Members:
-        """Returns the rows of the left sides of the cut partitions, then of their right sides."""
-        row_side = side.take(self.flow)
-        rows = _left_then_right(row_side)
-        left = _count_between(row_side == 1, self.start)[cut]
-        right = np.diff(self.start)[cut] - left
-        return _Members(self.flow.take(rows), self.member.take(rows), _starts(np.concatenate((left, right))))
-
-    def enough(self, which: Places, side: NDArray[np.int8], threshold: int) -> Mask:
-        """Returns whether both sides of these partitions, as marked in ``side``, have enough distinct members."""
-        size = np.diff(self.start)[which]
-        start = _starts(size)
-        place = np.repeat(self.start[which] - start[:-1], size) + np.arange(start[-1])
-        if len(place) == 0:
-            return np.zeros(len(which), dtype=np.bool_)
-        member, left = self.member.take(place), side.take(self.flow.take(place)) == 1
-        changes = np.empty(len(member), dtype=np.bool_)
-        np.not_equal(member[1:], member[:-1], out=changes[1:])
-        # An empty partition begins where the next does.
-        changes[start[:-1][size > 0]] = True
-        runs = np.flatnonzero(changes)
-        first_run = np.searchsorted(runs, start)
-        enough = np.ones(len(which), dtype=np.bool_)
-        for there in (np.logical_or.reduceat(left, runs), np.logical_or.reduceat(~left, runs)):
-            enough &= _count_between(there, first_run) >= threshold
-        return enough
-
-
-@dataclass(frozen=True, eq=False)
-class _Layout:
-    """The flows of the partitions that may still be cut.
-
-    Attributes:
-        orders: flows, one row per dimension; sorted by partition, then coordinate, then flow.
-        start: start of each partition in each order, and the end.
-        total: sums of each partition, one row per quantity.
-        members: people and tiles of each end, if they are protected.
-    """
-
-    orders: Places
-    start: Places
-    total: Floats
-    members: tuple[_Members, ...]
-
-    def __len__(self) -> int:
-        return len(self.start) - 1
-
-    def split(self, side: NDArray[np.int8], n_left: Places, left: Floats) -> _Layout:
-        """Returns the partitions of the next depth: the left sides of the cut ones, then their right sides.
-
-        Args:
-            side: for each flow of the input, 1 for left, 0 for right, -1 if its partition is final.
-            n_left: flows that go left in each partition, 0 if it is not cut.
-            left: their sums, as in ``total``.
-        """
-        cut = n_left > 0
-        size, n_left, left = np.diff(self.start)[cut], n_left[cut], left[:, cut]
-        orders = np.empty((DIMENSIONS, int(size.sum())), dtype=np.int64)
-        for order, split in zip(self.orders, orders, strict=True):
-            order.take(_left_then_right(side.take(order)), out=split)
-        return _Layout(
-            orders=orders,
-            start=_starts(np.concatenate((n_left, size - n_left))),
-            total=np.concatenate((left, self.total[:, cut] - left), axis=1),
-            members=tuple(rows.split(side, cut) for rows in self.members),
-        )
-
-
-def _left_then_right(side: NDArray[np.int8]) -> Places:
-    # Selecting by positions is faster than by an alternating mask.
-    return np.concatenate((np.flatnonzero(side == 1), np.flatnonzero(side == 0)))
-
-
-def _starts(sizes: Places) -> Places:
-    return np.concatenate(([0], np.cumsum(sizes)))
-
-
-def _count_between(flags: Mask, start: Places) -> Places:
-    """Returns the number of set flags in each slice."""
-    before = np.concatenate(([0], np.cumsum(flags)))
-    return before[start[1:]] - before[start[:-1]]
-
-
-@dataclass(frozen=True, eq=False)
-class _Sorted:
-    """Partitions to be cut, each in the order of its chosen dimension.
-
-    Attributes:
-        which: the partitions.
-        flow: their flows.
-        start: start of each in ``flow``, and the end.
-        reached: running sums of the quantities, from 0.
-    """
-
-    which: Places
-    flow: Places
-    start: Places
-    reached: Floats
-
-    def sums(self, at: Places) -> tuple[Floats, Floats]:
-        """Returns the sums of each partition before and after a position in ``flow``."""
-        here = self.reached[:, at]
-        return here - self.reached[:, self.start[:-1]], self.reached[:, self.start[1:]] - here
-
-    def slices(self, at: Places, chosen: Mask) -> tuple[Places, Places, Places]:
-        """Returns flows, starts and positions of the chosen partitions."""
-        if chosen.all():
-            return self.flow, self.start, at
-        size = np.diff(self.start)
-        start = _starts(size[chosen])
-        return self.flow[np.repeat(chosen, size)], start, start[:-1] + (at - self.start[:-1])[chosen]
-
-
 class _Cutter:
     """Cuts all partitions, depth by depth."""
 
     def __init__(self, flows: Flows, guarantee: Guarantee, frame: Frame, *, divide_ties: bool) -> None:
-        self.flows, self.guarantee, self.frame = flows, guarantee, frame
-        self.divide_ties = divide_ties
+        n = len(flows)
+        self.frame, self.divide_ties = frame, divide_ties
         # Summed quantities, the volume first, and their thresholds. A side has at least as many trips as people.
         thresholds = {"trips": float(max(guarantee.trips or 0, guarantee.people or 0)), **guarantee.of_columns}
         names = dict.fromkeys((guarantee.basis, *thresholds))
         self.quantities = [flows.volume(name).astype(np.float64) for name in names]
         self.least = np.array([thresholds[name] for name in names])[:, None]
-        # Members that are counted distinctly on each side, with their threshold.
-        self.counted: list[tuple[int, tuple[Ints, Ints]]] = []
+        # Members that are counted distinctly on each side: threshold, start of each flow's rows, and the rows.
+        self.counted: list[tuple[int, Places, Ints]] = []
         if guarantee.locations is not None:
-            each = np.arange(len(flows), dtype=np.int32)
-            self.counted += [(guarantee.locations, (each, tile)) for tile in (flows.origin, flows.destination)]
+            self.counted += [
+                (guarantee.locations, np.arange(n + 1), tile) for tile in (flows.origin, flows.destination)
+            ]
         if guarantee.people is not None and flows.people is not None:
-            self.counted.append((guarantee.people, (flows.people.cell, flows.people.person)))
-        self.group = np.zeros(len(flows), dtype=np.int32)
-        self.side = np.full(len(flows), -1, dtype=np.int8)
+            self.counted.append((guarantee.people, _starts(flows.people.count(n)), flows.people.person))
+        self.group = np.zeros(n, dtype=np.int32)
+        # The side of each flow in the cut of its partition: 1 for left, 0 for right, -1 if it is not cut.
+        self.side = np.full(n, -1, dtype=np.int8)
         self.n_final = 0
 
     def run(self) -> Ints:
         """Returns the partition of each flow, numbered without gaps."""
-        layout = self._first_layout()
-        while len(layout):
-            layout = self._next_depth(layout)
+        orders = np.stack([np.argsort(axis, kind="stable") for axis in self.frame.point])
+        start = np.array([0, len(self.group)])
+        while len(start) > 1:
+            orders, start = self._next_depth(orders, start)
         return self.group
 
-    def _first_layout(self) -> _Layout:
-        return _Layout(
-            orders=np.stack([_sorting(axis) for axis in self.frame.point]),
-            start=np.array([0, len(self.flows)]),
-            total=np.array([[q.sum()] for q in self.quantities]),
-            members=tuple(_Members.from_rows(*rows) for _, rows in self.counted),
-        )
-
-    def _next_depth(self, layout: _Layout) -> _Layout:
-        width = self._widths(layout)
+    def _next_depth(self, orders: Places, start: Places) -> tuple[Places, Places]:
+        """Cuts the partitions once; returns orders and starts of the left sides, then of the right sides."""
+        size, first, last = np.diff(start), start[:-1], start[1:] - 1
+        rows = zip(self.frame.point, orders, self.frame.step_cm, strict=True)
+        width = np.stack([(axis[o[last]] - axis[o[first]]) * step for axis, o, step in rows])
         by_width = np.argsort(-width, axis=0, kind="stable")
         # Partitions below twice the threshold cannot be cut.
-        left_to_cut = np.flatnonzero(np.all(layout.total >= 2 * self.least, axis=0))
-        n_left, left = np.zeros(len(layout), dtype=np.int64), np.zeros_like(layout.total)
-        self.side[layout.orders[0]] = -1
+        total = np.stack([np.add.reduceat(q[orders[0]], first) for q in self.quantities])
+        left_to_cut = np.flatnonzero(np.all(total >= 2 * self.least, axis=0))
+        n_left = np.zeros(len(size), dtype=np.int64)
+        self.side[orders[0]] = -1
         for rank in range(DIMENSIONS):
             dimension = by_width[rank, left_to_cut]
             # Widths are descending: with a width of 0, the remaining dimensions have none either.
@@ -252,96 +117,66 @@ class _Cutter:
             left_to_cut, dimension = left_to_cut[wide], dimension[wide]
             if len(left_to_cut) == 0:
                 break
-            self._cut(layout, left_to_cut, dimension, n_left, left)
+            n_left[left_to_cut] = self._cut(orders, start, left_to_cut, dimension)
             left_to_cut = left_to_cut[n_left[left_to_cut] == 0]
-        self._close(layout, n_left == 0)
-        return layout.split(self.side, n_left, left)
+        cut = n_left > 0
+        number = self.n_final + np.cumsum(~cut) - 1
+        self.group[orders[0]] = np.repeat(number, size)
+        self.n_final += int(np.count_nonzero(~cut))
+        n_left, size = n_left[cut], size[cut]
+        sides = self.side[orders]
+        orders = np.stack([np.concatenate((o[at == 1], o[at == 0])) for o, at in zip(orders, sides, strict=True)])
+        return orders, _starts(np.concatenate((n_left, size - n_left)))
 
-    def _widths(self, layout: _Layout) -> Places:
-        first, last = layout.start[:-1], layout.start[1:] - 1
-        rows = zip(self.frame.point, layout.orders, self.frame.step_cm, strict=True)
-        return np.stack([(axis[o[last]] - axis[o[first]]) * step for axis, o, step in rows])
-
-    def _cut(self, layout: _Layout, which: Places, dimension: Places, n_left: Places, left: Floats) -> None:
-        """Cuts these partitions in these dimensions if both sides are safe, and records what goes left.
+    def _cut(self, orders: Places, start: Places, which: Places, dimension: Places) -> Places:
+        """Cuts these partitions in these dimensions if both sides are safe; returns how many flows go left.
 
         Strict partitioning keeps flows at the median together, so the cut is before or after them: first where the
         sides are more equal, then the other. Relaxed partitioning cuts before or after the median flow.
         """
-        parts = self._sorted(layout, which, dimension)
-        start, reached = parts.start, parts.reached[0]
-        below, above = reached[start[:-1]], reached[start[1:]]
-        median = np.searchsorted(reached, below + (above - below) / 2, side="left") - 1
-        median = np.clip(median, start[:-1], start[1:] - 1)
-        before, after = median, median + 1
+        size = np.diff(start)[which]
+        edges = _starts(size)
+        place = np.repeat(start[which] - edges[:-1], size) + np.arange(edges[-1])
+        flow = orders[np.repeat(dimension, size), place]
+        reached = np.stack([np.concatenate(([0.0], np.cumsum(q[flow]))) for q in self.quantities])
+        below, above = reached[0, edges[:-1]], reached[0, edges[1:]]
+        median = np.searchsorted(reached[0], below + (above - below) / 2, side="left") - 1
+        before = np.clip(median, edges[:-1], edges[1:] - 1)
+        after = before + 1
         if not self.divide_ties:
-            before, after = self._around_ties(parts, dimension, median)
-        unequal = [np.abs((reached[at] - below) - (above - reached[at])) for at in (before, after)]
+            at = self.frame.point[np.repeat(dimension, size), flow]
+            changes = np.append(True, at[1:] != at[:-1])
+            changes[edges[:-1]] = True
+            runs = np.append(np.flatnonzero(changes), len(at))
+            run = np.searchsorted(runs, before, side="right")
+            before, after = runs[run - 1], runs[run]
+        unequal = [np.abs((reached[0, at] - below) - (above - reached[0, at])) for at in (before, after)]
         later = unequal[1] <= unequal[0]
-        undone = np.ones(len(which), dtype=np.bool_)
+        n_left = np.zeros(len(which), dtype=np.int64)
+        part = np.repeat(np.arange(len(which)), size)
         for at in (np.where(later, after, before), np.where(later, before, after)):
-            allowed = self._allowed(layout, parts, at, undone)
-            self._take_sides(parts, at, allowed)
-            n_left[which[allowed]] = (at - start[:-1])[allowed]
-            left[:, which[allowed]] = parts.sums(at)[0][:, allowed]
-            undone &= ~allowed
+            left = np.arange(len(flow)) < at[part]
+            allowed = (n_left == 0) & (at > edges[:-1]) & (at < edges[1:])
+            for low, high in ((edges[:-1], at), (at, edges[1:])):
+                allowed &= np.all(reached[:, high] - reached[:, low] >= self.least, axis=0)
+            self._count_members(flow, part * 2 + left, allowed)
+            taken = allowed[part]
+            self.side[flow[taken]] = left[taken]
+            n_left[allowed] = (at - edges[:-1])[allowed]
+        return n_left
 
-    def _sorted(self, layout: _Layout, which: Places, dimension: Places) -> _Sorted:
-        size = np.diff(layout.start)[which]
-        start = _starts(size)
-        row = dimension * layout.orders.shape[1]
-        place = np.repeat(row + layout.start[which] - start[:-1], size) + np.arange(start[-1])
-        flow = layout.orders.reshape(-1).take(place)
-        reached = np.zeros((len(self.quantities), len(flow) + 1))
-        for sums, quantity in zip(reached, self.quantities, strict=True):
-            np.cumsum(quantity.take(flow), out=sums[1:])
-        return _Sorted(which, flow, start, reached)
-
-    def _around_ties(self, parts: _Sorted, dimension: Places, median: Places) -> tuple[Places, Places]:
-        """Returns start and end of the run of flows that share the median's coordinate."""
-        row = np.repeat(dimension * self.frame.point.shape[1], np.diff(parts.start))
-        at = self.frame.point.reshape(-1).take(row + parts.flow)
-        changes = np.empty(len(at) + 1, dtype=np.bool_)
-        np.not_equal(at[1:], at[:-1], out=changes[1:-1])
-        changes[parts.start] = True
-        edges = np.flatnonzero(changes)
-        run = np.searchsorted(edges, median, side="right")
-        return edges[run - 1], edges[run]
-
-    def _allowed(self, layout: _Layout, parts: _Sorted, at: Places, candidates: Mask) -> Mask:
-        """Returns which of these partitions may be cut there: both sides must be safe.
-
-        Distinct members are counted only where the sums reach their thresholds.
-        """
-        ok = candidates & (at > parts.start[:-1]) & (at < parts.start[1:])
-        for side in parts.sums(at):
-            ok &= np.all(side >= self.least, axis=0)
-        for (threshold, _), members in zip(self.counted, layout.members, strict=True):
-            if not ok.any():
-                break
-            self._take_sides(parts, at, ok)
-            enough = members.enough(parts.which[ok], self.side, threshold)
-            # Undo the marks: the caller decides which cuts are made.
-            self.side[parts.slices(at, ok)[0]] = -1
-            ok[ok] = enough
-        return ok
-
-    def _take_sides(self, parts: _Sorted, at: Places, chosen: Mask) -> None:
-        """Marks the flows of the chosen partitions by their side of the cut."""
-        flow, start, at = parts.slices(at, chosen)
-        self.side[flow] = np.arange(len(flow)) < np.repeat(at, np.diff(start))
-
-    def _close(self, layout: _Layout, final: Mask) -> None:
-        """Numbers the partitions that were not cut."""
-        size = np.diff(layout.start)
-        flow = layout.orders[0][np.repeat(final, size)]
-        number = np.arange(self.n_final, self.n_final + np.count_nonzero(final), dtype=np.int32)
-        self.group[flow] = np.repeat(number, size[final])
-        self.n_final += len(number)
+    def _count_members(self, flow: Places, cell: Places, allowed: Mask) -> None:
+        """Clears the allowed partitions with too few distinct members on a side; cell is 2 * partition + side."""
+        for threshold, start, member in self.counted:
+            kept = allowed[cell // 2]
+            rows, each = flow[kept], np.diff(start)[flow[kept]]
+            place = np.repeat(start[rows] - (np.cumsum(each) - each), each) + np.arange(each.sum())
+            wide = int(member.max(initial=0)) + 1
+            distinct = np.sort(np.repeat(cell[kept], each) * wide + member[place])
+            distinct = distinct[np.diff(distinct, prepend=-1) != 0] // wide
+            counts = np.bincount(distinct, minlength=2 * len(allowed)).reshape(-1, 2)
+            allowed &= np.all(counts >= threshold, axis=1)
 
 
-def _sorting(axis: Ints) -> Places:
-    """Returns the stable order of a coordinate; small numbers use radix sort."""
-    shifted = axis - axis.min(initial=0)
-    small = len(axis) and int(shifted.max()) < 1 << 16
-    return np.argsort(shifted.astype(np.uint16) if small else axis, kind="stable")
+def _starts(sizes: Places) -> Places:
+    return np.concatenate(([0], np.cumsum(sizes)))

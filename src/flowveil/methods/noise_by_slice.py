@@ -24,7 +24,7 @@ from flowveil.hierarchy import Ints
 from flowveil.methods.epsilon import check_epsilon
 from flowveil.methods.method import Method
 from flowveil.methods.noise_guarantee import Counts, bounded_trips
-from flowveil.methods.pair_domain import pair_domain
+from flowveil.methods.public_domain import pair_domain
 from flowveil.release.noisy import NoisyCounts, PrivacyLoss
 from flowveil.slices import MOST_SLICES, Key, SlicedFlows
 from flowveil.times import TIME, Every
@@ -83,6 +83,7 @@ def noisy_matrices(
             drawn = {**options, **({} if seed is None else {_SEED: seed + len(made)})}
             made.append((key, counted_flows, method.plan(counted_flows, **drawn)))
     one = made[0][2].guarantee
+    assert isinstance(one, PrivacyLoss)
     together = replace(one, epsilon=one.epsilon * len(layers), delta=one.delta * len(layers), layers=len(layers))
     return together, made
 

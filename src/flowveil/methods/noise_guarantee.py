@@ -17,10 +17,9 @@ from flowveil.errors import DataError, ParameterError
 from flowveil.flows import Cells, Flows, group_pairs
 from flowveil.hierarchy import Ints
 from flowveil.methods.epsilon import check_epsilon, noise_scale
-from flowveil.methods.pair_domain import PairDomain
+from flowveil.methods.public_domain import PairDomain
 from flowveil.release.noisy import NoisyCounts, PrivacyLoss
-from flowveil.release.plan import Plan, Suppression
-from flowveil.release.zones import Zones
+from flowveil.release.plan import Plan, Suppression, Zones
 
 Counts = NDArray[np.int64]
 

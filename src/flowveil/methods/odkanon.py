@@ -13,6 +13,7 @@ Guarantees the same zones as the step-by-step loop in ``tests/reference/odkanon.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -69,7 +70,7 @@ def odkanon(
     allowed = None if by_rows else max_suppressed * float(np.sum(flows.volume(guarantee.basis)))
     step = _first_good_step(schedule, rest, guarantee, allowed)
     cuts = schedule.cuts(step)
-    merged = cuts.merge(rest, rest.origin, rest.destination)
+    merged = cuts.merge(rest)
     safe = guarantee.safe(merged.cells)
     if not safe.all():
         kept[np.flatnonzero(kept)[~safe[merged.row]]] = False
@@ -97,20 +98,18 @@ def hopeless(flows: Flows, guarantee: Guarantee, *, levels: int, share: float) -
     highest level matters. If more than ``share`` of the flows are hopeless, that share with the smallest volume is
     suppressed (ties: origin code, then destination code).
     """
-    node_o = _lifted_tiles(flows.origins, levels)
-    node_d = _lifted_tiles(flows.destinations, levels)
-    used_o, zone_o = np.unique(node_o, return_inverse=True)
-    used_d, zone_d = np.unique(node_d, return_inverse=True)
-    merged = flows.merge(
-        zone_o.astype(np.int32)[flows.origin],
-        zone_d.astype(np.int32)[flows.destination],
-        len(used_o),
-        len(used_d),
-    )
+    trees = flows.origins, flows.destinations
+    node_o, node_d = (_lifted_tiles(tree, levels) for tree in trees)
+    merged = flows.merge(node_o[flows.origin], node_d[flows.destination], *(tree.n_nodes for tree in trees))
     lost = ~guarantee.safe(merged.cells)[merged.row]
+    rows = np.flatnonzero(lost)
     limit = int(np.floor(len(flows) * share))
-    if np.count_nonzero(lost) > limit:
-        lost[np.flatnonzero(lost)[~_smallest(flows, np.flatnonzero(lost), limit, guarantee.basis)]] = False
+    if len(rows) > limit:
+        rank_o, rank_d = (
+            tree.code_rank[tree.leaf_node][tile[rows]]
+            for tree, tile in zip(trees, (flows.origin, flows.destination), strict=True)
+        )
+        lost[rows[np.lexsort((rank_d, rank_o, flows.volume(guarantee.basis)[rows]))[limit:]]] = False
     return lost
 
 
@@ -120,15 +119,6 @@ def _lifted_tiles(tree: Hierarchy, levels: int) -> Ints:
     for _ in range(min(levels, tree.max_depth)):
         node = tree.lift(node)
     return node
-
-
-def _smallest(flows: Flows, rows: NDArray[np.int64], count: int, basis: str) -> NDArray[np.bool_]:
-    """Returns which of these flows are the ``count`` smallest by volume; ties by origin code, then destination code."""
-    rank_o = flows.origins.code_rank[flows.origins.leaf_node][flows.origin[rows]]
-    rank_d = flows.destinations.code_rank[flows.destinations.leaf_node][flows.destination[rows]]
-    chosen = np.zeros(len(rows), dtype=np.bool_)
-    chosen[np.lexsort((rank_d, rank_o, flows.volume(basis)[rows]))[:count]] = True
-    return chosen
 
 
 @dataclass(frozen=True, eq=False)
@@ -246,76 +236,51 @@ class Cuts:
     origin: Ints
     destination: Ints
 
-    def merge(self, cells: Cells, tile_o: Ints, tile_d: Ints) -> Merged:
-        """Merges cells into the cells of these cuts; a tile of each end locates a cell."""
-        return cells.merge(
-            self.origins.zone_of_tile(self.origin)[tile_o],
-            self.destinations.zone_of_tile(self.destination)[tile_d],
-            len(self.origin),
-            len(self.destination),
-        )
+    def zones(self, cells: Cells) -> tuple[Ints, Ints]:
+        """Returns the zones of the tiles of each cell at both ends."""
+        zone_o, zone_d = self.origins.zone_of_tile(self.origin), self.destinations.zone_of_tile(self.destination)
+        return zone_o[cells.origin], zone_d[cells.destination]
+
+    def merge(self, cells: Cells) -> Merged:
+        """Merges cells between tiles into the cells of these cuts."""
+        return cells.merge(*self.zones(cells), len(self.origin), len(self.destination))
 
 
 def _first_good_step(schedule: Schedule, cells: Cells, guarantee: Guarantee, allowed: float | None) -> int:
     """Returns the first step at which cells below the threshold hold at most the allowed volume (None: no such cells).
 
-    Bisection: coarser steps never have more such cells or volume, and are merged from the last failed one. Returns the
-    last step if none is good.
+    Bisection: coarser steps never have more such cells or volume. Returns the last step if none is good.
     """
-    tile_o, tile_d = cells.origin, cells.destination
-    low, high = -1, schedule.n_steps
-    while high - low > 1:
-        probe = (low + high) // 2
-        cuts = schedule.cuts(probe)
-        merged = cuts.merge(cells, tile_o, tile_d).cells
+
+    def is_good(step: int) -> bool:
+        merged = schedule.cuts(step).merge(cells).cells
         unsafe = ~guarantee.safe(merged)
         volume = float(np.sum(merged.volume(guarantee.basis)[unsafe]))
-        if not unsafe.any() or (allowed is not None and volume <= allowed):
-            high = probe
-        else:
-            low, cells = probe, merged
-            tile_o = schedule.origins.hierarchy.leaf_start[cuts.origin][merged.origin]
-            tile_d = schedule.destinations.hierarchy.leaf_start[cuts.destination][merged.destination]
-    return high
+        return not unsafe.any() or (allowed is not None and volume <= allowed)
 
-
-# ---- common zones of slices ---------------------------------------------------------------------------------------
+    return bisect_left(range(schedule.n_steps), True, key=is_good)
 
 
 def common_cuts(sliced: SlicedFlows, guarantee: Guarantee, *, max_suppressed: float) -> Cuts:
     """Returns the finest common cuts of all slices with little enough volume below the threshold in any slice.
 
     With common zones, only whole cells of slices can be subtracted from each other. The cuts are a step of the schedule
-    of all slices together; merging never makes a cell worse, so bisection finds it.
-
-    Args:
-        sliced: all slices.
-        guarantee: thresholds that every published cell of every slice must reach.
-        max_suppressed: largest share of the volume of all slices in cells below the threshold.
+    of all slices together. At most ``max_suppressed`` of the volume of all slices is in cells below the threshold.
     """
     rows = concat_cells([guarantee.to_fixed_point(part)[0] for part in sliced.slices])
     whole, guarantee = guarantee.to_fixed_point(sliced.whole)
     schedule = Schedule.from_flows(whole, whole, guarantee)
     number = np.repeat(np.arange(len(sliced), dtype=np.int32), [len(s) for s in sliced.slices])
     allowed = max_suppressed * float(np.sum(rows.volume(guarantee.basis)))
-    low, high = -1, schedule.n_steps
-    while high - low > 1:
-        probe = (low + high) // 2
-        cuts = schedule.cuts(probe)
-        if _short_volume(cuts, rows, number, len(sliced), guarantee) <= allowed:
-            high = probe
-        else:
-            low = probe
-    return schedule.cuts(high)
 
+    def is_good(step: int) -> bool:
+        cuts = schedule.cuts(step)
+        zone_o, zone_d = cuts.zones(rows)
+        places = group_pairs(number, zone_o, len(sliced), len(cuts.origin))
+        cells = rows.merge(places.row, zone_d, len(places.origin), len(cuts.destination)).cells
+        short = ~guarantee.safe(cells)
+        # Cells without weight count a little, so that a budget of 0 allows none of them.
+        volume = float(np.sum(cells.volume(guarantee.basis)[short])) + 1e-9 * float(np.count_nonzero(short))
+        return volume <= allowed
 
-def _short_volume(cuts: Cuts, rows: Cells, number: Ints, n_slices: int, guarantee: Guarantee) -> float:
-    """Returns the volume in cells that are below the threshold in their slice."""
-    n_o, n_d = len(cuts.origin), len(cuts.destination)
-    zone_o = cuts.origins.zone_of_tile(cuts.origin)[rows.origin]
-    zone_d = cuts.destinations.zone_of_tile(cuts.destination)[rows.destination]
-    places = group_pairs(number, zone_o, n_slices, n_o)
-    cells = rows.merge(places.row, zone_d, len(places.origin), n_d).cells
-    short = ~guarantee.safe(cells)
-    # Cells without weight count a little, so that a budget of 0 allows none of them.
-    return float(np.sum(cells.volume(guarantee.basis)[short])) + 1e-9 * float(np.count_nonzero(short))
+    return schedule.cuts(bisect_left(range(schedule.n_steps), True, key=is_good))

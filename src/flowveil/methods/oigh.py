@@ -7,7 +7,8 @@ allowed volume, and suppresses those cells.
 Going up never moves volume into cells below the threshold. So the lowest good destination level never rises with the
 origin level, and one descent along that staircase evaluates at most as many points as there are levels.
 
-Guarantees the same levels and zones as the exhaustive search in ``tests/reference/oigh.py``.
+Guarantees the same levels and zones as the exhaustive search in ``tests/reference/oigh.py``. The baseline
+`suppression`, tiles without any level up, is here too.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from flowveil.flows import Cells, Flows, Merged
+from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Hierarchy, Ints
 from flowveil.release.plan import Plan
@@ -27,7 +28,7 @@ def oigh(flows: Flows, guarantee: Guarantee, *, max_suppressed: float = 0.1) -> 
     """Plans homogeneous zones with one level per axis.
 
     Among the points of the lowest height, takes the one with the smallest average class (published volume over
-    published cells), and on ties the one with the finest origins.
+    published cells), and on ties the one with the finest origins. The top of the lattice if no point is good.
 
     Args:
         flows: the flows to anonymise.
@@ -35,30 +36,47 @@ def oigh(flows: Flows, guarantee: Guarantee, *, max_suppressed: float = 0.1) -> 
         max_suppressed: largest share of the volume in cells below the threshold, which are suppressed. 0 as in the
             ODkAnon papers; 0.1 as in Matet et al.
     """
-    lattice = Lattice.from_flows(flows, guarantee, max_suppressed)
-    chosen = lattice.lowest_good(lattice.tiles(flows))
-    return lattice.plan(flows, chosen.up_o, chosen.up_d)
+    lattice = Lattice(flows, guarantee, max_suppressed)
+    top_o, top_d = lattice.origins.top, lattice.destinations.top
+    height, found = top_o + top_d, [(np.inf, top_o, top_d)]
+    up_d = top_d
+    for up_o in range(top_o + 1):
+        up_d = min(up_d, height - up_o)
+        while up_d >= 0 and (average := lattice.average(up_o, up_d)) is not None:
+            if up_o + up_d < height:
+                height, found = up_o + up_d, []
+            found.append((average, up_o, up_d))
+            up_d -= 1
+        up_d += 1
+    return lattice.plan(*min(found)[1:])
 
 
 def one_level(flows: Flows, guarantee: Guarantee, *, max_suppressed: float = 0.1) -> Plan:
     """Plans zones of one level for both ends: the lowest level with little enough volume below the threshold.
 
-    Args:
-        flows: the flows to anonymise; both ends are tiles of one tree.
-        guarantee: thresholds that every cell must reach.
-        max_suppressed: largest share of the volume in cells below the threshold, which are suppressed.
+    Arguments as in `oigh`; both ends are tiles of one tree.
     """
-    lattice = Lattice.from_flows(flows, guarantee, max_suppressed)
-    below = lattice.tiles(flows)
-    low, high = (-1, 0) if below.good else (0, lattice.origins.top)
+    lattice = Lattice(flows, guarantee, max_suppressed)
+    low, high = -1, lattice.origins.top
     while high - low > 1:
         middle = (low + high) // 2
-        point = lattice.merge_to(middle, middle, below)
-        if point.good:
-            high = middle
-        else:
-            low, below = middle, point
-    return lattice.plan(flows, high, high)
+        low, high = (middle, high) if lattice.average(middle, middle) is None else (low, middle)
+    return lattice.plan(high, high)
+
+
+def suppression(flows: Flows, guarantee: Guarantee, *, max_suppressed: float = 0.1) -> Plan:  # noqa: ARG001
+    """Plans the release of the safe flows, tile to tile: the baseline without a hierarchy.
+
+    Published cells are exact, but most of the matrix may be suppressed: long trips, and trips in sparsely populated
+    places first.
+
+    Args:
+        flows: the flows to anonymise.
+        guarantee: thresholds that every cell must reach.
+        max_suppressed: ignored; this method cannot limit suppression. The measure ``suppressed_share`` reports it.
+    """
+    tiles_o, tiles_d = flows.origins.leaf_node, flows.destinations.leaf_node
+    return Plan.from_cuts(flows, tiles_o, tiles_d, guarantee.safe(flows))
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,11 +105,9 @@ class AxisLevels:
         ends = np.flatnonzero(last)
         height = ends[np.searchsorted(ends, np.arange(tree.n_nodes))] - np.arange(tree.n_nodes)
         inner = np.flatnonzero(~tree.is_leaf)
-        order = inner[np.lexsort((height[inner], tree.size[inner]))]
-        opens = np.ones(len(order), dtype=np.bool_)
-        opens[1:] = (np.diff(tree.size[order]) != 0) | (np.diff(height[order]) != 0)
         rank = np.zeros(tree.n_nodes, dtype=np.int32)
-        rank[order] = np.cumsum(opens)
+        sizes = np.stack((tree.size[inner], height[inner]))
+        rank[inner] = np.unique(sizes, axis=1, return_inverse=True)[1].ravel() + 1
         return cls(tree, rank)
 
     @property
@@ -104,113 +120,31 @@ class AxisLevels:
         return self.hierarchy.cut_from_merged(self.rank <= up)
 
 
-@dataclass(frozen=True, eq=False)
-class Point:
-    """One point of the lattice with its cells, and a tile of each end for further merging.
-
-    Attributes:
-        up_o, up_d: levels up on the two axes.
-        cells, tile_o, tile_d: the cells, and a tile in each of their two zones.
-        good: cells below the threshold hold at most the allowed volume.
-        average: published volume over published cells.
-    """
-
-    up_o: int
-    up_d: int
-    cells: Cells
-    tile_o: Ints
-    tile_d: Ints
-    good: bool
-    average: float
-
-
-@dataclass(frozen=True, eq=False)
 class Lattice:
-    """All pairs of levels, and the condition for a good pair."""
+    """All pairs of levels."""
 
-    origins: AxisLevels
-    destinations: AxisLevels
-    guarantee: Guarantee
-    allowed: float
+    def __init__(self, flows: Flows, guarantee: Guarantee, max_suppressed: float) -> None:
+        self.flows, self.guarantee = flows, guarantee
+        self.origins, self.destinations = (AxisLevels.from_tree(tree) for tree in (flows.origins, flows.destinations))
+        self.allowed = max_suppressed * float(np.sum(flows.volume(guarantee.basis)))
 
-    @classmethod
-    def from_flows(cls, flows: Flows, guarantee: Guarantee, max_suppressed: float) -> Lattice:
-        """Returns the lattice of the trees of these flows."""
-        origins, destinations = (AxisLevels.from_tree(tree) for tree in (flows.origins, flows.destinations))
-        allowed = max_suppressed * float(np.sum(flows.volume(guarantee.basis)))
-        return cls(origins, destinations, guarantee, allowed)
+    def average(self, up_o: int, up_d: int) -> float | None:
+        """Returns published volume over published cells; None if cells below the threshold hold more than allowed."""
+        cells = self.flows.merge(*self._zones(self.origins.cut(up_o), self.destinations.cut(up_d))).cells
+        safe, volume = self.guarantee.safe(cells), cells.volume(self.guarantee.basis)
+        if float(np.sum(volume[~safe])) > self.allowed:
+            return None
+        return float(np.sum(volume[safe])) / int(np.count_nonzero(safe)) if safe.any() else np.inf
 
-    def tiles(self, flows: Flows) -> Point:
-        """Returns the point of the tiles; its cells are the flows."""
-        return self._point(0, 0, flows, flows.origin, flows.destination)
-
-    def lowest_good(self, tiles: Point) -> Point:
-        """Returns the best of the lowest good points, or the top of the lattice if no point is good."""
-        bad, start = self._around_diagonal(tiles)
-        if not start.good:
-            return start
-        height, found = start.up_o + start.up_d, [start]
-        # All points below a bad one are bad: up to its origin level, only higher destination levels are tried.
-        ranges = [(0, self.origins.top + 1, 0)]
-        if bad is not None:
-            ranges = [(0, bad.up_o + 1, bad.up_d + 1), (bad.up_o + 1, self.origins.top + 1, 0)]
-        up_d = self.destinations.top
-        for first, stop, least in ranges:
-            below = self.merge_to(first, least, tiles) if first + least <= height else tiles
-            for up_o in range(first, stop):
-                up_d = min(up_d, height - up_o)
-                while up_d >= least and (point := self.merge_to(up_o, up_d, below)).good:
-                    if up_o + up_d < height:
-                        height, found = up_o + up_d, []
-                    found.append(point)
-                    up_d -= 1
-                up_d += 1
-        return min(found, key=lambda point: (point.average, point.up_o))
-
-    def _around_diagonal(self, tiles: Point) -> tuple[Point | None, Point]:
-        """Returns the last bad and the first good point on the diagonal from the tiles to the top.
-
-        None if no point is bad; the top as second if no point is good.
-        """
-        height = self.origins.top + self.destinations.top
-        low, high, bad, good = -1, height, None, None
-        while high - low > 1 or good is None:
-            middle = (low + high) // 2 if high - low > 1 else high
-            up_o = middle * self.origins.top // max(height, 1)
-            point = self.merge_to(up_o, middle - up_o, bad or tiles)
-            if point.good or middle == height:
-                high, good = middle, point
-            else:
-                low, bad = middle, point
-        return bad, good
-
-    def merge_to(self, up_o: int, up_d: int, below: Point) -> Point:
-        """Returns the point at these levels, merged from a point below it."""
-        if (up_o, up_d) == (below.up_o, below.up_d):
-            return below
-        cut_o, cut_d = self.origins.cut(up_o), self.destinations.cut(up_d)
-        cells = self._merge(below.cells, below.tile_o, below.tile_d, cut_o, cut_d).cells
-        tile_o = self.origins.hierarchy.leaf_start[cut_o][cells.origin]
-        tile_d = self.destinations.hierarchy.leaf_start[cut_d][cells.destination]
-        return self._point(up_o, up_d, cells, tile_o, tile_d)
-
-    def plan(self, flows: Flows, up_o: int, up_d: int) -> Plan:
+    def plan(self, up_o: int, up_d: int) -> Plan:
         """Returns the plan of the safe cells at these levels."""
         cut_o, cut_d = self.origins.cut(up_o), self.destinations.cut(up_d)
-        merged = self._merge(flows, flows.origin, flows.destination, cut_o, cut_d)
+        merged = self.flows.merge(*self._zones(cut_o, cut_d))
         kept: NDArray[np.bool_] = self.guarantee.safe(merged.cells)[merged.row]
         notes = {"origin_levels_up": up_o, "destination_levels_up": up_d}
-        return Plan.from_cuts(flows, cut_o, cut_d, kept, notes=notes)
+        return Plan.from_cuts(self.flows, cut_o, cut_d, kept, notes=notes)
 
-    def _merge(self, cells: Cells, tile_o: Ints, tile_d: Ints, cut_o: Ints, cut_d: Ints) -> Merged:
-        zone_o = self.origins.hierarchy.zone_of_tile(cut_o)[tile_o]
-        zone_d = self.destinations.hierarchy.zone_of_tile(cut_d)[tile_d]
-        return cells.merge(zone_o, zone_d, len(cut_o), len(cut_d))
-
-    def _point(self, up_o: int, up_d: int, cells: Cells, tile_o: Ints, tile_d: Ints) -> Point:
-        safe = self.guarantee.safe(cells)
-        volume = cells.volume(self.guarantee.basis)
-        n_safe = int(np.count_nonzero(safe))
-        good = float(np.sum(volume[~safe])) <= self.allowed
-        average = float(np.sum(volume[safe])) / n_safe if n_safe else np.inf
-        return Point(up_o, up_d, cells, tile_o, tile_d, good, average)
+    def _zones(self, cut_o: Ints, cut_d: Ints) -> tuple[Ints, Ints, int, int]:
+        zone_o = self.flows.origins.zone_of_tile(cut_o)[self.flows.origin]
+        zone_d = self.flows.destinations.zone_of_tile(cut_d)[self.flows.destination]
+        return zone_o, zone_d, len(cut_o), len(cut_d)

@@ -1,19 +1,16 @@
 """PairCut: fine cells that do not intersect, within a budget of suppression, with a proven gap.
 
 A release is a division of (root, root): see `flowveil.methods.pair_divisions`. ATG, TwinCut, ODkAnon with a volume
-budget and OIGH make special cases, in which all cells share one map, or all destinations of an origin zone do. At a
-price on suppressed volume the best division is found exactly, and its value is a lower bound for every division. The
-price is searched until the budget is just kept; the rest of the budget is spent on pairs that are nearly tied at that
-price. Cells that do not intersect and are no division can be finer than the bound.
+budget and OIGH make special cases. At a price on suppressed volume the best division is found exactly, and its value is
+a lower bound for every division. The price is searched until the budget is just kept; the rest of the budget is spent
+on pairs that are nearly tied at that price.
 
-Guaranteed: never over the budget; never worse than ATG-Dual, ODkAnon's volume-budget cut, OIGH or TwinCut without its
+Guarantees: never over the budget; never worse than ATG-Dual, ODkAnon's volume-budget cut, OIGH or TwinCut without its
 local search at the same budget; never further from the best division than the proven gap in the notes (a gap of 0.01:
 no division is finer by more than 1 %). The same input gives the same cells on every machine.
 
-Where the flows have times, time is a third tree and a cell may be divided along it too. The objective is then the error
-plus ``time_weight`` tiles for every hour of a cell's time, never more than for the matrix of all times at once. By
-default an hour is worth as many tiles as the error of that matrix, rounded to a power of two: whatever the size of
-tiles, the mean width of times then stays near two hours.
+If the flows have times, time is a third tree and a cell may be divided along it too. The objective is then the error
+plus ``time_weight`` tiles for every hour of a cell's time, never more than for the matrix of all times at once.
 """
 
 from __future__ import annotations
@@ -36,8 +33,7 @@ from flowveil.methods.pair_divisions import Division, PairTable
 from flowveil.methods.pruning import dual_multiplier
 from flowveil.methods.twin_trees import Goal
 from flowveil.methods.twincut import FrontierPoint, check_goal, plan_of_cuts, score, twincut
-from flowveil.release.plan import Plan
-from flowveil.release.zones import NodeZones, TimedZones
+from flowveil.release.plan import NodeZones, Plan, TimedZones
 
 if TYPE_CHECKING:
     from flowveil.times import Times
@@ -55,23 +51,20 @@ def paircut(
     spend: bool = True,
     time_weight: float | None = None,
 ) -> Plan:
-    """Plan fine cells that do not intersect and suppress at most a share of the volume.
+    """Plans fine cells that do not intersect and suppress at most a share of the volume.
 
     Args:
-        flows: what to anonymise.
-        guarantee: what every cell must satisfy.
-        max_suppressed: share of the volume that may be suppressed; never exceeded.
-        objective: what is minimised: ``error`` (mean generalisation error: tiles of both zones of a trip),
-            ``metres`` (mean distance from tile to zone centre), ``reconstruction`` (reconstruction loss), or
-            ``cells`` (as many published cells as possible).
-        spend: whether the rest of the budget is spent on nearly tied pairs, and other methods of the class are
-            compared at the end.
-        time_weight: where time is folded, how many tiles an hour is worth: a lower one gives finer places and wider
-            times. By default the error of the matrix of all times at once, to a power of two.
+        flows: the flows to anonymise.
+        guarantee: thresholds that every cell must reach.
+        max_suppressed: largest share of the volume that may be suppressed; never exceeded.
+        objective: what is minimised, as in `flowveil.methods.twincut.twincut`.
+        spend: whether to spend the rest of the budget on nearly tied pairs, and to compare other methods of the class.
+        time_weight: if time is folded, the tiles that an hour is worth: a lower one gives finer places and wider times.
+            By default the error of the matrix of all times, rounded to a power of two; times then are near two hours.
     """
     check_goal(objective)
     weight = time_weight_of(flows, guarantee, max_suppressed, objective, time_weight)
-    table = PairTable.of(flows, guarantee, objective, time_weight=weight)
+    table = PairTable.from_flows(flows, guarantee, objective, time_weight=weight)
     budget = max_suppressed * float(np.sum(flows.volume(guarantee.basis)))
     price = None if table is None else dual_multiplier(table, budget)
     if table is None or price is None:
@@ -101,7 +94,7 @@ def paircut(
 def time_weight_of(
     flows: Flows, guarantee: Guarantee, max_suppressed: float, objective: Goal, given: float | None
 ) -> float:
-    """How many tiles an hour is worth; nothing where flows have no times."""
+    """Returns the tiles that an hour is worth; 0 for flows without times."""
     if flows.times is None:
         if given is not None:
             raise ParameterError("time_weight is for times that fold. Hint: add --fold-time, or leave it out.")
@@ -118,7 +111,7 @@ def time_weight_of(
 
 
 def usual_time_weight(flows: Flows, guarantee: Guarantee, max_suppressed: float) -> float:
-    """The default worth of an hour in tiles: the error of the matrix of all times, to a power of two."""
+    """Returns the default worth of an hour in tiles: the error of the matrix of all times, to a power of two."""
     whole, _ = at_all_times(flows)
     plan = paircut(whole, guarantee, max_suppressed=max_suppressed, spend=False)
     # Coarse, so that the weight says little of the error, which is not always published.
@@ -126,7 +119,7 @@ def usual_time_weight(flows: Flows, guarantee: Guarantee, max_suppressed: float)
 
 
 def proven_score(table: PairTable, price: float, budget: float) -> float:
-    """A score that no division within the budget is below, from the best division at a price.
+    """Returns a score that no division within the budget is below, from the best division at a price.
 
     Every division costs at least L - price * suppressed, where L is the least of cost + price * suppressed. For a mean
     over the published volume P >= V - budget this is price - (price * V - L) / P, least at the smallest P.
@@ -147,14 +140,13 @@ def frontier(
     up_to: float = 1.0,
     progress: Callable[[float], None] | None = None,
 ) -> tuple[FrontierPoint, ...]:
-    """How fine cells can be for every share that may be suppressed, from a price at which nothing is suppressed.
+    """Returns how fine cells can be for every suppressed share: the points of the lower convex hull.
 
-    Every point is the best division at a price, so no division that suppresses as little is finer: the points are
-    those of the lower convex hull. For the data holder: it is computed from all flows. Arguments as in
-    `flowveil.methods.twincut.frontier`.
+    Every point is the best division at a price, so no division that suppresses as little is finer. For the data holder
+    only: it is computed from all flows. Arguments as in `flowveil.methods.twincut.frontier`.
     """
     check_goal(objective)
-    table = PairTable.of(flows, guarantee, objective)
+    table = PairTable.from_flows(flows, guarantee, objective)
     highest = None if table is None else dual_multiplier(table, table.lost)
     if table is None or highest is None or table.objective.total <= 0:
         return ()
@@ -176,7 +168,7 @@ def frontier(
 
 
 def settle_price(table: PairTable, price: float) -> tuple[float, Division]:
-    """A price at which suppressing more would not improve the score: the given one, or higher; and its division."""
+    """Returns a price, at least the given one, at which more suppression does not improve the score; its division."""
     found = table.divide(price)
     for _ in range(50):
         least = table.objective.least_price(table.score(found))
@@ -209,30 +201,20 @@ def plan_from_nodes(
     *,
     layer: NDArray[np.int8] | None = None,
 ) -> Plan:
-    """The plan that puts every flow into these nodes: of origins, of destinations and of times, if any.
+    """Returns the plan that puts every flow into these nodes of origins, destinations and times, if any.
 
     With layers, the same node in two layers is two origin zones.
     """
-    used, destination = _numbered(own[1], flows.destinations.n_nodes)
-    origins: NodeZones
-    if flows.times is None and layer is None:
-        nodes, origin = _numbered(own[0], flows.origins.n_nodes)
-        origins = NodeZones(flows.origins, nodes.astype(np.int32))
-    else:
-        wide = 1 if flows.times is None else flows.times.tree.n_nodes
-        key = own[0].astype(np.int64)
-        if flows.times is not None:
-            key = key * wide + own[2]
-        high = 1 if layer is None else int(layer.max(initial=0)) + 1
-        if layer is not None:
-            key = key * high + layer
-        distinct, origin = np.unique(key, return_inverse=True)
-        layers = None if layer is None else (distinct % high).astype(np.int8)
-        node, time = (part.astype(np.int32) for part in np.divmod(distinct // high, wide))
-        if flows.times is None:
-            origins = NodeZones(flows.origins, node, layer=layers)
-        else:
-            origins = TimedZones(flows.origins, node, flows.times, time, layer=layers)
+    used, destination = np.unique(own[1], return_inverse=True)
+    wide = 1 if flows.times is None else flows.times.tree.n_nodes
+    high = 1 if layer is None else int(layer.max(initial=0)) + 1
+    key = own[0].astype(np.int64) * wide + (0 if flows.times is None else own[2])
+    distinct, origin = np.unique(key * high + (0 if layer is None else layer), return_inverse=True)
+    layers = None if layer is None else (distinct % high).astype(np.int8)
+    node, time = (part.astype(np.int32) for part in np.divmod(distinct // high, wide))
+    origins = NodeZones(flows.origins, node, layer=layers)
+    if flows.times is not None:
+        origins = TimedZones(flows.origins, node, flows.times, time, layer=layers)
     return Plan(
         origin_zone=origin.astype(np.int32),
         destination_zone=destination.astype(np.int32),
@@ -244,17 +226,10 @@ def plan_from_nodes(
     )
 
 
-def _numbered(node: Ints, n_nodes: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The distinct nodes in order, and the place of each among them; without sorting."""
-    seen = np.zeros(n_nodes, dtype=np.bool_)
-    seen[node] = True
-    return np.flatnonzero(seen), (np.cumsum(seen) - 1)[node]
-
-
 def _or_all_times(
     flows: Flows, guarantee: Guarantee, max_suppressed: float, goal: Goal, weight: float, plan: Plan
 ) -> Plan:
-    """The plan, or that of all times at once where a budget left unspent let it be better."""
+    """Returns the plan, or that of all times at once if that is better."""
     whole, row = at_all_times(flows)
     coarse = paircut(whole, guarantee, max_suppressed=max_suppressed, objective=goal)
     kept = coarse.kept[row]
@@ -272,7 +247,7 @@ def _or_all_times(
 
 
 def at_all_times(flows: Flows) -> tuple[Flows, Ints]:
-    """The flows without their times, and where each of them went."""
+    """Returns the flows without their times, and the new position of each."""
     merged = flows.merge(flows.origin, flows.destination, flows.origins.n_tiles, flows.destinations.n_tiles)
     kept = {name: getattr(flows, name) for name in ("origins", "destinations", "intake", "whole_map")}
     whole = Flows.of_cells(merged.cells, **kept)
@@ -280,7 +255,7 @@ def at_all_times(flows: Flows) -> tuple[Flows, Ints]:
 
 
 def _best_of_class(flows: Flows, guarantee: Guarantee, max_suppressed: float, goal: Goal, plan: Plan) -> Plan:
-    """The plan, or that of another method of the class where a budget left unspent let it be finer."""
+    """Returns the plan, or that of another method of the class if that is finer."""
     volume = flows.volume(guarantee.basis)
     budget = max_suppressed * float(np.sum(volume))
     best, least = plan, score(flows, plan, guarantee.basis, goal)

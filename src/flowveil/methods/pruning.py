@@ -9,7 +9,7 @@ lambda * sigma`` of a generalisation that may suppress.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,12 +62,8 @@ def dual_multiplier(pruned: Prunable, budget: float, *, near: float = 64.0) -> f
 
     Specific Breakpoints Algorithm: the dual is concave and piecewise linear. The next point is where the tangents of
     the last point over budget and the last point within it intersect. If the function has no value above them there,
-    the pruning of the right tangent is optimal and within the budget.
-
-    Args:
-        pruned: the problem.
-        budget: volume that may be suppressed.
-        near: first guess; affects only the number of evaluations.
+    the pruning of the right tangent is optimal and within the budget. The first guess ``near`` affects only the number
+    of evaluations.
     """
     if pruned.lost > budget:
         return None
@@ -93,8 +89,7 @@ def dual_multiplier(pruned: Prunable, budget: float, *, near: float = 64.0) -> f
             right = point
 
 
-@dataclass(frozen=True)
-class _Point:
+class _Point(NamedTuple):
     """The dual at one multiplier: its value (without the budget term) and its slope, the suppressed volume."""
 
     at: float
@@ -123,16 +118,9 @@ class Layer:
     """The pairs (zone, node) at one depth of the node, sorted by zone, then node.
 
     The first three arrays cover all pairs, the others the safe pairs in the same order. A pair below the threshold can
-    neither be published nor usefully split, so only its volume matters, which its parent stores.
-
-    Attributes:
-        node: the node of each pair.
-        up: position of the containing pair one layer up.
-        safe: whether it is a safe cell.
-        alpha: cost of publishing it: volume times (tiles of the zone + tiles of the node).
-        short_below: volume of its children that are below the threshold.
-        is_leaf: its node is a tile and cannot be split.
-        safe_up: position of the containing pair among the safe pairs one layer up.
+    neither be published nor usefully split, so only its volume matters, which its parent stores in ``short_below``.
+    ``up`` is the position of the containing pair one layer up, ``safe_up`` the same among safe pairs; ``alpha`` is the
+    cost of publishing: volume times (tiles of the zone + tiles of the node).
     """
 
     node: Ints
@@ -149,12 +137,9 @@ class PairTree:
     """The trees of all zones of the other end, layer by layer from the root down.
 
     Contains only pairs with volume, so it is as sparse as the flows. An evaluation is a few passes over the safe pairs.
-
-    Attributes:
-        layers: one for each depth.
-        lost: volume of the zones that are below the threshold even with the root; no pruning can publish it.
-        top_volume, top_size: volume and tiles of the other zones.
-        depth_of_flow, pair_of_flow: layer of each flow's tile, and the pair there.
+    ``lost`` is the volume of zones that are below the threshold even with the root; ``top_volume`` and ``top_size`` are
+    volume and tiles of the other zones; ``depth_of_flow`` and ``pair_of_flow`` are the layer of each flow's tile and
+    the pair there.
     """
 
     layers: tuple[Layer, ...]
@@ -166,25 +151,9 @@ class PairTree:
 
     @classmethod
     def from_flows(
-        cls,
-        flows: Flows,
-        guarantee: Guarantee,
-        *,
-        zone: Ints,
-        zone_size: Ints,
-        tile: Ints,
-        tree: Hierarchy,
+        cls, flows: Flows, guarantee: Guarantee, *, zone: Ints, zone_size: Ints, tile: Ints, tree: Hierarchy
     ) -> PairTree:
-        """Lays out the pairs of these zones with the nodes of a tree.
-
-        Args:
-            flows: the flows.
-            guarantee: decides which pairs are safe.
-            zone: the zone of the fixed end of each flow.
-            zone_size: tiles of each of those zones.
-            tile: the tile of the other end of each flow.
-            tree: the hierarchy over those tiles.
-        """
+        """Lays out the pairs of the zones of each flow's fixed end with the nodes of a tree over the other end."""
         bottom = flows.merge(zone, tile, len(zone_size), tree.n_tiles)
         leaf = tree.leaf_node[bottom.cells.destination]
         tiles = bottom.cells.renamed(bottom.cells.origin, leaf)
@@ -192,7 +161,7 @@ class PairTree:
         pair = np.empty(len(leaf), dtype=np.int32)
         layers: list[Layer] = []
         carried: Cells | None = None
-        below = _Side(np.zeros(0, np.bool_), np.zeros(0))
+        safe, volume = np.zeros(0, np.bool_), np.zeros(0)
         for d in range(tree.max_depth, -1, -1):
             ending = depth == d
             rows = tiles if ending.all() else tiles.select(ending)
@@ -201,14 +170,33 @@ class PairTree:
             merged = rows.merge(rows.origin, rows.destination, len(zone_size), tree.n_nodes)
             n_carried = 0 if carried is None else len(carried)
             pair[ending] = merged.row[n_carried:]
-            below = _add_layer(layers, merged.cells, guarantee, zone_size, tree, below, merged.row[:n_carried])
-            carried = merged.cells.renamed(merged.cells.origin, tree.lift(merged.cells.destination))
+            cells, up, below, below_volume = merged.cells, merged.row[:n_carried], safe, volume
+            safe, volume = guarantee.safe(cells), cells.volume(guarantee.basis).astype(np.float64)
+            # `bincount` without rows returns integers.
+            lost = np.bincount(up[~below], weights=below_volume[~below], minlength=len(cells)).astype(np.float64)
+            if layers:
+                number = np.cumsum(safe, dtype=np.int32) - np.int32(1)
+                layers[-1] = replace(layers[-1], up=up, safe_up=number[up[below]])
+            size = zone_size[cells.origin[safe]].astype(np.float64) + tree.size[cells.destination[safe]]
+            nothing = np.zeros(0, np.int32)
+            layers.append(
+                Layer(
+                    node=cells.destination,
+                    up=nothing,
+                    safe=safe,
+                    alpha=volume[safe] * size,
+                    short_below=lost[safe],
+                    is_leaf=tree.is_leaf[cells.destination[safe]],
+                    safe_up=nothing,
+                )
+            )
+            carried = cells.renamed(cells.origin, tree.lift(cells.destination))
         layers.reverse()
         return cls(
             layers=tuple(layers),
-            lost=float(below.volume[~below.safe].sum()),
-            top_volume=below.volume[below.safe],
-            top_size=zone_size[merged.cells.origin[below.safe]],
+            lost=float(volume[~safe].sum()),
+            top_volume=volume[safe],
+            top_size=zone_size[merged.cells.origin[safe]],
             depth_of_flow=depth[bottom.row],
             pair_of_flow=pair[bottom.row],
         )
@@ -272,44 +260,3 @@ class PairTree:
             up = layer.safe_up
         splits.reverse()
         return cost, suppressed, splits
-
-
-@dataclass(frozen=True, eq=False)
-class _Side:
-    """Safety and volume of the pairs of a layer, for the layer above."""
-
-    safe: NDArray[np.bool_]
-    volume: Floats
-
-
-def _add_layer(
-    layers: list[Layer],
-    cells: Cells,
-    guarantee: Guarantee,
-    zone_size: Ints,
-    tree: Hierarchy,
-    below: _Side,
-    up: Ints,
-) -> _Side:
-    """Appends the layer of these cells, and links the pairs of the previous layer to it."""
-    size_o, size_d = zone_size[cells.origin], tree.size[cells.destination]
-    safe = guarantee.safe(cells)
-    volume = cells.volume(guarantee.basis).astype(np.float64)
-    short = ~below.safe
-    # `bincount` without rows returns integers.
-    lost_below = np.bincount(up[short], weights=below.volume[short], minlength=len(cells)).astype(np.float64)
-    if layers:
-        number = np.cumsum(safe, dtype=np.int32) - np.int32(1)
-        layers[-1] = replace(layers[-1], up=up, safe_up=number[up[below.safe]])
-    layers.append(
-        Layer(
-            node=cells.destination,
-            up=np.zeros(0, np.int32),
-            safe=safe,
-            alpha=volume[safe] * (size_o[safe].astype(np.float64) + size_d[safe]),
-            short_below=lost_below[safe],
-            is_leaf=tree.is_leaf[cells.destination[safe]],
-            safe_up=np.zeros(0, np.int32),
-        )
-    )
-    return _Side(safe, volume)

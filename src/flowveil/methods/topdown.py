@@ -29,8 +29,8 @@ from flowveil.hierarchy import Ints
 from flowveil.methods.discrete_gaussian import DiscreteGaussian
 from flowveil.methods.discrete_laplace import Bits, Counts, DiscreteLaplace, random_bits
 from flowveil.methods.epsilon import largest_rho
-from flowveil.methods.levels import Level, Levels, public_domain
 from flowveil.methods.noise_guarantee import LARGEST_SCALE, CountedTrips, NoiseGuarantee, rounded_up
+from flowveil.methods.public_domain import Level, public_domain, public_levels
 from flowveil.release.noisy import NoiseStep, NoisyCounts
 
 #: Default budget weights of the last levels, from the bottom up; levels above get the last weight. Most pairs are at
@@ -79,7 +79,7 @@ def topdown(
         "topdown", flows, epsilon=epsilon, delta=delta, bound=bound, seed=unsafe_seed_for_tests
     )
     domain = public_domain("topdown", flows, level, region)
-    levels = Levels.from_domain(domain)
+    levels = public_levels(domain)
     level_noise = _noise_of_levels(privacy, levels, budget_shares(budget, levels))
     distributions = [noise.distribution for noise in level_noise]
     counted = CountedTrips.from_flows(flows, privacy, domain)
@@ -119,17 +119,17 @@ class _Noise:
     step: NoiseStep
 
 
-def budget_shares(budget: str | None, levels: Levels) -> list[Fraction]:
+def budget_shares(budget: str | None, levels: Sequence[Level]) -> list[Fraction]:
     """Returns the exact budget share of each level; the sum is 1.
 
     Raises:
         ParameterError: the shares are not positive numbers, one for each level, with a sum of 1.
     """
-    n = len(levels.levels)
+    n = len(levels)
     if budget is None:
         weights = [WEIGHTS[min(n - 1 - i, len(WEIGHTS) - 1)] for i in range(n)]
         return [Fraction(weight, sum(weights)) for weight in weights]
-    return parse_shares(budget, [step.name for step in levels.levels])
+    return parse_shares(budget, [step.name for step in levels])
 
 
 def parse_shares(budget: str, names: Sequence[str]) -> list[Fraction]:
@@ -150,7 +150,7 @@ def parse_shares(budget: str, names: Sequence[str]) -> list[Fraction]:
     return shares
 
 
-def _noise_of_levels(privacy: NoiseGuarantee, levels: Levels, shares: list[Fraction]) -> list[_Noise]:
+def _noise_of_levels(privacy: NoiseGuarantee, levels: Sequence[Level], shares: list[Fraction]) -> list[_Noise]:
     """Returns the noise of each level, in exact fractions, so that the parts of the budget sum to the budget.
 
     With δ = 0 the budget is ε, and a part of it gives discrete Laplace noise of scale bound / part. With δ above 0 it
@@ -159,7 +159,7 @@ def _noise_of_levels(privacy: NoiseGuarantee, levels: Levels, shares: list[Fract
     """
     rho = None if privacy.delta == 0 else largest_rho(privacy.epsilon, privacy.delta)
     level_noise = []
-    for step, share in zip(levels.levels, shares, strict=True):
+    for step, share in zip(levels, shares, strict=True):
         distribution: NoiseDistribution
         if rho is None:
             part = share * Fraction(privacy.epsilon)
@@ -183,7 +183,9 @@ def _noise_of_levels(privacy: NoiseGuarantee, levels: Levels, shares: list[Fract
 # ---- counting -----------------------------------------------------------------------------------------------------
 
 
-def count_top_down(table: Cells, levels: Levels, distributions: Sequence[NoiseDistribution], bits: Bits) -> Cells:
+def count_top_down(
+    table: Cells, levels: Sequence[Level], distributions: Sequence[NoiseDistribution], bits: Bits
+) -> Cells:
     """Returns the corrected noisy counts of all pairs of zones with a positive count, in order.
 
     Args:
@@ -195,7 +197,7 @@ def count_top_down(table: Cells, levels: Levels, distributions: Sequence[NoiseDi
     zero = np.zeros(1, dtype=np.int32)
     whole = Cells(zero, zero, np.array([table.trips.sum()], dtype=np.int64))
     open_pairs = noisy_roots(whole, distributions[0], bits)
-    for step, distribution in zip(levels.levels[1:], distributions[1:], strict=True):
+    for step, distribution in zip(levels[1:], distributions[1:], strict=True):
         open_pairs = noisy_children(open_pairs, table, step, distribution, bits)
     order = np.lexsort((open_pairs.destination, open_pairs.origin))
     return Cells(open_pairs.origin[order], open_pairs.destination[order], open_pairs.trips[order])

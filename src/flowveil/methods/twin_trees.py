@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,8 +21,6 @@ from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Floats, Hierarchy, Ints
 from flowveil.methods.safe_pairs import Level, Sketch, safe_levels, sketch
 
-#: Latitudes and longitudes of the tiles, then of the nodes.
-Places = tuple[tuple[Floats, Floats], tuple[Floats, Floats]]
 NO_PLACE = "Distances cannot be minimised: the zones have no place on the map. Hint: use objective='error'."
 
 Goal = Literal["error", "metres", "reconstruction", "cells"]
@@ -36,14 +34,9 @@ DEEPEST = 48
 class Objective:
     """The objective: ``(cost of safe pairs + base * suppressed) / (published volume, or total volume)``.
 
-    Attributes:
-        goal: name of the cost.
-        total: volume of the input.
-        base: cost of a suppressed unit.
-        mean: whether the cost is divided by the published volume instead of the total volume.
+    ``base`` is the cost of a suppressed unit; with ``mean`` the cost is divided by the published volume.
     """
 
-    goal: Goal
     total: float
     base: float
     mean: bool
@@ -51,7 +44,7 @@ class Objective:
     @classmethod
     def from_goal(cls, goal: Goal, total: float) -> Objective:
         """Returns the objective for a goal."""
-        return cls(goal=goal, total=total, base=float(goal == "reconstruction"), mean=goal in ("error", "metres"))
+        return cls(total, base=float(goal == "reconstruction"), mean=goal in ("error", "metres"))
 
     def score(self, cost: float, suppressed: float) -> float:
         """Returns the value to minimise."""
@@ -66,9 +59,7 @@ class Objective:
 
     def price_within(self, score: float, price: float, budget: float) -> float:
         """Returns an upper bound for the priced cost of any solution within the budget that beats this score."""
-        if self.mean:
-            return score * self.total + (price - score) * budget
-        return score * self.total + (price - self.base) * budget
+        return score * self.total + (price - self.least_price(score)) * budget
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,10 +67,8 @@ class TwinAxis:
     """One tree, reduced to the nodes that occur in a safe pair, with the safe pairs sorted by node.
 
     Attributes:
-        full: the hierarchy.
-        sketch: the sketch that the hierarchy was reduced to first.
+        full, sketch: the hierarchy, and the sketch that it was reduced to first.
         nodes: the remaining sketch nodes, in order. All other node numbers here are positions in this array.
-        parent: parent of each node.
         layers: for each depth below the root: nodes, their parents, start of each sibling group, parent of each group.
         first, other, volume, cost: the safe pairs of node n are the slice ``first[n]:first[n + 1]`` of the other three,
             sorted by the node of the other tree.
@@ -106,11 +95,8 @@ class TwinAxis:
     ) -> TwinAxis:
         """Lays out the pairs of one end.
 
-        Args:
-            full, reduced: the hierarchy and its sketch.
-            occurring: the sketch nodes that are kept.
-            ends: the sketch node of each pair at this end, and the number of its node at the other end.
-            pairs: volume and cost of each pair.
+        ``ends`` are the sketch node of each pair at this end and the number of its node at the other end; ``pairs`` are
+        volume and cost of each pair.
         """
         nodes, number = np.flatnonzero(occurring), np.cumsum(occurring) - 1
         own, other = number[ends[0]], ends[1]
@@ -204,13 +190,9 @@ class TwinTrees:
         occurring = [_occurring(s, nodes) for s, nodes in zip(sketches, (origin, destination), strict=True)]
         numbers = [(np.cumsum(occurs, dtype=np.int32) - np.int32(1)) for occurs in occurring]
         pairs = volume.astype(np.float64), cost
-        axes = [
-            TwinAxis.from_pairs(full, reduced, occurs, ends, pairs)
-            for full, reduced, occurs, ends in (
-                (flows.origins, sketches[0], occurring[0], (origin, numbers[1][destination])),
-                (flows.destinations, sketches[1], occurring[1], (destination, numbers[0][origin])),
-            )
-        ]
+        ends = (origin, numbers[1][destination]), (destination, numbers[0][origin])
+        trees = flows.origins, flows.destinations
+        axes = [TwinAxis.from_pairs(*end, pairs) for end in zip(trees, sketches, occurring, ends, strict=True)]
         objective = Objective.from_goal(goal, float(np.sum(flows.volume(guarantee.basis))))
         return cls(axes[0], axes[1], objective, thinned=any(s.thinned for s in sketches))
 
@@ -247,15 +229,9 @@ def _occurring(reduced: Sketch, nodes: Ints) -> NDArray[np.bool_]:
 
 @dataclass(frozen=True, eq=False)
 class Costs:
-    """Cost and volume of the nodes of one tree, with the cut of the other tree fixed.
+    """Cost and volume of the nodes of one tree, with the cut of the other tree fixed; a `Prunable` problem.
 
-    Satisfies `flowveil.methods.pruning.Prunable`.
-
-    Attributes:
-        axis: the tree.
-        objective: the objective.
-        cost, volume: of each node.
-        halves: cache of `at`, by price.
+    ``halves`` is the cache of `at`, by price.
     """
 
     axis: TwinAxis
@@ -266,7 +242,7 @@ class Costs:
 
     @property
     def lost(self) -> float:
-        """Volume that no cut publishes: the part in which even the root is not safe."""
+        """Volume that no cut publishes."""
         return self.objective.total - float(self.volume[0])
 
     def saving(self, price: float) -> Floats:
@@ -290,15 +266,8 @@ class Costs:
         return float(self.cost[cut].sum()), self.objective.total - float(self.volume[cut].sum())
 
 
-@dataclass(frozen=True, eq=False)
-class Half:
-    """The best cut of one tree at a price.
-
-    Attributes:
-        cut: the nodes of the cut.
-        cost, suppressed: cost and suppressed volume of the cut.
-        price: price of a suppressed unit.
-    """
+class Half(NamedTuple):
+    """The best cut of one tree at a price of a suppressed unit."""
 
     cut: Positions
     cost: float
@@ -314,25 +283,16 @@ class PairCost:
     """
 
     def __init__(
-        self,
-        flows: Flows,
-        basis: str,
-        goal: Goal,
-        sketches: Sequence[Sketch],
-        *,
-        time_weight: float = 0.0,
+        self, flows: Flows, basis: str, goal: Goal, sketches: Sequence[Sketch], *, time_weight: float = 0.0
     ) -> None:
-        self.goal = goal
-        self.flows = flows
+        self.goal, self.flows, self.sketches = goal, flows, sketches
         self.volume = flows.volume(basis).astype(np.float64)
-        self.sketches = sketches
         self.steps: Floats = np.ones(1)
         self.time_cost: Floats = np.zeros(1)
         if len(sketches) > 2 and flows.times is not None:
             self.steps = sketches[2].size.astype(np.float64)
             self.time_cost = time_weight * flows.times.hours[sketches[2].node]
         self.moved: dict[tuple[int, int], Floats] = {}
-        self.places: dict[int, Places] = {}
 
     def cost(self, level: Level) -> Floats:
         """Returns the cost of publishing each pair."""
@@ -354,48 +314,32 @@ class PairCost:
         row, pair = level.rows()
         each = level.volume / places
         apart = np.bincount(pair, weights=np.abs(self.volume[row] - each[pair]), minlength=len(places))
-        filled = level.stop - level.start
-        return apart + (places - filled) * each
+        scattered: Floats = apart + (places - (level.stop - level.start)) * each
+        return scattered
 
     def _moved(self, level: Level) -> Floats:
         """Returns the metres between tiles and node centres, weighted by volume; the mean of both ends."""
         row, pair = level.rows()
         metres = np.zeros(len(row))
-        ends = (
-            (self.flows.origins, self.flows.origin, level.origin),
-            (self.flows.destinations, self.flows.destination, level.destination),
-        )
-        for end, (full, tile, node) in enumerate(ends):
-            reduced = self.sketches[end]
-            depth = int(reduced.tree.depth[node[0]])
+        ends = (self.flows.origin, level.origin), (self.flows.destination, level.destination)
+        for end, (tile, node) in enumerate(ends):
+            depth = int(self.sketches[end].tree.depth[node[0]])
             if (end, depth) not in self.moved:
-                if end not in self.places:
-                    self.places[end] = _places(full, reduced)
-                self.moved[end, depth] = _metres_to_ancestor(self.places[end], reduced, depth)
+                self.moved[end, depth] = self._metres_to_ancestor(end, depth)
             metres += self.moved[end, depth][tile[row]]
         moved = np.bincount(pair, weights=self.volume[row] * metres / 2, minlength=len(level.start))
         return moved.astype(np.float64)
 
-
-def _places(full: Hierarchy, reduced: Sketch) -> Places:
-    """Returns the centres of all tiles and of all nodes.
-
-    Raises:
-        DataError: the hierarchy has no geography.
-    """
-    if full.geography is None:
-        raise DataError(NO_PLACE)
-    return full.geography.centers(full.leaf_node), full.geography.centers(reduced.node)
-
-
-def _metres_to_ancestor(places: Places, reduced: Sketch, depth: int) -> Floats:
-    """Returns the distance of every tile to the centre of its ancestor at this depth; 0 for tiles above that depth."""
-    tree = reduced.tree
-    node = tree.leaf_node[reduced.leaf_of_tile]
-    for _ in range(tree.max_depth - depth):
-        node = np.where(tree.depth[node] > depth, tree.lift(node), node)
-    tiles, (lat, lon) = places
-    return np.where(tree.depth[node] == depth, _metres_between(tiles, (lat[node], lon[node])), 0.0)
+    def _metres_to_ancestor(self, end: int, depth: int) -> Floats:
+        """Returns the distance of every tile to the centre of its ancestor at this depth; 0 for tiles above it."""
+        full, reduced = (self.flows.destinations if end else self.flows.origins), self.sketches[end]
+        tree = reduced.tree
+        node = tree.leaf_node[reduced.leaf_of_tile]
+        for _ in range(tree.max_depth - depth):
+            node = np.where(tree.depth[node] > depth, tree.lift(node), node)
+        centers = None if full.geography is None else full.geography.centers(reduced.node[node])
+        metres = metres_moved(full, np.arange(full.n_tiles), centers)
+        return np.where(tree.depth[node] == depth, metres, 0.0)
 
 
 def metres_moved(tree: Hierarchy, tile: NDArray[Any], centers: tuple[Floats, Floats] | None) -> Floats:
@@ -406,14 +350,10 @@ def metres_moved(tree: Hierarchy, tile: NDArray[Any], centers: tuple[Floats, Flo
     """
     if tree.geography is None or centers is None:
         raise DataError(NO_PLACE)
+    from pyproj import Geod
+
     # Many flows share a tile.
     used, at = np.unique(tile, return_inverse=True)
     lat, lon = tree.geography.centers(tree.leaf_node[used])
-    return _metres_between((lat[at], lon[at]), centers)
-
-
-def _metres_between(one: tuple[Floats, Floats], other: tuple[Floats, Floats]) -> Floats:
-    from pyproj import Geod
-
-    _, _, metres = Geod(ellps="WGS84").inv(one[1], one[0], other[1], other[0])
+    _, _, metres = Geod(ellps="WGS84").inv(lon[at], lat[at], centers[1], centers[0])
     return np.asarray(metres, dtype=np.float64)

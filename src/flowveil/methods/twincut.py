@@ -18,7 +18,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 
@@ -33,25 +33,18 @@ from flowveil.release.plan import Plan
 
 #: Work of the local search at effort 1, in rows and nodes visited; about five seconds.
 WORK = 4e8
-
 #: Share of that work if weights are summed. Weights rarely tie, so nodes have more combinations and work takes longer.
 SHARE_WITH_WEIGHTS = 0.65
-
 #: Fixed work of an evaluation.
 OVERHEAD = 4000.0
-
 #: Kicks without a gain after which the local search stops, at effort 1.
 MOST_KICKS_WITHOUT_GAIN = 30
-
 #: Nearly tied nodes that are combined when a changed cut is tested.
 PROBED = 40
-
 #: Evaluations that are cached.
 MOST_CACHED = 64
-
 #: Factors of the path of prices, relative to its start.
 PATH = np.exp2(np.arange(-6, 7) / 4)
-
 #: Logarithms of the prices that the local search visits, relative to the fair price.
 PRICE_STEPS = np.arange(16) / 48
 
@@ -167,7 +160,7 @@ def score(flows: Flows, plan: Plan, basis: str, goal: Goal, *, time_weight: floa
 
 def plan_of_cuts(flows: Flows, guarantee: Guarantee, cuts: Cuts, notes: dict[str, Any]) -> Plan:
     """Returns the plan that publishes all safe cells of these cuts."""
-    merged = cuts.merge(flows, flows.origin, flows.destination)
+    merged = cuts.merge(flows)
     kept = guarantee.safe(merged.cells)[merged.row]
     return Plan.from_cuts(flows, cuts.origin, cuts.destination, kept, notes=notes)
 
@@ -189,12 +182,9 @@ def starting_cuts(trees: TwinTrees, merged: Cuts | None = None) -> Iterator[tupl
 
 @dataclass(frozen=True)
 class FrontierPoint:
-    """One map of the frontier.
+    """One map of the frontier, found at a price of a suppressed unit.
 
-    Attributes:
-        suppressed_share: share of the volume that is suppressed.
-        value: the objective; for ``cells`` the number of published cells.
-        price: price of a suppressed unit at which the map was found.
+    ``value`` is the objective; for ``cells`` the number of published cells.
     """
 
     suppressed_share: float
@@ -210,10 +200,10 @@ def frontier(
     up_to: float = 1.0,
     progress: Callable[[float], None] | None = None,
 ) -> tuple[FrontierPoint, ...]:
-    """Returns how fine a homogeneous map can be for every suppressed share, in one run.
+    """Returns how fine a homogeneous map can be for every suppressed share: the Pareto-optimal maps, finest last.
 
-    Sweeps the price of a suppressed unit from very high to very low and prunes both trees in turn at each price.
-    Returns the Pareto-optimal maps, finest last. For the data holder only: it is computed from all flows.
+    Sweeps the price of a suppressed unit from very high to very low and prunes both trees in turn at each price. For
+    the data holder only: it is computed from all flows.
 
     Args:
         flows, guarantee: the flows to publish and their thresholds.
@@ -236,7 +226,7 @@ def frontier(
     last, tried = len(prices), 0
     for way, cut in ((1, np.zeros(1, np.int64)), *((-1, start) for start in starts[-1:])):
         for at, price in list(enumerate(prices))[:last][::way]:
-            _, cut = search.converge(0, cut, float(price))
+            cut = search.converge(0, cut, float(price))
             least_suppressed = min((suppressed for suppressed, _ in search.points), default=0.0)
             for point in search.points:
                 found.setdefault(point, float(price))
@@ -259,13 +249,10 @@ def frontier(
     return tuple(kept)
 
 
-@dataclass(frozen=True, eq=False)
-class Solution:
-    """A cut of each tree with its cost, suppressed volume and score."""
+class Solution(NamedTuple):
+    """A cut of each tree, and the score."""
 
     cuts: tuple[Positions, Positions]
-    cost: float
-    suppressed: float
     score: float
 
 
@@ -280,15 +267,12 @@ class Search:
     price: float = 64.0
     work: float = 0.0
     stopped_early: bool = False
-    keep_points: bool = True
     points: list[tuple[float, float]] = field(default_factory=list)
     cache: dict[tuple[int, bytes], Costs] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        roots = (np.zeros(1, np.int64), np.zeros(1, np.int64))
-        self.best = self._solution(roots, *self._given(0, roots[0]).totals(roots[1]))
-
-    # ---- evaluating ------------------------------------------------------------------------------------------
+        root = np.zeros(1, np.int64)
+        self.best = Solution((root, root), self.trees.objective.score(*self._given(0, root).totals(root)))
 
     def _given(self, end: int, cut: Positions) -> Costs:
         """Returns the costs of the other tree with this cut fixed; recent ones are cached."""
@@ -306,19 +290,13 @@ class Search:
         self.work += OVERHEAD + 8.0 * len(costs.axis)
         return costs.at(price)
 
-    def _solution(self, cuts: tuple[Positions, Positions], cost: float, suppressed: float) -> Solution:
-        return Solution(cuts, cost, suppressed, self.trees.objective.score(cost, suppressed))
-
     def _offer(self, end: int, fixed: Positions, free: Positions, cost: float, suppressed: float) -> bool:
         """Keeps a solution if it is within the budget and better; ``fixed`` is the cut of this end."""
-        if self.keep_points:
-            self.points.append((suppressed, cost))
-        if suppressed > self.budget:
-            return False
-        found = self._solution((free, fixed) if end else (fixed, free), cost, suppressed)
-        better = found.score < self.best.score - 1e-12 * abs(self.best.score)
+        self.points.append((suppressed, cost))
+        score = self.trees.objective.score(cost, suppressed)
+        better = suppressed <= self.budget and score < self.best.score - 1e-12 * abs(self.best.score)
         if better:
-            self.best = found
+            self.best = Solution((free, fixed) if end else (fixed, free), score)
         return better
 
     def offer(self, cuts: tuple[Positions, Positions]) -> bool:
@@ -329,8 +307,6 @@ class Search:
         if time.monotonic() > self.deadline:
             self.stopped_early = True
         return self.stopped_early
-
-    # ---- alternating -----------------------------------------------------------------------------------------
 
     def alternate_from(self, starts: list[tuple[int, Positions]]) -> None:
         """Alternates from every start with the budget as constraint, then along a path of shared prices."""
@@ -345,7 +321,7 @@ class Search:
             for factor in path:
                 if self._out_of_time():
                     return
-                _, cut = self.converge(0, cut, center * factor)
+                cut = self.converge(0, cut, center * factor)
         self.price = self.fair_price()
 
     def _with_budget(self, end: int, cut: Positions) -> None:
@@ -359,7 +335,7 @@ class Search:
                 return
             half = self._at(costs, self._worth(costs, found))
             price = max(found, 1e-3)
-            self._offer(end, cut, half.cut, half.cost, half.suppressed)
+            self._offer(end, cut, *half[:3])
             score = self.trees.objective.score(half.cost, half.suppressed)
             if score >= last - 1e-12 * abs(last):
                 return
@@ -384,35 +360,26 @@ class Search:
             prices.append(self._worth(costs, found if found is not None else self.price))
         return max(float(np.sqrt(prices[0] * prices[1])), 1e-3)
 
-    def converge(self, end: int, cut: Positions, price: float) -> tuple[float, Positions]:
-        """Prunes the two trees in turn at one price until nothing improves; returns the priced cost and this cut."""
+    def converge(self, end: int, cut: Positions, price: float) -> Positions:
+        """Prunes the two trees in turn at one price until nothing improves; returns the cut of this end."""
         last = np.inf
         while True:
-            halves: list[Half] = []
-            for side in (end, 1 - end):
-                costs = self._given(side, cut if side == end else halves[0].cut)
-                half = self._at(costs, price)
-                self._offer(side, cut if side == end else halves[0].cut, half.cut, half.cost, half.suppressed)
-                halves.append(half)
-            priced = halves[1].cost + price * halves[1].suppressed
+            half = self._at(self._given(end, cut), price)
+            self._offer(end, cut, *half[:3])
+            back = self._at(self._given(1 - end, half.cut), price)
+            self._offer(1 - end, half.cut, *back[:3])
+            priced = back.cost + price * back.suppressed
             if priced >= last - 1e-9 * abs(last):
-                return last, cut
-            last, cut = priced, halves[1].cut
-
-    # ---- local search ----------------------------------------------------------------------------------------
+                return cut
+            last, cut = priced, back.cut
 
     def improve(self, effort: float, *, share: float = 1.0) -> None:
-        """Searches around the best solution until the work limit is reached or nothing improves.
+        """Searches around the best solution until a share of the work limit is reached or nothing improves.
 
         First along prices around the fair one, then by kicks, then node by node; a gain starts over. The limit counts
         work and not time, so that every machine gets the same result.
-
-        Args:
-            effort: scales the work limit and the number of kicks.
-            share: share of that work that is done.
         """
         limit = self.work + effort * share * WORK
-        self.keep_points = False
         n_nodes = len(self.trees.origins) + len(self.trees.destinations)
         most_kicks = int(np.ceil(effort * min(MOST_KICKS_WITHOUT_GAIN, n_nodes)))
         rng = np.random.default_rng(0)
@@ -448,24 +415,19 @@ class Search:
                 for factor in np.exp(steps):
                     if self._ended(limit):
                         return
-                    _, cut = self.converge(end, cut, center * float(factor))
+                    cut = self.converge(end, cut, center * float(factor))
                     if (end, cut.tobytes()) in tried:
                         continue
                     tried.add((end, cut.tobytes()))
                     if self._exact(end, cut):
                         self.polish()
 
-    def polish(self) -> bool:
+    def polish(self) -> None:
         """Cuts each tree optimally within the budget while the other stays, in turn, until neither improves."""
-        improved = False
-        settled = 0
-        end = 0
+        settled = end = 0
         while settled < 2 and not self._out_of_time():
-            better = self._exact(end, self.best.cuts[end])
-            settled = 0 if better else settled + 1
-            improved |= better
+            settled = 0 if self._exact(end, self.best.cuts[end]) else settled + 1
             end = 1 - end
-        return improved
 
     def _exact(self, end: int, cut: Positions, *, most_choices: int | None = None) -> bool:
         """Finds the best cut of the other tree within the budget; returns whether it improves the best solution."""
@@ -479,7 +441,7 @@ class Search:
         if found is None:
             return False
         half = self._at(costs, self._worth(costs, max(found, 1e-9)))
-        improved = self._offer(end, cut, half.cut, half.cost, half.suppressed)
+        improved = self._offer(end, cut, *half[:3])
         if half.price < self.trees.objective.least_price(self.best.score):
             half = self._at(costs, self.trees.objective.least_price(self.best.score))
         if not self._may_improve(half):
@@ -493,8 +455,8 @@ class Search:
         most = self.trees.objective.price_within(self.best.score, half.price, self.budget)
         return half.cost + half.price * half.suppressed < most
 
-    def _flip_each(self, limit: float) -> bool:
-        """Flips each nearly tied node of each tree and re-optimises the other tree; returns True on a gain."""
+    def _flip_each(self, limit: float) -> None:
+        """Flips each nearly tied node of each tree and re-optimises the other tree, up to the first gain."""
         best = self.best
         for end in (0, 1):
             costs = self._given(end, best.cuts[end])
@@ -504,11 +466,10 @@ class Search:
             ties = near_ties(costs, self.price, 3 * max(slack, 0.0))
             for node in ties.nodes[np.argsort(ties.loss, kind="stable")]:
                 if self._ended(limit):
-                    return False
+                    return
                 if self._answer(1 - end, flipped(costs, self.price, np.array([node]))):
                     self.polish()
-                    return True
-        return False
+                    return
 
     def _answer(self, end: int, cut: Positions) -> bool:
         """Re-optimises the other tree after a changed cut, then this tree; returns True on a gain."""
@@ -521,7 +482,7 @@ class Search:
             end, cut = 1 - end, half.cut
         return self.best.score < before
 
-    def _kick(self, rng: np.random.Generator, rounds: int) -> bool:
+    def _kick(self, rng: np.random.Generator, rounds: int) -> None:
         """Flips several nearly tied nodes of both trees at a slightly different price, then alternates."""
         price = self.price * float(np.exp(rng.uniform(-0.25, 0.25)))
         end = rounds % 2
@@ -532,9 +493,7 @@ class Search:
             cut = costs.axis.best(costs.saving(price) * noise)[0]
             end = 1 - end
         before = self.best.score
-        _, cut = self.converge(end, cut, price)
+        cut = self.converge(end, cut, price)
         self._answer(end, cut)
         if self.best.score < before:
             self.polish()
-            return True
-        return False

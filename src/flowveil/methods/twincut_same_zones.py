@@ -14,8 +14,8 @@ here.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from flowveil.errors import InfeasibleError
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
-from flowveil.hierarchy import Floats, Hierarchy, Ints
+from flowveil.hierarchy import Floats, Ints
 from flowveil.methods.odkanon import Cuts, volume_budget_cuts
 from flowveil.methods.twin_trees import Goal, Objective, metres_moved
 from flowveil.methods.twincut import INFEASIBLE, check_goal, plan_of_cuts, search_deadline
@@ -50,13 +50,7 @@ def twincut_same_zones(
 ) -> Plan:
     """Plans fine zones for both ends that suppress at most a share of the volume.
 
-    Args:
-        flows: the flows to anonymise; both ends are tiles of one tree.
-        guarantee: thresholds that every cell must reach.
-        max_suppressed: largest share of the volume that may be suppressed; never exceeded.
-        objective: the objective; see `flowveil.methods.twincut.twincut`.
-        effort: work of the search; 0 skips it.
-        time_limit: seconds after which the best solution so far is returned; no limit by default. The notes record it.
+    Both ends are tiles of one tree. Arguments as in `flowveil.methods.twincut.twincut`.
     """
     check_goal(objective)
     deadline = search_deadline(effort, time_limit)
@@ -74,8 +68,7 @@ def twincut_same_zones(
     return plan_of_cuts(flows, guarantee, cuts, {"stopped_early": search.stopped_early})
 
 
-@dataclass(frozen=True, eq=False)
-class State:
+class State(NamedTuple):
     """A cut, as nodes in order, with its cost, suppressed volume and score."""
 
     cut: Ints
@@ -89,14 +82,11 @@ class State:
         return self.cost + price * self.suppressed
 
 
-@dataclass(frozen=True, eq=False)
-class Moves:
-    """Moves from a cut, with the change that each makes alone.
+class Moves(NamedTuple):
+    """Moves from a cut, with the change of cost and suppressed volume that each makes alone.
 
-    Attributes:
-        divided: position in the cut of the zone that a move divides; -1 for moves that unite.
-        united: the node whose children a move unites; -1 for moves that divide.
-        cost, suppressed: the changes.
+    A move divides the zone at position ``divided`` of the cut, or unites the children of node ``united``; the other is
+    -1.
     """
 
     divided: Ints
@@ -108,45 +98,22 @@ class Moves:
         """Returns some of the moves."""
         return Moves(self.divided[which], self.united[which], self.cost[which], self.suppressed[which])
 
-    def __len__(self) -> int:
-        return len(self.divided)
 
-
-@dataclass(eq=False)
 class CutTable:
     """The flows over one tree; evaluates cuts and moves.
 
-    A node is always the deepest one with the same tiles, so that every division changes something.
+    A node is always the deepest one with the same tiles, so that every division changes something. ``above`` is the
+    node that each node is united into: the parent of the highest node with the same tiles.
     """
 
-    flows: Flows
-    guarantee: Guarantee
-    goal: Goal
-    work: float = 0.0
-
-    @cached_property
-    def tree(self) -> Hierarchy:
-        """The tree."""
-        return self.flows.origins
-
-    @cached_property
-    def volume(self) -> Floats:
-        """Volume of each flow."""
-        return self.flows.volume(self.guarantee.basis).astype(np.float64)
-
-    @cached_property
-    def objective(self) -> Objective:
-        """The objective."""
-        return Objective.from_goal(self.goal, float(np.sum(self.volume)))
-
-    @cached_property
-    def above(self) -> Ints:
-        """The node that each node is united into: the parent of the highest node with the same tiles."""
-        tree = self.tree
-        _, highest = np.unique(tree.narrowest, return_index=True)
-        out = np.full(tree.n_nodes, -1, dtype=np.int32)
-        out[tree.narrowest[highest]] = tree.parent[highest]
-        return out
+    def __init__(self, flows: Flows, guarantee: Guarantee, goal: Goal) -> None:
+        self.flows, self.guarantee, self.goal, self.tree = flows, guarantee, goal, flows.origins
+        self.work = 0.0
+        self.volume = flows.volume(guarantee.basis).astype(np.float64)
+        self.objective = Objective.from_goal(goal, float(np.sum(self.volume)))
+        _, highest = np.unique(self.tree.narrowest, return_index=True)
+        self.above = np.full(self.tree.n_nodes, -1, dtype=np.int32)
+        self.above[self.tree.narrowest[highest]] = self.tree.parent[highest]
 
     def evaluate(self, cut: Ints) -> State:
         """Returns the state of a cut."""
@@ -161,21 +128,21 @@ class CutTable:
         zone = tree.zone_of_tile(cut)
         inner = ~tree.is_leaf[cut]
         finer = self.divide(cut, np.flatnonzero(inner))
-        divided = self._changes(zone, cut, np.where(inner, np.arange(len(cut)), -1), finer)
+        at = np.flatnonzero(inner)
+        divided = [change[at] for change in self._changes(zone, cut, np.where(inner, np.arange(len(cut)), -1), finer)]
         above = self.above[cut]
         there = np.bincount(above[above >= 0], minlength=tree.n_nodes)
         whole = (above >= 0) & (there[above] == tree.n_children[above])
         nodes, group = np.unique(above[whole], return_inverse=True)
         groups = np.full(len(cut), -1, dtype=np.int64)
         groups[whole] = group
-        united = self._changes(zone, cut, groups, np.unique(np.where(whole, above, cut)))
-        at = np.flatnonzero(inner)
-        none = np.full(len(nodes), -1, dtype=np.int32)
+        united = [c[: len(nodes)] for c in self._changes(zone, cut, groups, np.unique(np.where(whole, above, cut)))]
+        none = [np.full(n, -1, dtype=np.int32) for n in (len(nodes), len(at))]
         return Moves(
-            np.concatenate((at.astype(np.int32), none)),
-            np.concatenate((np.full(len(at), -1, np.int32), nodes.astype(np.int32))),
-            np.concatenate((divided[0][at], united[0][: len(nodes)])),
-            np.concatenate((divided[1][at], united[1][: len(nodes)])),
+            np.concatenate((at.astype(np.int32), none[0])),
+            np.concatenate((none[1], nodes.astype(np.int32))),
+            np.concatenate((divided[0], united[0])),
+            np.concatenate((divided[1], united[1])),
         )
 
     def divide(self, cut: Ints, zones: NDArray[np.int64]) -> Ints:
@@ -197,8 +164,7 @@ class CutTable:
     def _changes(self, zone: Ints, cut: Ints, group: NDArray[np.int64], other: Ints) -> tuple[Floats, Floats]:
         """Returns the changes of cost and suppression if each group alone is replaced by its zones in ``other``.
 
-        Cells with one end in the group get that end from ``other``, cells with both ends in it get both. All groups are
-        evaluated at once: a cell between two groups counts for each of them as if the other stayed.
+        A cell between two groups counts for each of them as if the other stayed.
         """
         now, then = cut[zone], other[self.tree.zone_of_tile(other)]
         of_tile = group[zone]
@@ -256,8 +222,7 @@ class CutTable:
         return metres_moved(self.tree, np.arange(self.tree.n_tiles, dtype=np.int32), centers)
 
 
-@dataclass(frozen=True, eq=False)
-class Counted:
+class Counted(NamedTuple):
     """Cells: the cell of each flow, which cells are safe, the cost of safe cells and the volume of the others."""
 
     row: Ints
@@ -276,32 +241,24 @@ class LocalSearch:
     deadline: float
     limit: float
     stopped_early: bool = False
-    _price: float = field(init=False, default=0.0)
 
     def run(self) -> None:
         """Moves the price until the budget is bracketed, bisects, and spends the rest of the budget."""
         state, objective = self.best, self.table.objective
         price = objective.base + 8 * abs(state.cost) / objective.total
-        within: float | None = None
-        beyond: float | None = None
+        within = beyond = 0.0
         for _ in range(BRACKETED):
             state = self.descend(state, price)
-            if state.suppressed <= self.budget:
-                within = price
-            else:
-                beyond = price
-            if self._ended() or (within is not None and beyond is not None):
+            within, beyond = (price, beyond) if state.suppressed <= self.budget else (within, price)
+            if self._ended() or (within and beyond):
                 break
-            price = price / 2 if beyond is None else price * 2
+            price = price * 2 if beyond else price / 2
             if price <= max(objective.base, 1e-12):
                 break
-        for _ in range(BISECTED if within is not None and beyond is not None else 0):
-            price = float(np.sqrt(within * beyond))  # type: ignore[operator]  # both are there
+        for _ in range(BISECTED if within and beyond else 0):
+            price = float(np.sqrt(within * beyond))
             state = self.descend(self.best, price)
-            if state.suppressed <= self.budget:
-                within = price
-            else:
-                beyond = price
+            within, beyond = (price, beyond) if state.suppressed <= self.budget else (within, price)
         self.spend()
 
     def descend(self, state: State, price: float) -> State:

@@ -17,9 +17,9 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import h3.api.basic_int as h3_int
 import numpy as np
@@ -30,14 +30,10 @@ from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import OUTSIDE_CELL, VIRTUAL_ROOT, Hierarchy, Ints
 from flowveil.methods.method import Method
-from flowveil.release.plan import Plan
+from flowveil.release.plan import NodeZones, Plan
 from flowveil.release.zone_map import CELLS, TILES, FrozenMap
-from flowveil.release.zones import NodeZones
 from flowveil.zoning.refinement import Read, refined
 from flowveil.zoning.restriction import to_the_top, tree_over
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 NAME = "zones-of"
 Mask = NDArray[np.bool_]
@@ -86,9 +82,9 @@ class ZonesOf(Method):
 
 
 def _refuse_other_reading(read: Mapping[str, Any], frozen: FrozenMap) -> None:
-    if read["resolution"] != frozen.about["resolution"]:
-        names = {None: "a zone map"}
-        there, here = (names.get(r, f"H3 at resolution {r}") for r in (frozen.about["resolution"], read["resolution"]))
+    resolutions = frozen.about["resolution"], read["resolution"]
+    if resolutions[0] != resolutions[1]:
+        there, here = ("a zone map" if r is None else f"H3 at resolution {r}" for r in resolutions)
         raise ParameterError(
             f"The earlier release has the tiles of {there}; these trips were read on {here}. "
             "Hint: read them the same way (--resolution, --zones)."
@@ -105,12 +101,7 @@ def plan_over(
 ) -> Plan:
     """Plans the release of these flows over the zones of a frozen map.
 
-    Args:
-        flows: the flows to anonymise, on trees up to the top.
-        guarantee: thresholds that every cell must reach.
-        max_suppressed: largest share of the volume that may be suppressed.
-        frozen: the zones.
-        revise: whether the release revises the one that has these zones.
+    The flows are on trees up to the top. With ``revise`` the release revises the one that has these zones.
 
     Raises:
         ParameterError: the map of these flows differs from that of the earlier release.
@@ -135,9 +126,6 @@ def plan_over(
     return plan
 
 
-# ---- zones that do not overlap -----------------------------------------------------------------------------------
-
-
 def _over_cuts(flows: Flows, guarantee: Guarantee, frozen: FrozenMap) -> Plan:
     cut_o, cut_d = (_Covering.from_map(flows, frozen, end).cut() for end in ("origin", "destination"))
     zone_o = flows.origins.zone_of_tile(cut_o)[flows.origin]
@@ -149,13 +137,7 @@ def _over_cuts(flows: Flows, guarantee: Guarantee, frozen: FrozenMap) -> Plan:
 
 @dataclass(frozen=True, eq=False)
 class _Covering:
-    """The zones of one end on the tree of the new data, and on a larger tree that has them all.
-
-    Attributes:
-        tree: the tree of the new data, up to the top.
-        larger: the same with a tile of every zone.
-        zones: the zones, as sorted nodes of the larger tree.
-    """
+    """The zones of one end: the tree of the new data, a larger tree with a tile of every zone, and its sorted nodes."""
 
     tree: Hierarchy
     larger: Hierarchy
@@ -179,11 +161,19 @@ class _Covering:
             if flows.whole_map is None:
                 raise ParameterError("The earlier release uses a zone map. Hint: give the map with --zones.")
             larger = flows.whole_map
-        nodes = _nodes_of(larger, codes)
-        if nodes is None:
-            raise _other_map()
-        if TILES in frozen.table.column_names:
-            _refuse_other_tiles(larger, nodes, codes, frozen)
+        number = _node_of_code(larger)
+        nodes = np.array([number.get(code, -1) for code in codes], dtype=np.int32)
+        same = bool(np.all(nodes >= 0))
+        if same and TILES in frozen.table.column_names:
+            tiles = dict(zip(frozen.table["zone"].to_pylist(), frozen.table[TILES].to_pylist(), strict=True))
+            leaf = larger.code_text(larger.leaf_node)
+            own = [leaf[larger.leaf_start[node] : larger.leaf_stop[node]].tolist() for node in nodes]
+            same = all(sorted(leaves) == tiles[code] for leaves, code in zip(own, codes, strict=True))
+        if not same:
+            raise ParameterError(
+                "The map differs from that of the earlier release: zones are missing, or have other tiles. "
+                "Hint: give the same map with the same columns (--zones)."
+            )
         return cls(tree, larger, np.sort(nodes))
 
     def cut(self) -> Ints:
@@ -203,7 +193,7 @@ class _Covering:
         fills = np.flatnonzero(free & holds[np.maximum(larger.parent, 0)]).astype(np.int32)
         whole = np.sort(np.concatenate((zones, fills)))
         larger.check_cut(whole)
-        cut = _same_nodes(larger, whole, self.tree)
+        cut = np.flatnonzero(np.isin(self.tree.code, larger.code[whole])).astype(np.int32)
         self.tree.check_cut(cut)
         return cut
 
@@ -223,44 +213,16 @@ def _first_tile(cells: list[str], resolution: int) -> int:
         raise ParameterError("The earlier release lists cells that are not H3 cells of its resolution.") from None
 
 
-def _nodes_of(tree: Hierarchy, codes: list[str]) -> Ints | None:
-    """Returns the nodes of these published codes; None if one is missing."""
-    number = {code: node for node, code in enumerate(tree.code_text(np.arange(tree.n_nodes, dtype=np.int32)).tolist())}
-    found = [number.get(code, -1) for code in codes]
-    return None if -1 in found else np.array(found, dtype=np.int32)
-
-
-def _same_nodes(larger: Hierarchy, nodes: Ints, tree: Hierarchy) -> Ints:
-    """Returns the nodes that another tree has too, as its nodes, in order."""
-    return np.flatnonzero(np.isin(tree.code, larger.code[nodes])).astype(np.int32)
-
-
-def _other_map() -> ParameterError:
-    return ParameterError(
-        "The map differs from that of the earlier release: zones are missing, or have other tiles. "
-        "Hint: give the same map with the same columns (--zones)."
-    )
-
-
-def _refuse_other_tiles(tree: Hierarchy, nodes: Ints, codes: list[str], frozen: FrozenMap) -> None:
-    tiles = dict(zip(frozen.table["zone"].to_pylist(), frozen.table[TILES].to_pylist(), strict=True))
-    leaf = tree.code_text(tree.leaf_node)
-    for node, code in zip(nodes.tolist(), codes, strict=True):
-        if sorted(leaf[tree.leaf_start[node] : tree.leaf_stop[node]].tolist()) != tiles[code]:
-            raise _other_map()
-
-
-# ---- zones that do -----------------------------------------------------------------------------------------------
+def _node_of_code(tree: Hierarchy) -> dict[str, int]:
+    """Returns the node of each published code."""
+    return {code: node for node, code in enumerate(tree.code_text(np.arange(tree.n_nodes, dtype=np.int32)).tolist())}
 
 
 def _published(flows: Flows, guarantee: Guarantee, cell: Ints, left_by: Ints, n_cells: int) -> Mask:
     """Returns the flows in cells that can be published.
 
-    Args:
-        flows, guarantee: the problem.
-        cell: the cell of each flow in this layer; -1 for none.
-        left_by: the last cell of an earlier layer that was below the threshold; -1 for none.
-        n_cells: number of cells.
+    ``cell`` is the cell of each flow in this layer, ``left_by`` the last cell of an earlier layer that was below the
+    threshold; -1 for none.
     """
     merged = flows.merge(cell, np.zeros(len(flows), dtype=np.int32), n_cells, 1)
     safe = guarantee.safe(merged.cells)
@@ -279,9 +241,7 @@ def _published(flows: Flows, guarantee: Guarantee, cell: Ints, left_by: Ints, n_
 class MapCells:
     """Cells that are kept: those of a frozen map whose zones have trips at both ends now, or those of a plan.
 
-    Attributes:
-        origin, destination: their nodes.
-        layer: their layers; 0 without layers.
+    ``origin`` and ``destination`` are their nodes; ``layer`` is 0 without layers.
     """
 
     origin: Ints
@@ -295,10 +255,7 @@ class MapCells:
         Raises:
             InfeasibleError: no cell has trips at both ends.
         """
-        number = [
-            {code: node for node, code in enumerate(tree.code_text(np.arange(tree.n_nodes, dtype=np.int32)).tolist())}
-            for tree in (flows.origins, flows.destinations)
-        ]
+        number = [_node_of_code(tree) for tree in (flows.origins, flows.destinations)]
         cells = [(number[0][o], number[1][d], n) for o, d, n in frozen.cells if o in number[0] and d in number[1]]
         if not cells:
             raise InfeasibleError("No trip is in a cell of the earlier release. Hint: choose a new map.")
@@ -318,13 +275,8 @@ class MapCells:
     def assign(self, flows: Flows, guarantee: Guarantee, *, revise: bool = False) -> Plan:
         """Assigns every flow to the cell that contains it, layer by layer.
 
-        Args:
-            flows, guarantee: as for `plan_over`.
-            revise: a flow stays in the first cell around it, although that is below the threshold: all cells stay
-                published.
-
-        Raises:
-            ParameterError: a flow is in two cells of one layer.
+        With ``revise`` a flow stays in the first cell around it, although that is below the threshold: all cells stay
+        published. Raises ParameterError if a flow is in two cells of one layer.
         """
         cell, left_by = (np.full(len(flows), -1, dtype=np.int32) for _ in range(2))
         kept = np.zeros(len(flows), dtype=np.bool_)
@@ -337,21 +289,17 @@ class MapCells:
         return self._plan(flows, cell, kept)
 
     def around(self, flows: Flows, layer: int) -> Ints:
-        """Returns the cell of a layer that contains each flow; -1 for none.
-
-        Raises:
-            ParameterError: a flow is in two cells of the layer.
-        """
+        """Returns the cell of a layer that contains each flow; -1 for none."""
         own = np.flatnonzero(self.layer == layer)
         n_d = flows.destinations.n_nodes
         key = self.origin[own].astype(np.int64) * n_d + self.destination[own]
         depths = flows.origins.depth[self.origin[own]], flows.destinations.depth[self.destination[own]]
-        above_o, above_d = _Above(flows.origins), _Above(flows.destinations)
         cell = np.full(len(flows), -1, dtype=np.int32)
         for a, b in np.unique(np.stack(depths, axis=1).astype(np.int64), axis=0).tolist():
             here = np.flatnonzero((depths[0] == a) & (depths[1] == b))
             here = here[np.argsort(key[here])]
-            o, d = above_o.at(a)[flows.origin], above_d.at(b)[flows.destination]
+            o = _ancestors(flows.origins, a)[flows.origin]
+            d = _ancestors(flows.destinations, b)[flows.destination]
             sought = o.astype(np.int64) * n_d + d
             at = here[np.minimum(np.searchsorted(key[here], sought), len(here) - 1)]
             hit = (o >= 0) & (d >= 0) & (key[at] == sought)
@@ -382,17 +330,10 @@ class MapCells:
         )
 
 
-@dataclass(frozen=True, eq=False)
-class _Above:
-    """The ancestor of each tile at a depth; -1 if the tile is not that deep."""
-
-    tree: Hierarchy
-
-    def at(self, depth: int) -> Ints:
-        nodes = self.tree.nodes_at_depth(depth)
-        above = np.full(self.tree.n_tiles, -1, dtype=np.int32)
-        size = self.tree.size[nodes]
-        first = np.repeat(self.tree.leaf_start[nodes], size)
-        within = np.arange(int(size.sum())) - np.repeat(np.cumsum(size) - size, size)
-        above[first + within] = np.repeat(nodes, size)
-        return above
+def _ancestors(tree: Hierarchy, depth: int) -> Ints:
+    """Returns the ancestor of each tile at a depth; -1 if the tile is not that deep."""
+    nodes = tree.nodes_at_depth(depth)
+    change = np.zeros(tree.n_tiles + 1, dtype=np.int64)
+    np.add.at(change, tree.leaf_start[nodes], nodes + 1)
+    np.add.at(change, tree.leaf_stop[nodes], -(nodes + 1))
+    return (np.cumsum(change)[:-1] - 1).astype(np.int32)

@@ -6,21 +6,16 @@ where the published zones lie. A page holds the part around its zones and no mor
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import shapely
 from numpy.typing import NDArray
 
 from flowveil.hierarchy import Floats
-
-if TYPE_CHECKING:
-    from flowveil.published.maps import Frame
-    from flowveil.published.user_outlines import Outline
 
 CREDIT = "Places: GeoNames, CC BY 4.0. Coasts, borders and rivers: Natural Earth, public domain."
 #: Towns that a page holds, the largest first, and corners of lines and of water.
@@ -42,17 +37,11 @@ _WIDEST_TOWN = 2.0
 
 @dataclass(frozen=True, eq=False)
 class _Shapes:
-    """Polygons or lines of the world as flat arrays.
+    """Polygons or lines of the world as flat arrays."""
 
-    Attributes:
-        corners: longitude and latitude of all corners.
-        ends: where each ring or line ends among the corners.
-        rings: the number of rings of each shape.
-    """
-
-    corners: Floats
-    ends: NDArray[np.int64]
-    rings: NDArray[np.int64]
+    corners: Floats  # longitude and latitude of all corners
+    ends: NDArray[np.int64]  # where each ring or line ends among the corners
+    rings: NDArray[np.int64]  # the number of rings of each shape
 
     @classmethod
     def load(cls, arrays: Any, name: str) -> _Shapes:
@@ -64,54 +53,35 @@ class _Shapes:
         corners = (summed - np.repeat(before, lengths, axis=0)) / 1e5
         return cls(corners, ends, arrays[f"{name}_rings"].astype(np.int64))
 
-    @cached_property
-    def bounds(self) -> Floats:
-        """West, south, east, north of each shape."""
-        first = np.cumsum(self.rings) - self.rings
-        starts = (self.ends - np.diff(self.ends, prepend=0))[first]
-        low, high = np.minimum.reduceat(self.corners, starts), np.maximum.reduceat(self.corners, starts)
-        return np.hstack((low, high))
-
     def inside(self, west: float, south: float, east: float, north: float, *, areas: bool) -> NDArray[np.object_]:
         """Returns the parts of shapes in a box, as polygons or lines."""
-        b = self.bounds
-        near = np.flatnonzero((b[:, 0] <= east) & (b[:, 2] >= west) & (b[:, 1] <= north) & (b[:, 3] >= south))
         first = np.cumsum(self.rings) - self.rings
+        starts = self.ends - np.diff(self.ends, prepend=0)
+        low, high = (f.reduceat(self.corners, starts[first]) for f in (np.minimum, np.maximum))
+        near = (low[:, 0] <= east) & (high[:, 0] >= west) & (low[:, 1] <= north) & (high[:, 1] >= south)
         found = []
-        for shape in near.tolist():
+        for shape in np.flatnonzero(near).tolist():
             rings = range(int(first[shape]), int(first[shape] + self.rings[shape]))
-            lines = [self.corners[(self.ends[r - 1] if r else 0) : self.ends[r]] for r in rings]
-            if areas:
-                holes = [shapely.linearrings(line) for line in lines[1:]]
-                found.append(shapely.polygons(lines[0], holes or None))
-            else:
-                found.append(shapely.linestrings(lines[0]))
+            lines = [self.corners[starts[r] : self.ends[r]] for r in rings]
+            found.append(shapely.Polygon(lines[0], lines[1:]) if areas else shapely.LineString(lines[0]))
         cut = shapely.clip_by_rect(np.array(found, dtype=object), west, south, east, north)
         parts: NDArray[np.object_] = shapely.get_parts(shapely.make_valid(cut) if areas else cut)
-        kept: NDArray[np.object_] = parts[~shapely.is_empty(parts)]
-        return kept
+        return np.asarray(parts[~shapely.is_empty(parts)], dtype=object)
 
 
 @dataclass(frozen=True, eq=False)
 class World:
-    """The world of the package.
+    """The world of the package."""
 
-    Attributes:
-        names, lat, lon, population, country: places, the largest first; the last is a row of ``countries``.
-        countries: names of countries.
-        land, lakes: areas.
-        borders, rivers: lines.
-    """
-
-    names: tuple[str, ...]
+    names: tuple[str, ...]  # places, the largest first; the last is a row of ``countries``
     lat: Floats
     lon: Floats
     population: Floats
     country: NDArray[np.int64]
-    countries: tuple[str, ...]
-    land: _Shapes
+    countries: tuple[str, ...]  # names of countries
+    land: _Shapes  # areas
     lakes: _Shapes
-    borders: _Shapes
+    borders: _Shapes  # lines
     rivers: _Shapes
 
 
@@ -132,39 +102,26 @@ def world() -> World:
 
 @dataclass(frozen=True, eq=False)
 class Context:
-    """What lies around an area.
+    """What lies around an area."""
 
-    Attributes:
-        water: polygons of sea and lakes.
-        lines: borders and rivers, by name.
-        towns: rows of the world, the largest first.
-    """
-
-    water: NDArray[np.object_]
-    lines: dict[str, NDArray[np.object_]]
-    towns: NDArray[np.int64]
+    water: NDArray[np.object_]  # polygons of sea and lakes
+    lines: dict[str, NDArray[np.object_]]  # borders and rivers, by name
+    towns: NDArray[np.int64]  # rows of the world, the largest first
 
 
 def context_of(bounds: Floats) -> Context:
-    """Returns water, borders, rivers and towns around an area.
-
-    Args:
-        bounds: west, south, east, north of the zones, in degrees.
-    """
+    """Returns water, borders, rivers and towns around an area, given as west, south, east, north in degrees."""
     west, south, east, north = bounds.tolist()
     wide, high = max(_LEAST, _AROUND * (east - west)), max(_LEAST, _AROUND * (north - south))
     box = (west - wide, south - high, east + wide, north + high)
     here = world()
-    dry = shapely.union_all(here.land.inside(*box, areas=True))
-    water = np.concatenate(
-        (shapely.get_parts(shapely.difference(shapely.box(*box), dry)), here.lakes.inside(*box, areas=True))
-    )
-    lines = {name: getattr(here, name).inside(*box, areas=False) for name in ("borders", "rivers")}
+    sea = shapely.difference(shapely.box(*box), shapely.union_all(here.land.inside(*box, areas=True)))
+    water = np.concatenate((shapely.get_parts(sea), here.lakes.inside(*box, areas=True)))
     step = max(box[2] - box[0], box[3] - box[1]) / 4000
     inside = (here.lon > box[0]) & (here.lon < box[2]) & (here.lat > box[1]) & (here.lat < box[3])
     return Context(
         water=_thinned(water[shapely.get_type_id(water) == 3], step),
-        lines={name: _thinned(parts, step) for name, parts in lines.items()},
+        lines={n: _thinned(getattr(here, n).inside(*box, areas=False), step) for n in ("borders", "rivers")},
         towns=np.flatnonzero(inside)[:MAX_TOWNS],
     )
 
@@ -176,27 +133,13 @@ def _thinned(parts: NDArray[np.object_], tolerance: float) -> NDArray[np.object_
         parts, tolerance = shapely.simplify(parts, tolerance), tolerance * 2
     parts = parts[~shapely.is_empty(parts)]
     parts = parts[np.argsort(-shapely.length(parts), kind="stable")]
-    kept: NDArray[np.object_] = parts[np.cumsum(shapely.get_num_coordinates(parts)) <= MAX_CORNERS]
-    return kept
-
-
-def own_names(own: Sequence[Outline], frame: Frame) -> list[list[Any]]:
-    """Returns the names of the publisher's outlines with their units in a frame, those of the largest first."""
-    names = []
-    for outline in own:
-        if outline.name is not None and outline.label is not None:
-            corners = np.vstack(outline.lines)
-            x, y = np.rint(frame.units(np.array([outline.label])))[0].astype(np.int64).tolist()
-            names.append((-float(np.ptp(corners, axis=0).max()), outline.name, x, y))
-    return [[name, x, y] for _, name, x, y in sorted(names)]
+    return np.asarray(parts[np.cumsum(shapely.get_num_coordinates(parts)) <= MAX_CORNERS], dtype=object)
 
 
 def area_name(lat: Floats, lon: Floats, volume: Floats) -> str | None:
     """Returns what the area of most trips is called: its largest town with the country, or the country alone.
 
-    Args:
-        lat, lon: centres of zones; NaN where a zone has no place.
-        volume: trips that start or end there.
+    Zones are given by their centres, NaN without a place, and the trips that start or end there.
     """
     known = ~(np.isnan(lat) | np.isnan(lon)) & (volume > 0)
     if not known.any():
@@ -229,48 +172,32 @@ def _central(values: Floats, volume: Floats) -> tuple[float, float]:
 
 @dataclass(frozen=True, eq=False)
 class NearestTowns:
-    """The nearest town of each place.
+    """The nearest town of each place."""
 
-    Attributes:
-        words: "around Oakland", "north-east of Oakland", each once.
-        word: the row of ``words`` for each place; -1 if no town is near.
-        km: the distance, to one decimal below 10; NaN where the place is around the town.
-        number: 1, 2, ... among places that would share a name, the largest first; 0 for all others.
-    """
-
-    words: list[str]
-    word: NDArray[np.int64]
-    km: Floats
-    number: NDArray[np.int64]
-
-    def texts(self) -> list[str | None]:
-        """Returns a name for each place, no two alike: "2.1 km north-east of Oakland"; None if no town is near."""
-        said: list[str | None] = []
-        for word, km, n in zip(self.word.tolist(), self.km.tolist(), self.number.tolist(), strict=True):
-            far = "" if km != km else f"{km:.1f} km " if km < 10 else f"{km:.0f} km "
-            said.append(None if word < 0 else far + self.words[word] + (f" ({n})" if n else ""))
-        return said
+    words: list[str]  # "around Oakland", "north-east of Oakland", each once
+    word: NDArray[np.int64]  # the row of ``words`` for each place; -1 if no town is near
+    km: Floats  # the distance, to one decimal below 10; NaN where the place is around the town
+    number: NDArray[np.int64]  # 1, 2, ... among places that would share a name, the largest first; 0 for all others
 
 
 def nearest_towns(lat: Floats, lon: Floats, area_km2: Floats) -> NearestTowns:
     """Returns the nearest town of each place, with its direction; a place is "around" a town that is close to it.
 
-    Args:
-        lat, lon: the places; NaN where unknown.
-        area_km2: their areas: a town in the middle of an area is around it.
+    A town in the middle of an area is around it; coordinates are NaN where unknown.
     """
     here, n = world(), len(lat)
     word, km = np.full(n, -1, dtype=np.int64), np.full(n, np.nan)
+    nothing = NearestTowns([], word, km, np.zeros(n, dtype=np.int64))
     known = np.flatnonzero(~(np.isnan(lat) | np.isnan(lon)))
     if len(known) == 0:
-        return NearestTowns([], word, km, np.zeros(n, dtype=np.int64))
+        return nothing
     # Towns more than a degree and a half beyond the edges of the area are too far from all places.
     spare = 1.5 / max(float(np.cos(np.radians(np.abs(lat[known]).max()))), 0.05)
     near = (here.lat >= lat[known].min() - 1.5) & (here.lat <= lat[known].max() + 1.5)
     near &= (here.lon >= lon[known].min() - spare) & (here.lon <= lon[known].max() + spare)
     towns = np.flatnonzero(near)
     if len(towns) == 0:
-        return NearestTowns([], word, km, np.zeros(n, dtype=np.int64))
+        return nothing
     vectors, places = _vectors(here.lat[towns], here.lon[towns]), _vectors(lat[known], lon[known])
     closest = np.empty(len(known), dtype=np.int64)
     for start in range(0, len(known), _BATCH):

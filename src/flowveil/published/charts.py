@@ -22,23 +22,22 @@ if TYPE_CHECKING:
 WIDTH, LEFT, RIGHT, TOP, BOTTOM = 560, 46, 12, 40, 40
 HEIGHT = 260
 FLOOR = HEIGHT - BOTTOM
+#: Where lines end and their names begin.
+NAMES = WIDTH - 120
+#: Colours that people who see few colours can distinguish (Okabe and Ito), and a shape for each line.
+LINE_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8a6d00", "#777777")
+#: What a logarithmic axis is marked with.
+_STEPS = tuple(float(f"{m}e{e}") for e in range(-9, 16) for m in (1, 2, 5))
 
 
 @dataclass(frozen=True)
 class Shape:
-    """An element of an SVG; the template escapes its attributes and words.
-
-    Attributes:
-        tag: its name.
-        attributes: names and values.
-        words: its text.
-        hint: what a pointer above it shows.
-    """
+    """An element of an SVG; the template escapes its attributes and words."""
 
     tag: str
     attributes: Mapping[str, str | int]
     words: str = ""
-    hint: str = ""
+    hint: str = ""  # what a pointer above it shows
 
 
 def shape(tag: str, words: str = "", /, **attributes: str | float) -> Shape:
@@ -50,226 +49,14 @@ def shape(tag: str, words: str = "", /, **attributes: str | float) -> Shape:
     return Shape(tag, named, words)
 
 
-@dataclass(frozen=True)
-class Bars:
-    """A histogram.
-
-    Attributes:
-        labels: text below each bar.
-        values: height of each bar.
-        short: which bars are below the threshold.
-        mark: bar whose left edge is the threshold, or None.
-        mark_text: what the threshold is.
-    """
-
-    labels: tuple[str, ...]
-    values: tuple[int, ...]
-    short: tuple[bool, ...] = ()
-    mark: int | None = None
-    mark_text: str = ""
-
-
-def size_histogram(volume: NDArray[np.float64], *, threshold: float | None, name: str) -> Bars:
-    """How many cells have which volume, in classes of 1, 2 and 5 times the threshold.
-
-    Args:
-        volume: of the cells; only of those that may be shown.
-        threshold: what every cell must reach, or None where this volume is not protected.
-        name: of the threshold.
-    """
-    positive = volume[volume > 0]
-    base = threshold if threshold else 1.0
-    low = float(positive.min()) if len(positive) else base
-    high = float(positive.max()) if len(positive) else base
-    steps = [base * m * 10.0**e for e in range(-6, 13) for m in (1, 2, 5)]
-    first = max((i for i, s in enumerate(steps) if s <= low), default=0)
-    last = min((i for i, s in enumerate(steps) if s > high), default=len(steps) - 1)
-    edges = steps[first : last + 1] if last > first else steps[first : first + 2]
-    counts = np.histogram(positive, bins=np.array(edges))[0]
-    whole = bool(np.all(positive == np.rint(positive))) and all(e == round(e) for e in edges)
-    labels = tuple(_range_text(a, b, whole=whole) for a, b in pairwise(edges))
-    short = tuple(threshold is not None and b <= threshold for b in edges[1:])
-    mark = None if threshold is None else sum(short)
-    return Bars(labels, tuple(counts.tolist()), short, mark, name if threshold is not None else "")
-
-
-def _range_text(low: float, high: float, *, whole: bool) -> str:
-    # From 10,000 on both ends are rounded: one less would not show.
-    if whole and high <= 10_000:
-        return _short(low) if high - low == 1 else f"{_short(low)}–{_short(high - 1)}"
-    return f"{_short(low)}–{_short(high)}"
-
-
-def _short(value: float) -> str:
-    for unit, name in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if value >= unit and value >= 1e4:
-            return f"{value / unit:.3g}{name}"
-    return f"{value:,.0f}" if value == round(value) else f"{value:,.3g}"
-
-
-def bar_chart(bars: Bars, *, title: str, label: str) -> Markup:
-    """The histogram as SVG.
-
-    Args:
-        bars: what to draw.
-        title: what it shows, for those who do not see it.
-        label: what the heights count.
-    """
-    n, top = len(bars.values), max((*bars.values, 1))
-    width = (WIDTH - LEFT - RIGHT) / max(n, 1)
-    shapes = [_axis(FLOOR, stop=WIDTH - RIGHT)]
-    # Labels must not overlap: a character is some seven units wide.
-    longest = max((len(name) for name in bars.labels), default=1)
-    every = max(1, math.ceil((7 * longest + 6) / width))
-    for i, (name, value) in enumerate(zip(bars.labels, bars.values, strict=True)):
-        # A bar of one among thousands must still be seen.
-        height = 0.0 if value == 0 else max(2.0, (FLOOR - TOP) * value / top)
-        x, middle = LEFT + i * width, LEFT + (i + 0.5) * width
-        look = "bar short" if bars.short and bars.short[i] else "bar"
-        bar = shape("rect", class_=look, x=x + 1.5, y=FLOOR - height, width=width - 3, height=height, rx=2)
-        shapes.append(replace(bar, hint=f"{name}: {value:,}"))
-        if value and width > 26:
-            up = FLOOR - height - 5
-            shapes.append(shape("text", _short(value), class_="value", x=middle, y=up, text_anchor="middle"))
-        if i % every == 0:
-            shapes.append(shape("text", name, x=middle, y=FLOOR + 16, text_anchor="middle"))
-    if bars.mark is not None and bars.mark_text:
-        x = LEFT + bars.mark * width
-        shapes.append(shape("line", class_="mark", x1=x, y1=TOP - 34, x2=x, y2=FLOOR))
-        side, anchor = (6, "start") if x < WIDTH - 150 else (-6, "end")
-        shapes.append(shape("text", bars.mark_text, class_="mark", x=x + side, y=TOP - 26, text_anchor=anchor))
-    shapes.append(axis_name(label, stop=WIDTH - RIGHT))
-    return svg(shapes, title=title, description=in_words(bars))
-
-
-def in_words(bars: Bars) -> str:
-    """The histogram as a sentence."""
-    return "; ".join(f"{name}: {value:,}" for name, value in zip(bars.labels, bars.values, strict=True))
-
-
 def svg(shapes: Sequence[Shape], *, title: str, description: str, height: int = HEIGHT) -> Markup:
-    """Wrap shapes into an SVG with its text alternatives."""
+    """Wraps shapes into an SVG with its text alternatives."""
     return fill("chart.svg", shapes=shapes, title=title, description=description, width=WIDTH, height=height)
-
-
-def _axis(y: float, *, stop: int) -> Shape:
-    return shape("line", class_="axis", x1=LEFT, y1=y, x2=stop, y2=y)
 
 
 def axis_name(name: str, *, stop: int) -> Shape:
     """What an axis counts."""
     return shape("text", name, x=LEFT + (stop - LEFT) / 2, y=HEIGHT - 4, text_anchor="middle")
-
-
-@dataclass(frozen=True)
-class Line:
-    """One line of a line chart.
-
-    Attributes:
-        name: at its end.
-        points: None for a missing value.
-        place: its number on the page, for its colour; its place in the chart by default.
-        faded: whether it is drawn faintly.
-    """
-
-    name: str
-    points: tuple[tuple[float, float | None], ...]
-    place: int | None = None
-    faded: bool = False
-
-
-#: Colours that people who see few colours can distinguish (Okabe and Ito), and a shape for each line.
-LINE_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8a6d00", "#777777")
-#: Where lines end and their names begin.
-NAMES = WIDTH - 120
-
-
-@dataclass(frozen=True)
-class Scale:
-    """The upright axis: from low at the floor to high at the top."""
-
-    low: float
-    high: float
-    log: bool
-
-    def __call__(self, y: float) -> float:
-        """How far down a value stands."""
-        if self.log and y <= 0:
-            return float(FLOOR)
-        share = (
-            np.log(y / self.low) / np.log(self.high / self.low) if self.log else (y - self.low) / (self.high - self.low)
-        )
-        return float(FLOOR - share * (FLOOR - TOP))
-
-    def marks(self) -> list[Shape]:
-        """A line across and a number for every mark, above the floor's own line."""
-        shapes = [_axis(FLOOR, stop=NAMES)]
-        for y in _axis_ticks(self.low, self.high, log=self.log):
-            at = self(y)
-            shapes += [_axis(at, stop=NAMES), shape("text", _short(y), x=LEFT - 6, y=at + 4, text_anchor="end")]
-        return shapes
-
-
-def line_chart(lines: Sequence[Line], *, title: str, x_label: str, ticks: Sequence[float], log: bool = False) -> Markup:
-    """Lines over k, one for each method; each is named at its last point."""
-    shown = [y for line in lines for _, y in line.points if y is not None]
-    if not shown:
-        nothing = shape("text", "no value can be shown", x=WIDTH / 2, y=60, text_anchor="middle")
-        return svg([nothing], title=title, description="no value", height=90)
-    known = [y for y in shown if y > 0] if log else shown
-    low, high = (min(known, default=1.0), max(known, default=2.0)) if log else (0.0, max(known))
-    # On a logarithmic scale 0 stands at the bottom, apart from the smallest value.
-    zero = log and len(known) < len(shown)
-    if log and (zero or high / low < 1.5):
-        low, high = low / 3, high * 1.5
-    if log:
-        low, high = _with_two_steps(low, high)
-    elif high == low:
-        high = low + 1
-    height_of = Scale(low, high, log)
-    place = {k: LEFT + (i + 0.5) * (NAMES - LEFT) / len(ticks) for i, k in enumerate(ticks)}
-    shapes = height_of.marks()
-    if zero:
-        shapes.append(shape("text", "0", x=LEFT - 6, y=FLOOR + 4, text_anchor="end"))
-    shapes += [shape("text", _short(k), x=place[k], y=FLOOR + 16, text_anchor="middle") for k in ticks]
-    shapes.append(axis_name(x_label, stop=NAMES))
-    ends: list[tuple[float, float, str, str]] = []
-    for order, line in enumerate(lines):
-        number = order if line.place is None else line.place
-        colour = colour_of(number)
-        points = [(place[x], height_of(y)) for x, y in line.points if y is not None]
-        if not points:
-            continue
-        dash: dict[str, str] = {"stroke_dasharray": "6 3"} if number >= len(LINE_COLOURS) else {}
-        dash |= {"opacity": "0.4"} if line.faded else {}
-        shapes.append(polyline(points, stroke=colour, stroke_width=2.2, **dash))
-        shapes += [marker(number, x, y, colour) for x, y in points]
-        ends.append((points[-1][1], points[-1][0], line.name, colour))
-    ends.sort()
-    for (y, x, name, colour), at in zip(ends, apart([end[0] for end in ends]), strict=True):
-        shapes += [name_beside(name, at, colour), pointer(x, y, at, colour)]
-    said = "; ".join(
-        f"{line.name}: "
-        + ", ".join(f"{_short(x)} gives {'no value' if y is None else _short(y)}" for x, y in line.points)
-        for line in lines
-    )
-    return svg(shapes, title=title, description=said)
-
-
-def apart(heights: Sequence[float], *, gap: float = 14.0, lowest: float = FLOOR - 4.0) -> list[float]:
-    """Returns heights at which names do not overlap, in order, and above the axis as far as there is room.
-
-    Args:
-        heights: where they belong, from above.
-        gap: from one to the next.
-        lowest: what none may lie below.
-    """
-    moved: list[float] = []
-    for y in heights:
-        moved.append(max(y, moved[-1] + gap) if moved else y)
-    for i in range(len(moved) - 1, -1, -1):
-        moved[i] = min(moved[i], moved[i + 1] - gap if i + 1 < len(moved) else max(lowest, heights[-1]))
-    return moved
 
 
 def polyline(points: Sequence[tuple[float, float]], **look: str | float) -> Shape:
@@ -294,25 +81,132 @@ def colour_of(number: int) -> str:
 
 def marker(number: int, x: float, y: float, colour: str) -> Shape:
     """A mark whose form goes with its colour, for those who see few."""
-    kind = number % 3
-    if kind == 0:
+    if number % 3 == 0:
         return shape("circle", cx=x, cy=y, r=4, fill=colour)
-    if kind == 1:
+    if number % 3 == 1:
         return shape("rect", x=x - 3.6, y=y - 3.6, width=7.2, height=7.2, fill=colour)
     return shape("path", d=f"M{x:.1f} {y - 5:.1f}l4.6 8h-9.2z", fill=colour)
 
 
-#: What a logarithmic axis is marked with.
-_STEPS = tuple(float(f"{m}e{e}") for e in range(-9, 16) for m in (1, 2, 5))
+def _axis(y: float, *, stop: int) -> Shape:
+    return shape("line", class_="axis", x1=LEFT, y1=y, x2=stop, y2=y)
 
 
-def _with_two_steps(low: float, high: float) -> tuple[float, float]:
-    """Widen a logarithmic range until two marks are in it: one alone does not make a scale."""
-    if sum(low <= s <= high for s in _STEPS) >= 2:
-        return low, high
-    below = max((s for s in _STEPS if s <= low), default=low)
-    above = min((s for s in _STEPS if s >= high and s > below), default=below * 2)
-    return below, above
+def _below(name: str, x: float) -> Shape:
+    return shape("text", name, x=x, y=FLOOR + 16, text_anchor="middle")
+
+
+def _short(value: float) -> str:
+    for unit, name in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if value >= unit and value >= 1e4:
+            return f"{value / unit:.3g}{name}"
+    return f"{value:,.0f}" if value == round(value) else f"{value:,.3g}"
+
+
+def apart(heights: Sequence[float], *, gap: float = 14.0, lowest: float = FLOOR - 4.0) -> list[float]:
+    """Returns heights at which names do not overlap, in order from above, and above the axis where there is room."""
+    moved: list[float] = []
+    for y in heights:
+        moved.append(max(y, moved[-1] + gap) if moved else y)
+    for i in range(len(moved) - 1, -1, -1):
+        moved[i] = min(moved[i], moved[i + 1] - gap if i + 1 < len(moved) else max(lowest, heights[-1]))
+    return moved
+
+
+# ---- histograms ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Bars:
+    """A histogram."""
+
+    labels: tuple[str, ...]
+    values: tuple[int, ...]
+    short: tuple[bool, ...] = ()  # which bars are below the threshold
+    mark: int | None = None  # bar whose left edge is the threshold, or None
+    mark_text: str = ""  # what the threshold is
+
+
+def size_histogram(volume: NDArray[np.float64], *, threshold: float | None, name: str) -> Bars:
+    """How many cells, of those that may be shown, have which volume, in classes of 1, 2 and 5 times the threshold.
+
+    ``threshold`` is what every cell must reach, or None where this volume is not protected; ``name`` is its name.
+    """
+    positive = volume[volume > 0]
+    base = threshold if threshold else 1.0
+    low, high = (float(positive.min()), float(positive.max())) if len(positive) else (base, base)
+    steps = [base * m * 10.0**e for e in range(-6, 13) for m in (1, 2, 5)]
+    first = max((i for i, s in enumerate(steps) if s <= low), default=0)
+    last = min((i for i, s in enumerate(steps) if s > high), default=len(steps) - 1)
+    edges = steps[first : last + 1] if last > first else steps[first : first + 2]
+    counts = np.histogram(positive, bins=np.array(edges))[0]
+    whole = bool(np.all(positive == np.rint(positive))) and all(e == round(e) for e in edges)
+    labels = []
+    for a, b in pairwise(edges):
+        # From 10,000 on both ends are rounded: one less would not show.
+        end = b - 1 if whole and b <= 10_000 else b
+        labels.append(_short(a) if end == a else f"{_short(a)}–{_short(end)}")
+    if threshold is None:
+        return Bars(tuple(labels), tuple(counts.tolist()), (False,) * len(labels))
+    short = tuple(b <= threshold for b in edges[1:])
+    return Bars(tuple(labels), tuple(counts.tolist()), short, sum(short), name)
+
+
+def bar_chart(bars: Bars, *, title: str, label: str) -> Markup:
+    """The histogram as SVG; ``label`` is what the heights count."""
+    n, top = len(bars.values), max((*bars.values, 1))
+    width = (WIDTH - LEFT - RIGHT) / max(n, 1)
+    shapes = [_axis(FLOOR, stop=WIDTH - RIGHT)]
+    # Labels must not overlap: a character is some seven units wide.
+    longest = max((len(name) for name in bars.labels), default=1)
+    every = max(1, math.ceil((7 * longest + 6) / width))
+    said = [f"{name}: {value:,}" for name, value in zip(bars.labels, bars.values, strict=True)]
+    for i, value in enumerate(bars.values):
+        # A bar of one among thousands must still be seen.
+        height = 0.0 if value == 0 else max(2.0, (FLOOR - TOP) * value / top)
+        x, middle = LEFT + i * width, LEFT + (i + 0.5) * width
+        look = "bar short" if bars.short and bars.short[i] else "bar"
+        bar = shape("rect", class_=look, x=x + 1.5, y=FLOOR - height, width=width - 3, height=height, rx=2)
+        shapes.append(replace(bar, hint=said[i]))
+        if value and width > 26:
+            up = FLOOR - height - 5
+            shapes.append(shape("text", _short(value), class_="value", x=middle, y=up, text_anchor="middle"))
+        if i % every == 0:
+            shapes.append(_below(bars.labels[i], middle))
+    if bars.mark is not None and bars.mark_text:
+        x = LEFT + bars.mark * width
+        shapes.append(shape("line", class_="mark", x1=x, y1=TOP - 34, x2=x, y2=FLOOR))
+        side, anchor = (6, "start") if x < WIDTH - 150 else (-6, "end")
+        shapes.append(shape("text", bars.mark_text, class_="mark", x=x + side, y=TOP - 26, text_anchor=anchor))
+    shapes.append(axis_name(label, stop=WIDTH - RIGHT))
+    return svg(shapes, title=title, description="; ".join(said))
+
+
+# ---- lines and curves ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Scale:
+    """The upright axis: from low at the floor to high at the top."""
+
+    low: float
+    high: float
+    log: bool
+
+    def __call__(self, y: float) -> float:
+        """How far down a value stands."""
+        if self.log and y <= 0:
+            return float(FLOOR)
+        low, high, at = (float(np.log(v)) if self.log else v for v in (self.low, self.high, y))
+        return float(FLOOR - (at - low) / (high - low) * (FLOOR - TOP))
+
+    def marks(self) -> list[Shape]:
+        """A line across and a number for every mark, above the floor's own line."""
+        shapes = [_axis(FLOOR, stop=NAMES)]
+        for y in _axis_ticks(self.low, self.high, log=self.log):
+            at = self(y)
+            shapes += [_axis(at, stop=NAMES), shape("text", _short(y), x=LEFT - 6, y=at + 4, text_anchor="end")]
+        return shapes
 
 
 def _axis_ticks(low: float, high: float, *, log: bool) -> list[float]:
@@ -323,6 +217,66 @@ def _axis_ticks(low: float, high: float, *, log: bool) -> list[float]:
     power = 10.0 ** np.floor(np.log10(raw))
     step = float(next(m * power for m in (1, 2, 5, 10) if m * power >= raw))
     return [float(f"{step * i:.12g}") for i in range(int(high / step) + 1)]
+
+
+def _scale_for(values: Sequence[float], *, log: bool) -> Scale:
+    """The scale of a line chart. On a logarithmic one 0 stands at the bottom, apart from the smallest value."""
+    if not log:
+        return Scale(0.0, max(values) or 1.0, log)
+    known = [y for y in values if y > 0]
+    low, high = min(known, default=1.0), max(known, default=2.0)
+    if len(known) < len(values) or high / low < 1.5:
+        low, high = low / 3, high * 1.5
+    if sum(low <= s <= high for s in _STEPS) < 2:
+        # One mark alone does not make a scale.
+        low = max((s for s in _STEPS if s <= low), default=low)
+        high = min((s for s in _STEPS if s >= high and s > low), default=low * 2)
+    return Scale(low, high, log)
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of a line chart."""
+
+    name: str  # at its end
+    points: tuple[tuple[float, float | None], ...]  # None for a missing value
+    place: int | None = None  # its number on the page, for its colour; its place in the chart by default
+    faded: bool = False
+
+
+def line_chart(lines: Sequence[Line], *, title: str, x_label: str, ticks: Sequence[float], log: bool = False) -> Markup:
+    """Lines over k, one for each method; each is named at its last point."""
+    shown = [y for line in lines for _, y in line.points if y is not None]
+    if not shown:
+        nothing = shape("text", "no value can be shown", x=WIDTH / 2, y=60, text_anchor="middle")
+        return svg([nothing], title=title, description="no value", height=90)
+    height_of = _scale_for(shown, log=log)
+    place = {k: LEFT + (i + 0.5) * (NAMES - LEFT) / len(ticks) for i, k in enumerate(ticks)}
+    shapes = height_of.marks()
+    if log and min(shown) <= 0:
+        shapes.append(shape("text", "0", x=LEFT - 6, y=FLOOR + 4, text_anchor="end"))
+    shapes += [_below(_short(k), place[k]) for k in ticks]
+    shapes.append(axis_name(x_label, stop=NAMES))
+    ends: list[tuple[float, float, str, str]] = []
+    for order, line in enumerate(lines):
+        number = order if line.place is None else line.place
+        colour = colour_of(number)
+        points = [(place[x], height_of(y)) for x, y in line.points if y is not None]
+        if not points:
+            continue
+        dash: dict[str, str] = {"stroke_dasharray": "6 3"} if number >= len(LINE_COLOURS) else {}
+        dash |= {"opacity": "0.4"} if line.faded else {}
+        shapes.append(polyline(points, stroke=colour, stroke_width=2.2, **dash))
+        shapes += [marker(number, x, y, colour) for x, y in points]
+        ends.append((points[-1][1], points[-1][0], line.name, colour))
+    ends.sort()
+    for (y, x, name, colour), at in zip(ends, apart([end[0] for end in ends]), strict=True):
+        shapes += [name_beside(name, at, colour), pointer(x, y, at, colour)]
+    said = []
+    for line in lines:
+        points_said = (f"{_short(x)} gives {'no value' if y is None else _short(y)}" for x, y in line.points)
+        said.append(f"{line.name}: {', '.join(points_said)}")
+    return svg(shapes, title=title, description="; ".join(said))
 
 
 @dataclass(frozen=True)
@@ -344,16 +298,7 @@ def curve_chart(
     title: str,
     x_label: str,
 ) -> Markup:
-    """A curve over shares on a logarithmic scale, a limit on the shares, and points near the curve.
-
-    Args:
-        curve: share and value, the values above 0.
-        marks: points to name.
-        limit: a share to mark.
-        limit_text: what it is.
-        title: what it shows, for those who do not see it.
-        x_label: what the shares are of.
-    """
+    """A curve of values above 0 over shares on a logarithmic scale, a limit on the shares, and points near it."""
     values = [y for _, y in curve] + [mark.y for mark in marks]
     height_of = Scale(min(values) / 1.1, max(values) * 1.1, log=True)
     most = max([limit, *(x for x, _ in curve), *(mark.x for mark in marks)]) or 1.0
@@ -361,14 +306,14 @@ def curve_chart(
     def across(x: float) -> float:
         return LEFT + x / most * (NAMES - LEFT)
 
-    shapes = height_of.marks()
-    for x in _axis_ticks(0.0, most, log=False):
-        shapes.append(shape("text", f"{100 * x:.4g}%", x=across(x), y=FLOOR + 16, text_anchor="middle"))
-    shapes.append(axis_name(x_label, stop=NAMES))
-    here = across(limit)
-    shapes.append(shape("line", class_="mark", x1=here, y1=TOP - 14, x2=here, y2=FLOOR))
-    shapes.append(shape("text", limit_text, class_="mark", x=here + 6, y=TOP - 6))
-    shapes.append(polyline([(across(x), height_of(y)) for x, y in curve], class_="front"))
+    shapes, here = height_of.marks(), across(limit)
+    shapes += [_below(f"{100 * x:.4g}%", across(x)) for x in _axis_ticks(0.0, most, log=False)]
+    shapes += [
+        axis_name(x_label, stop=NAMES),
+        shape("line", class_="mark", x1=here, y1=TOP - 14, x2=here, y2=FLOOR),
+        shape("text", limit_text, class_="mark", x=here + 6, y=TOP - 6),
+        polyline([(across(x), height_of(y)) for x, y in curve], class_="front"),
+    ]
     placed = sorted((height_of(mark.y), across(mark.x), n, mark.name) for n, mark in enumerate(marks))
     for (y, x, n, name), at in zip(placed, apart([found[0] for found in placed]), strict=True):
         given = marks[n].place

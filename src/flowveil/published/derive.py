@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
@@ -23,13 +23,11 @@ import shapely
 from flowveil.errors import GuaranteeError, OutputError, ParameterError, did_you_mean
 from flowveil.output import Draft, explained, real_place
 from flowveil.published.folder import FolderContent, check_target, refuse_weaker, write_files
-from flowveil.published.slices import ENDS, SUMS, add_up
-from flowveil.published.tables import has_nested_zones, zones_table
-from flowveil.release.published import Published
-from flowveil.release.statement import Kind, Statement
+from flowveil.published.tables import ENDS, SUMS, add_up, finest_rows, has_nested_zones, zones_table
+from flowveil.release.statement import Kind, Published, Statement
 from flowveil.release.zone_map import FrozenMap
 from flowveil.times import TIME, TIME_COLUMNS, Every
-from flowveil.zoning.public_map import Chain, zone_chains
+from flowveil.zoning.public_map import zone_chains
 
 #: Part of its area by which a zone may lie outside an area and still count as inside: outlines are rounded.
 _ROUNDING = 1e-6
@@ -37,38 +35,24 @@ _ROUNDING = 1e-6
 
 @dataclass(frozen=True)
 class Within:
-    """An area, for zones that are completely inside.
+    """An area, for zones that are completely inside."""
 
-    Attributes:
-        text: as the report states it.
-        cells: codes of H3 cells; empty where the area is drawn.
-        outline: polygon in degrees; None for cells.
-    """
-
-    text: str
-    cells: frozenset[str] = frozenset()
-    outline: Any = None
+    text: str  # as the report states it
+    cells: frozenset[str] = frozenset()  # codes of H3 cells; empty where the area is drawn
+    outline: Any = None  # polygon in degrees; None for cells
 
 
 @dataclass(frozen=True)
 class Derivation:
-    """What to compute. The steps are taken in the order of the fields.
+    """What to compute. The steps are taken in the order of the fields."""
 
-    Attributes:
-        pick: slices to keep, as column and value; no value means the matrix of all values.
-        level: level of the zones: an H3 resolution, or a level of the map.
-        zones_of: zones of another release, or of a frozen map.
-        sum: slice columns to add up, or units of time.
-        within: keep cells with both zones inside.
-        drop: columns to leave out.
-    """
-
+    # Slices to keep, as column and value; no value means the matrix of all values.
     pick: tuple[tuple[str, str | None], ...] = ()
-    level: int | None = None
-    zones_of: FrozenMap | None = None
-    sum: tuple[str, ...] = ()
-    within: Within | None = None
-    drop: tuple[str, ...] = ()
+    level: int | None = None  # level of the zones: an H3 resolution, or a level of the map
+    zones_of: FrozenMap | None = None  # zones of another release, or of a frozen map
+    sum: tuple[str, ...] = ()  # slice columns to add up, or units of time
+    within: Within | None = None  # keep cells with both zones inside
+    drop: tuple[str, ...] = ()  # columns to leave out
 
     def to_parameters(self) -> dict[str, Any]:
         """Returns what the statement records."""
@@ -84,11 +68,7 @@ class Derivation:
 
 
 def parse_pick(given: Mapping[str, Any] | Iterable[str]) -> tuple[tuple[str, str | None], ...]:
-    """Returns the slices to keep, from ``{"sex": "f"}``, ``{"sex": ["f", "m"]}`` or ``["sex=f"]``.
-
-    Raises:
-        ParameterError: a text has no equals sign.
-    """
+    """Returns the slices to keep, from ``{"sex": "f"}``, ``{"sex": ["f", "m"]}`` or ``["sex=f"]``."""
     if isinstance(given, Mapping):
         listed = [
             (name, value)
@@ -112,14 +92,7 @@ def derive_published(
     formats: Sequence[str] = (),
     about: Mapping[str, str] | None = None,
 ) -> Published:
-    """Returns the derived release.
-
-    Args:
-        source: the published release.
-        how: what to compute.
-        manifest_sha256: SHA-256 of the source's manifest.json.
-        formats: exports of the new folder.
-        about: entries that replace those of the source.
+    """Returns the derived release; entries of ``about`` replace those of the source.
 
     Raises:
         ParameterError: the source has no such column or value; its zones have no levels; slices to be added up have
@@ -131,26 +104,31 @@ def derive_published(
         raise ParameterError("The counts of this release are perturbed; the error of their sums is not stated.")
     table = _Table(source.cells, statement.slice_columns, dict(statement.parameters.get("slices") or {}))
     table = _drop(_pick(table, how.pick), how.drop)
-    zones = _coarser_zones(source, how)
+    zones, most = _coarser_zones(source, how), 1
     if zones is not None:
         table = replace(table, cells=_renamed(table.cells, zones))
     merged = zones is not None or bool(how.sum)
     if merged:
-        _refuse_not_additive(table)
+        others = [name for name in table.cells.column_names if name not in {*table.keys, *SUMS, "layer", "revised"}]
+        if others:
+            named = ",".join(others)
+            raise ParameterError(
+                f"The columns {', '.join(others)} cannot be added up. Hint: leave them out with --drop {named}."
+            )
         for name in how.sum:
             table = _summed(table, name, source)
         cells, most = add_up(table.cells, table.keys)
         table = replace(table, cells=cells)
-    else:
-        most = 1
     if how.within is not None:
         table = replace(table, cells=_inside(table.cells, how.within, source))
     if not len(table.cells):
         raise ParameterError("Nothing is left of this release. Hint: pick other slices, or a larger area.")
-    _check_sums(source, table.cells)
-    stated = _statement(source, table, how, merged=merged, most=most)
+    # Noisy counts may be negative, and are not compared.
+    for name in SUMS if statement.kind != "noisy" else ():
+        if name in table.cells.column_names and pc.min(table.cells[name]).as_py() < pc.min(source.cells[name]).as_py():
+            raise GuaranteeError(f"A derived cell has fewer {name} than every published one; nothing was written.")
     stated = replace(
-        stated,
+        _statement(source, table, how, merged=merged, most=most),
         derived_from=manifest_sha256,
         formats=tuple(formats),
         about={**statement.about, **(about or {})},
@@ -199,9 +177,6 @@ class Derived(FolderContent):
         return frame(self.page(compact=True))
 
 
-# ---- cells -------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, eq=False)
 class _Table:
     """Cells on their way, with the slice columns and the description of slices that belong to them."""
@@ -228,21 +203,18 @@ def _pick(table: _Table, pick: Sequence[tuple[str, str | None]]) -> _Table:
         _check_column(table, name, "--pick")
         known = pc.unique(table.cells[name]).to_pylist()
         if value not in known:
-            shown = ", ".join("(all)" if one is None else f"'{one}'" for one in known[:5])
-            raise ParameterError(
-                f"The release has no slice with {name} = '{value or ''}'; found {shown}{' ...' * (len(known) > 5)}."
-            )
+            shown = ", ".join("(all)" if one is None else f"'{one}'" for one in known[:5]) + " ..." * (len(known) > 5)
+            raise ParameterError(f"The release has no slice with {name} = '{value or ''}'; found {shown}.")
         chosen.setdefault(name, []).append(value)
-    cells = table.cells
     for name, values in chosen.items():
         # Null is a value here: the matrix of all values of the column.
-        cells = cells.filter(pc.is_in(cells[name], value_set=pa.array(values, pa.string())))
-    return replace(table, cells=cells)
+        kept = pc.is_in(table.cells[name], value_set=pa.array(values, pa.string()))
+        table = replace(table, cells=table.cells.filter(kept))
+    return table
 
 
 def _drop(table: _Table, names: Sequence[str]) -> _Table:
-    fixed = {*table.keys, "trips", "layer"}
-    optional = [name for name in table.cells.column_names if name not in fixed]
+    optional = [name for name in table.cells.column_names if name not in {*table.keys, "trips", "layer"}]
     for name in names:
         if name not in optional:
             allowed = ", ".join(optional) or "none"
@@ -256,42 +228,18 @@ def _check_column(table: _Table, name: str, flag: str) -> None:
         raise ParameterError(f"{flag}: the release {has}; found '{name}'.{did_you_mean(name, table.slice_columns)}")
 
 
-def _refuse_not_additive(table: _Table) -> None:
-    known = {*table.keys, *SUMS, "layer", "revised"}
-    others = [name for name in table.cells.column_names if name not in known]
-    if others:
-        raise ParameterError(
-            f"The columns {', '.join(others)} cannot be added up. Hint: leave them out with --drop {','.join(others)}."
-        )
-
-
-def _check_sums(source: Published, cells: pa.Table) -> None:
-    """Refuses a result that has a smaller cell than its source.
-
-    Raises:
-        GuaranteeError: it has. Noisy counts may be negative, and are not compared.
-    """
-    if source.statement.kind == "noisy":
-        return
-    for name in (name for name in SUMS if name in cells.column_names):
-        if pc.min(cells[name]).as_py() < pc.min(source.cells[name]).as_py():
-            raise GuaranteeError(f"A derived cell has fewer {name} than every published one; nothing was written.")
-
-
-# ---- slices ------------------------------------------------------------------------------------------------------
-
-
 def _summed(table: _Table, name: str, source: Published) -> _Table:
     """Returns the table with a column, or a unit of time, added up; equal rows are merged later."""
     if TIME_COLUMNS[0] in table.cells.column_names and name in (TIME, *TIME_COLUMNS, table.every):
         return replace(table, cells=table.cells.drop_columns(list(TIME_COLUMNS)), slices={})
-    label: tuple[Callable[[pa.ChunkedArray], pa.ChunkedArray], str] | None = None
+    label: tuple[slice, str] | None = None
     column = name
     if name not in table.slice_columns and TIME in table.slice_columns and table.every is not None:
         label = _coarser_label(table.every, name)
         column = TIME if label is not None or name == table.every else name
     _check_column(table, column, "--sum")
-    cells = table.cells.filter(_is_finest(table, column))
+    # Matrices of all values and of longer steps hold the same trips again.
+    cells = finest_rows(table.cells, (column,), table.every)
     if not len(cells):
         raise ParameterError(f"--sum {name}: the release has no slices by {column} to add up.")
     rest = tuple(one for one in table.slice_columns if one != column)
@@ -300,39 +248,24 @@ def _summed(table: _Table, name: str, source: Published) -> _Table:
     if column == TIME:
         slices |= {"also_every": [], "every": None if label is None else label[1]}
     at = cells.column_names.index(column)
-    if label is not None:
-        return replace(table, cells=cells.set_column(at, column, label[0](cells[column])), slices=slices)
-    return _Table(cells.remove_column(at), rest, slices if rest else {})
+    if label is None:
+        return _Table(cells.remove_column(at), rest, slices if rest else {})
+    labels = pc.utf8_slice_codeunits(cells[column], label[0].start, label[0].stop)
+    return replace(table, cells=cells.set_column(at, column, labels), slices=slices)
 
 
-def _is_finest(table: _Table, column: str) -> pa.ChunkedArray:
-    """Returns which rows are neither of all values nor of a longer step: those hold the same trips again."""
-    finest = pc.is_valid(table.cells[column])
-    if column == TIME and table.every is not None:
-        length = Every.parse(table.every).label_length
-        finest = pc.and_(finest, pc.fill_null(pc.equal(pc.utf8_length(table.cells[TIME]), length), False))
-    return finest
-
-
-def _coarser_label(every: str, unit: str) -> tuple[Callable[[pa.ChunkedArray], pa.ChunkedArray], str] | None:
-    """Returns how labels change where a unit of time is added up, and the step that is left; None if none is left."""
+def _coarser_label(every: str, unit: str) -> tuple[slice, str] | None:
+    """The part of labels that stays where a unit of time is added up, and the step that is left; None if none is."""
     step = Every.parse(every)
     if every == "weekday-hour" and unit == "weekday":
-        return lambda labels: pc.utf8_slice_codeunits(labels, len("1 Mon "), step.label_length), "hour"
+        return slice(len("1 Mon "), step.label_length), "hour"
     left = {("weekday-hour", "hour"): "weekday", ("day", "day"): "month"}.get((every, unit))
     left = "day" if step.minutes is not None and unit == "hour" else left
-    if left is None:
-        return None
-    length = Every.parse(left).label_length
-    return lambda labels: pc.utf8_slice_codeunits(labels, 0, length), left
+    return None if left is None else (slice(0, Every.parse(left).label_length), left)
 
 
 def _refuse_different_zones(cells: pa.Table, name: str, rest: Sequence[str], source: Published) -> None:
-    """Refuses sums over slices whose zones overlap without being the same.
-
-    Raises:
-        ParameterError: they do; the message names a level at which they are the same, if there is one.
-    """
+    """Refuses sums over slices whose zones overlap without being the same."""
     if source.statement.boxes is None and not has_nested_zones(cells, rest, source.map):
         return
     codes = [code for end in ENDS for code in pc.unique(cells[end]).to_pylist()]
@@ -342,9 +275,6 @@ def _refuse_different_zones(cells: pa.Table, name: str, rest: Sequence[str], sou
         f"--sum {name}: the slices have different zones, so their cells cannot be added up."
         + f" Hint: --level {math.floor(coarsest)} gives all of them the same zones." * is_level
     )
-
-
-# ---- zones -------------------------------------------------------------------------------------------------------
 
 
 def _coarser_zones(source: Published, how: Derivation) -> dict[str, dict[str, str]] | None:
@@ -361,21 +291,17 @@ def _coarser_zones(source: Published, how: Derivation) -> dict[str, dict[str, st
     for end in ENDS:
         codes = pc.unique(source.cells[end]).to_pylist()
         chains = zone_chains(source.map, codes)
-        if how.zones_of is None:
-            renamed[end] = {code: _at_level(chain, how.level) for code, chain in zip(codes, chains, strict=True)}
-            continue
-        wanted = set(how.zones_of.zones(end.removesuffix("_zone")))
-        nearest = [next((code for code, _ in chain if code in wanted), chain[0][0]) for chain in chains]
-        renamed[end] = dict(zip(codes, nearest, strict=True))
-        if not wanted & set(nearest):
-            raise ParameterError("No zone of this release is inside a zone of the other one: check --zones-of.")
+        if how.level is not None:
+            # A zone that is not finer stays as it is.
+            level = how.level
+            found = [next((code for code, height in one if height <= level), one[-1][0]) for one in chains]
+        else:
+            wanted = set() if how.zones_of is None else set(how.zones_of.zones(end.removesuffix("_zone")))
+            found = [next((code for code, _ in chain if code in wanted), chain[0][0]) for chain in chains]
+            if not wanted & set(found):
+                raise ParameterError("No zone of this release is inside a zone of the other one: check --zones-of.")
+        renamed[end] = dict(zip(codes, found, strict=True))
     return renamed
-
-
-def _at_level(chain: Chain, level: int | None) -> str:
-    """Returns the ancestor at a level; the zone itself if it is not finer."""
-    assert level is not None
-    return next((code for code, height in chain if height <= level), chain[-1][0])
 
 
 def _renamed(cells: pa.Table, zones: Mapping[str, Mapping[str, str]]) -> pa.Table:
@@ -396,20 +322,15 @@ def _inside(cells: pa.Table, within: Within, source: Published) -> pa.Table:
         outlines = shapely.from_wkb(shown["geometry"].to_numpy(zero_copy_only=False))
         if all(shape is None for shape in outlines):
             raise ParameterError("The zones of this release have no place on a map. Hint: leave --within out.")
-        common = shapely.area(shapely.intersection(outlines, within.outline))
-        area = shapely.area(outlines)
-        covered = (area > 0) & (common >= (1 - _ROUNDING) * area)
-        inside = covered.tolist()
+        common, area = shapely.area(shapely.intersection(outlines, within.outline)), shapely.area(outlines)
+        inside = ((area > 0) & (common >= (1 - _ROUNDING) * area)).tolist()
     kept = pa.array([code for code, is_inside in zip(codes, inside, strict=True) if is_inside], pa.string())
     return cells.filter(pc.and_(*(pc.is_in(cells[end], value_set=kept) for end in ENDS)))
 
 
-# ---- statement ---------------------------------------------------------------------------------------------------
-
-
 def _statement(source: Published, table: _Table, how: Derivation, *, merged: bool, most: int) -> Statement:
     """Returns what is stated of the result; a claim that does not carry over is left out."""
-    before, cells = source.statement, table.cells
+    before, columns = source.statement, table.cells.column_names
     parameters = {name: value for name, value in before.parameters.items() if name not in ("slices", "derive")}
     parameters["derive"] = how.to_parameters()
     if table.slices:
@@ -417,23 +338,30 @@ def _statement(source: Published, table: _Table, how: Derivation, *, merged: boo
     if merged and (how.level is not None or how.zones_of is not None):
         # A coarser zone may contain a listed place whose own cells are suppressed.
         parameters.pop("stricter", None)
-    homogeneous = _is_homogeneous(source, table)
+    homogeneous = before.homogeneous
+    if before.boxes is None and not {"layer", *TIME_COLUMNS} & set(columns):
+        homogeneous = not has_nested_zones(table.cells, table.slice_columns, source.map)
     if how.within is not None or not homogeneous:
         # Other zones were part of the whole. Coarser zones keep t: a sum of zones is no farther than the farthest.
         parameters.pop("t", None)
-    has_time = TIME in table.slice_columns or TIME_COLUMNS[0] in cells.column_names
-    complete = how.within is None and not how.pick
+    guarantee = before.guarantee
+    if before.kind == "noisy" and most > 1:
+        # Noise that was drawn for each count is independent: variances add up. Noise of several steps is not, but
+        # deviations never exceed their sum.
+        factor = most if guarantee.get("steps") else math.sqrt(most)
+        guarantee = {**guarantee, "deviation": guarantee["deviation"] * factor}
+    has_time = TIME in table.slice_columns or TIME_COLUMNS[0] in columns
     kept_zones = None if merged else before.zones_of
     return replace(
         before,
         kind=_kind(before, table),
         parameters=parameters,
-        guarantee=_guarantee(before, most),
+        guarantee=guarantee,
         homogeneous=homogeneous,
         suppression={"rule": "sums"} if merged and before.kind != "noisy" else before.suppression,
         slice_columns=table.slice_columns,
         timezone=before.timezone if has_time else None,
-        shares=before.shares if complete else None,
+        shares=before.shares if how.within is None and not how.pick else None,
         revision_of=() if merged else before.revision_of,
         zones_of=kept_zones if how.zones_of is None else how.zones_of.sha256,
     )
@@ -448,22 +376,3 @@ def _kind(before: Statement, table: _Table) -> Kind:
     if before.boxes is not None:
         return "boxed"
     return "folded" if TIME_COLUMNS[0] in columns else "layered" if "layer" in columns else "plain"
-
-
-def _guarantee(before: Statement, most: int) -> Mapping[str, Any]:
-    """Returns the guarantee; the noise of a sum is bounded by that of its largest number of counts.
-
-    Noise that was drawn for each count is independent: variances add up. Noise of several steps is not, but deviations
-    never exceed their sum.
-    """
-    if before.kind != "noisy" or most <= 1:
-        return before.guarantee
-    factor = most if before.guarantee.get("steps") else math.sqrt(most)
-    return {**before.guarantee, "deviation": before.guarantee["deviation"] * factor}
-
-
-def _is_homogeneous(source: Published, table: _Table) -> bool:
-    """Returns whether, in each matrix, no zone of an end contains another one of that end."""
-    if source.statement.boxes is not None or {"layer", *TIME_COLUMNS} & set(table.cells.column_names):
-        return source.statement.homogeneous
-    return not has_nested_zones(table.cells, table.slice_columns, source.map)

@@ -5,13 +5,13 @@ pairs of areas that it touches, in proportion to
 
     (share of area A in the origin zone) x (share of area B in the destination zone)
     x (trips that start in A x trips that end in B) ** ACTIVITY x (size of A x size of B) ** (1 - ACTIVITY)
-    x decay(distance) x (share of A x B that no cell of an earlier layer covers).
+    x decay(distance)
+    x (share of A x B that no cell of an earlier layer covers) x (1 + trips of other cells between A and B) ** COVERED.
 
 Trips by area and the decay are those of the estimate itself, updated `ROUNDS` times from an even spread. The form is
-that of a maximum-entropy matrix with these margins, damped by `ACTIVITY` and stopped early.
-What cells leave covers releases in layers:
-a later layer counts only trips that are in no cell of the earlier ones. Cells of one map are spread evenly over their
-areas, apart from the decay.
+that of a maximum-entropy matrix with these margins, damped and stopped early. The last line is for releases in layers:
+a later layer counts only trips that are in no cell of the earlier ones, and the earlier ones cover the busy part of
+a pair of areas. A pair with many of a later cell's trips would have had an earlier cell: `_limited` holds them below.
 
 Everything is a column over (cell, origin area, destination area); pairs of tiles are never listed.
 """
@@ -36,17 +36,25 @@ Positions = NDArray[np.int64]
 
 #: The largest number of (cell, area, area) rows; ten million took 3 GB at the peak.
 MOST_ROWS = 15_000_000
-#: How strongly a cell follows the trips of its areas; the rest follows their sizes. Of 0.6, 0.8, 1 and 1.2,
-#: 0.8 had the least error on Santiago and San Francisco, 1 on São Paulo.
+#: How strongly a cell follows the trips of its areas; the rest follows their sizes. This constant and the next six were
+#: chosen on the public sets of `benchmarks/planner.py` (docs/decisions/0004-reconstruct.md).
 ACTIVITY = 0.8
-#: The exponent of the fitted decay. Measured: 0.5 leaves trips 4 % too long where data are sparse, 1 has more error.
-DECAY = 0.75
-#: Updates of activities and decay. More raised the error a little (at activity 1: by up to 0.3 points with 30).
-ROUNDS = 3
+#: A cell of a layer that touches n pairs of areas counts n ** -VAGUENESS times in the trips of its areas.
+VAGUENESS = 0.5
+#: The exponent of the fitted decay.
+DECAY = 0.85
+#: Beyond the distance that this share of the trips stays below, the decay falls at least with the square of distance.
+NEAR = 0.995
+#: The exponent of the trips that other cells have between two areas.
+COVERED = -0.2
+#: Upper bound for the trips of a later cell between two areas, as a share of the smallest published cell.
+LATER = 0.75
+#: Updates of activities and decay.
+ROUNDS = 6
 #: The share of an area's trips that its size alone explains: areas in which nothing is known still get some.
 _UNSEEN = 1e-6
 #: What stays possible where finer cells cover everything: a cell's trips have to be somewhere.
-_COVERED = 1e-9
+_LEFT = 1e-9
 _EARTH_KM = 6371.0
 VOLUMES = ("trips", "weight")
 #: Columns of bounds.
@@ -57,21 +65,14 @@ _ROUNDING = 1e-6
 
 @dataclass(frozen=True, eq=False)
 class Estimate:
-    """Estimated flows between areas.
+    """Estimated flows between areas."""
 
-    Attributes:
-        origin, destination: numbers of the areas of each pair, sorted.
-        values: the estimated volumes of each pair, by name.
-        lower, upper: trips of cells that lie wholly between the two areas, and of all cells that touch the pair.
-        origins, destinations: codes of the areas.
-    """
-
-    origin: Positions
+    origin: Positions  # numbers of the areas of each pair, sorted
     destination: Positions
-    values: dict[str, Floats]
-    lower: Floats
+    values: dict[str, Floats]  # the estimated volumes of each pair, by name
+    lower: Floats  # trips of cells that lie wholly between the two areas, and of all cells that touch the pair
     upper: Floats
-    origins: NDArray[np.str_]
+    origins: NDArray[np.str_]  # codes of the areas
     destinations: NDArray[np.str_]
 
     def table(self, *, bounds: bool = False) -> pa.Table:
@@ -89,72 +90,75 @@ class Estimate:
 def disaggregate(
     flows: pa.Table, origins: Overlap, destinations: Overlap, *, decay: bool = True, most_rows: int = MOST_ROWS
 ) -> Estimate:
-    """Estimate the flows of one matrix between areas.
+    """Estimates the flows of one matrix between areas; decay with distance is fitted where the areas have centres.
 
-    Args:
-        flows: published cells: ``origin_zone``, ``destination_zone``, ``trips`` [, ``weight``] [, ``layer``].
-        origins, destinations: how zones and areas overlap at each end.
-        decay: whether a decay with distance is fitted, where the areas have centres.
-        most_rows: the largest number of rows.
-
-    Raises:
-        ParameterError: the areas are too fine for cells this coarse.
+    ``flows`` are published cells: ``origin_zone``, ``destination_zone``, ``trips`` [, ``weight``] [, ``layer``].
     """
     rows = _Rows.of(flows, origins, destinations, most_rows)
     bins = _distance_bins(rows, origins, destinations) if decay else None
     volumes = {name: flows[name].to_numpy().astype(np.float64) for name in VOLUMES if name in flows.column_names}
     trips = volumes["trips"]
-    fixed = rows.share_o * rows.share_d * (rows.uncovered(_layers_of(flows)) + _COVERED)
+    # Cells of different times may cover one pair, so that layers say nothing there.
+    layered = "layer" in flows.column_names and "time_from" not in flows.column_names
+    layers: NDArray[np.int8] | None = flows["layer"].to_numpy() if layered else None
+    fixed = rows.share_o * rows.share_d * ((1.0 if layers is None else rows.uncovered(layers)) + _LEFT)
     size = origins.size[rows.area_o] * destinations.size[rows.area_d]
+    vagueness = 0.0 if layers is None else VAGUENESS
+    certainty = np.bincount(rows.cell, minlength=rows.n_cells)[rows.cell] ** -vagueness
     share = rows.normalized(fixed * size)
     for _ in range(ROUNDS):
         spread = np.maximum(trips, 0.0)[rows.cell] * share
         starts, ends = (
-            np.bincount(area, spread, len(over.size)) + _UNSEEN * over.size
+            np.bincount(area, spread * certainty, len(over.size)) + _UNSEEN * over.size
             for area, over in ((rows.area_o, origins), (rows.area_d, destinations))
         )
         weight = (starts[rows.area_o] * ends[rows.area_d]) ** ACTIVITY * size ** (1 - ACTIVITY)
+        by_pair = np.bincount(rows.pair, spread, len(rows.pairs))
         if bins is not None:
-            seen = np.bincount(bins, np.bincount(rows.pair, spread, len(rows.pairs)))
             expected = np.bincount(bins, starts[rows.pair_origin] * ends[rows.pair_destination])
-            factor = ((seen + _COVERED) / (expected + _COVERED)) ** DECAY
-            weight *= factor[bins][rows.pair]
+            weight *= _decay(np.bincount(bins, by_pair), expected)[bins][rows.pair]
+        if layers is not None:
+            weight *= (1 + np.maximum(by_pair[rows.pair] - spread, 0.0)) ** COVERED
         share = rows.normalized(fixed * weight)
+        if layers is not None:
+            share = _limited(rows, share, trips, layers)
     return rows.estimate({name: column[rows.cell] * share for name, column in volumes.items()}, trips)
 
 
-def _layers_of(flows: pa.Table) -> NDArray[np.int8] | None:
-    """The layer of each cell; None without layers, or where cells of different times may cover one pair."""
-    if "layer" not in flows.column_names or "time_from" in flows.column_names:
-        return None
-    layers: NDArray[np.int8] = flows["layer"].to_numpy()
-    return layers
+def _decay(seen: NDArray[Any], expected: NDArray[Any]) -> Floats:
+    """How much rarer trips are in each class of distance than activities alone would make them."""
+    factor: Floats = (seen + _LEFT) / (expected + _LEFT)
+    # A few trips in zones of thousands of kilometres would otherwise make the farthest class likely.
+    far = int(np.searchsorted(np.cumsum(seen), NEAR * seen.sum()))
+    tail = factor[far] * 0.5 ** np.arange(len(factor) - far)
+    factor[far:] = np.minimum(factor[far:], tail)
+    return factor**DECAY
+
+
+def _limited(rows: _Rows, share: Floats, trips: Floats, layers: NDArray[np.int8]) -> Floats:
+    """Shares with no more trips of a later cell between two areas than `LATER` allows, or a quarter above its mean."""
+    mean = trips / np.maximum(np.bincount(rows.cell, minlength=rows.n_cells), 1)
+    limit = np.maximum(LATER * trips.min(initial=np.inf), 1.25 * mean)
+    limit[layers == 1] = np.inf
+    for _ in range(3):
+        share = rows.normalized(np.minimum(share, (limit / np.maximum(trips, _LEFT))[rows.cell]))
+    return share
 
 
 @dataclass(frozen=True, eq=False)
 class _Rows:
-    """One row for each cell and pair of areas that it touches.
+    """One row for each cell and pair of areas that it touches."""
 
-    Attributes:
-        cell, area_o, area_d: of each row.
-        share_o, share_d: the share of the area inside the cell's zone.
-        pair: the pair of areas of each row, a place in ``pairs``.
-        pairs: origin area times the number of destination areas plus destination area; sorted.
-        n_cells: how many cells there are.
-        whole: which cells are completely inside one pair of areas.
-        origins, destinations: the overlaps.
-    """
-
-    cell: Ints
+    cell: Ints  # of each row
     area_o: Ints
     area_d: Ints
-    share_o: Floats
+    share_o: Floats  # the share of the area inside the cell's zone
     share_d: Floats
-    pair: Ints | Positions
-    pairs: Positions
-    n_cells: int
-    whole: NDArray[np.bool_]
-    origins: Overlap
+    pair: Ints | Positions  # the pair of areas of each row, a place in ``pairs``
+    pairs: Positions  # origin area times the number of destination areas plus destination area; sorted
+    n_cells: int  # how many cells there are
+    whole: NDArray[np.bool_]  # which cells are completely inside one pair of areas
+    origins: Overlap  # the overlaps
     destinations: Overlap
 
     @classmethod
@@ -202,14 +206,12 @@ class _Rows:
             none[self.cell], 1 / np.maximum(length, 1)[self.cell], weight / np.where(none, 1.0, total)[self.cell]
         )
 
-    def uncovered(self, layers: NDArray[np.int8] | None) -> Floats:
+    def uncovered(self, layers: NDArray[np.int8]) -> Floats:
         """The share of each row's pair of areas that no cell of an earlier layer covers.
 
         Cells of one layer are disjoint, so their shares add up; layers are taken to be independent.
         """
         left = np.ones(len(self.cell))
-        if layers is None:
-            return left
         open_share = np.ones(len(self.pairs))
         layer_of_row = layers[self.cell]
         for layer in np.unique(layers):
@@ -259,19 +261,13 @@ def _distance_bins(rows: _Rows, origins: Overlap, destinations: Overlap) -> Posi
     return bins
 
 
-# ---- what readers do with an estimate ------------------------------------------------------------------------------
-
-
 def rounded(table: pa.Table, *, keys: Sequence[str] = ()) -> pa.Table:
     """The table with whole trips (and weights): origin totals rounded, and the sum of all of them kept.
 
     Origin totals are rounded along the order of the origins, so that their sum stays within a half; within each
     origin the pairs with the largest remainders are rounded up. Every value is rounded to one of its two neighbours,
-    and bounds are rounded outwards: a value within its bounds stays within them.
-
-    Args:
-        table: estimated flows, sorted by origin.
-        keys: slice columns, each combination of which is rounded separately.
+    and bounds are rounded outwards: a value within its bounds stays within them. The table is sorted by origin; each
+    combination of the slice columns ``keys`` is rounded separately.
     """
     names = [*keys, "origin"]
     group = np.zeros(len(table), dtype=np.int64)
@@ -312,17 +308,10 @@ def _whole(values: Floats, group: Positions) -> Positions:
 
 
 def calibrated(table: pa.Table, totals: pa.Table, *, rounds: int = 100, tolerance: float = 1e-6) -> pa.Table:
-    """The table scaled to known totals by iterative proportional fitting.
+    """The table of one matrix scaled to known totals by iterative proportional fitting.
 
-    Args:
-        table: estimated flows of one matrix.
-        totals: ``area`` and ``origins`` or ``destinations`` (or both): trips that start, and end, in each area. Areas
-            that are not listed keep their estimate.
-        rounds: the largest number of rounds.
-        tolerance: the largest relative difference at which it stops.
-
-    Raises:
-        ParameterError: a column is missing, or a total is negative.
+    ``totals`` has ``area`` and ``origins`` or ``destinations`` (or both): trips that start, and end, in each area.
+    Areas that are not listed keep their estimate. Stops at the largest relative difference ``tolerance``.
     """
     ends = {"origin": "origins", "destination": "destinations"}
     present = [end for end, name in ends.items() if name in totals.column_names]

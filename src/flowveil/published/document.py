@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -24,33 +23,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Part:
-    """A section of a page.
+    """A section of a page."""
 
-    Attributes:
-        name: its anchor.
-        title: its heading.
-        content: what a template made.
-        map_data: what its maps draw, see `flowveil.published.maps`; at most one part of a page has it.
-    """
-
-    name: str
-    title: str
-    content: Markup
+    name: str  # its anchor
+    title: str  # its heading
+    content: Markup  # what a template made
+    # What its maps draw, see `flowveil.published.maps`; at most one part of a page has it.
     map_data: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)
 class Figure:
-    """Drawings with a caption.
+    """Drawings with a caption."""
 
-    Attributes:
-        title, note: the caption.
-        drawings: a name, or nothing, above each drawing, and the drawing.
-    """
-
-    title: str
+    title: str  # the caption
     note: str
-    drawings: Sequence[tuple[str, Markup]] = ()
+    drawings: Sequence[tuple[str, Markup]] = ()  # a name, or nothing, above each drawing, and the drawing
 
 
 def page(
@@ -65,11 +53,8 @@ def page(
 ) -> str:
     """Returns sections as one document; the page of a release is `flowveil.published.html.render`.
 
-    Args:
-        title, heading, lead, footer: plain text.
-        parts: the sections, in order.
-        notices: what a reader must know first: its head, and the rest.
-        internal: why this page must not be published; shown at the top of the screen and of every printed page.
+    Notices are what a reader must know first: a head, and the rest. ``internal`` says why this page must not be
+    published; it is shown at the top of the screen and of every printed page.
     """
     maps = [part.map_data for part in parts if part.map_data is not None]
     return str(fill("page.html", **locals() | {"map_data": maps[0] if maps else None}))
@@ -126,11 +111,6 @@ def module(folder: str) -> str:
     names, exported = _MODULES[folder]
     parts = (asset(f"{folder}/{name}.mjs") for name in names)
     return "\n".join(_EXPORT.sub("", _IMPORT.sub("", part)) for part in parts) + f"\nexport {{ {exported} }};\n"
-
-
-def host(url: str) -> str:
-    """Returns host and port of the server of a background map."""
-    return urlsplit(url).netloc
 
 
 def frame(document: str, *, height: int = 800) -> str:

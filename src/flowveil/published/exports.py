@@ -29,22 +29,22 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import shapely
 
 from flowveil.errors import ParameterError, did_you_mean
-from flowveil.published.about import one_line, title
-from flowveil.published.geopackage import write_geopackage
-from flowveil.published.matrices import check_omx, matrices_table, write_omx, write_wide
-from flowveil.published.metadata import describe_release, write_metadata
-from flowveil.published.slices import ENDS, add_up, finest_rows
+from flowveil.published.about import describe_release, one_line, title
+from flowveil.published.geopackage import as_multi, write_geopackage
+from flowveil.published.maps import ENDS, geometries, zones_of
+from flowveil.published.matrices import check_omx, matrices_table, wide_table, write_omx
 from flowveil.published.spreadsheets import write_csv
+from flowveil.published.tables import SUMS, add_up, finest_rows
 from flowveil.times import TIME_COLUMNS
 
 #: Rows of a batch of an Arrow file: fixed, because it is part of the bytes.
 _ROWS_PER_BATCH = 1 << 20
 #: What a release is about; see `flowveil.published.about`.
 About = Mapping[str, str]
-_VOLUMES = ("trips", "weight")
 #: Formats whose cells have all columns of the release.
 _OF_ALL_COLUMNS = ("csv", "geojson", "gpkg", "arrow", "dcat")
 #: Formats whose flows may have times.
@@ -53,21 +53,13 @@ _OF_TIMES = (*_OF_ALL_COLUMNS, "kepler")
 
 @dataclass(frozen=True, eq=False)
 class Tables:
-    """What an export is written from: published tables, and what they are about.
+    """What an export is written from: published tables, and what they are about."""
 
-    Attributes:
-        flows: the cells.
-        zones: the zones.
-        report: content of report.json.
-        slice_columns: columns of the flows that distinguish matrices.
-        every: shortest step of time, if time is one of them.
-    """
-
-    flows: pa.Table
-    zones: pa.Table
-    report: Mapping[str, Any]
-    slice_columns: tuple[str, ...] = ()
-    every: str | None = None
+    flows: pa.Table  # the cells
+    zones: pa.Table  # the zones
+    report: Mapping[str, Any]  # content of report.json
+    slice_columns: tuple[str, ...] = ()  # columns of the flows that distinguish matrices
+    every: str | None = None  # shortest step of time, if time is one of them
 
     @property
     def about(self) -> About:
@@ -77,7 +69,8 @@ class Tables:
     @cached_property
     def without_layers(self) -> pa.Table:
         """The cells with equal pairs of one slice added up."""
-        return add_up(self.flows, [*self.slice_columns, *ENDS])[0] if "layer" in self.flows.column_names else self.flows
+        keys = [*self.slice_columns, "origin_zone", "destination_zone"]
+        return add_up(self.flows, keys)[0] if "layer" in self.flows.column_names else self.flows
 
     @property
     def finest(self) -> pa.Table:
@@ -88,28 +81,18 @@ class Tables:
 
 @dataclass(frozen=True)
 class Format:
-    """An export format.
+    """An export format."""
 
-    Attributes:
-        name: what users write.
-        files: the files it consists of.
-        write: writes them into a folder.
-        needs_map: whether it cannot do without places.
-    """
-
-    name: str
-    files: tuple[str, ...]
-    write: Callable[[Path, Tables], None]
-    needs_map: bool = False
+    name: str  # what users write
+    files: tuple[str, ...]  # the files it consists of
+    write: Callable[[Path, Tables], None]  # writes them into a folder
+    needs_map: bool = False  # whether it cannot do without places
 
 
 def parse_formats(names: str | Iterable[str]) -> tuple[Format, ...]:
     """The formats of a comma-separated list or of several names; ``parquet`` is always written and adds nothing.
 
     In the order of `FORMATS`, whatever the order of the names: so a report follows from what is written.
-
-    Raises:
-        ParameterError: one is not known.
     """
     listed = names.split(",") if isinstance(names, str) else [part for name in names for part in name.split(",")]
     wanted = dict.fromkeys(name.strip().lower() for name in listed if name.strip())
@@ -130,58 +113,45 @@ def check_formats(
     revised: bool = False,
     contact: bool = True,
 ) -> None:
-    """Refuse what cannot be written, before anything is.
+    """Refuses what cannot be written, before anything is.
 
-    Args:
-        formats: what is wanted.
-        zones: how many zones there are.
-        mapped: whether all have a place.
-        folded: whether cells have times.
-        revised: whether cells say if their value is a new one.
-        contact: whether a contact is declared.
+    ``zones`` is their number, ``mapped`` whether all have a place, ``folded`` whether cells have times, ``revised``
+    whether they say if their value is a new one, ``contact`` whether one is declared.
 
     Raises:
         ParameterError: a format needs places that the zones do not have, or fewer zones.
         MissingExtraError: a library is not installed.
     """
     for wanted in formats:
-        if revised and wanted.name not in _OF_ALL_COLUMNS:
-            raise ParameterError(
-                f"'{wanted.name}' has no place for what is revised. Allowed: parquet, {', '.join(_OF_ALL_COLUMNS)}."
-            )
-        if folded and wanted.name not in _OF_TIMES:
-            raise ParameterError(
-                f"'{wanted.name}' has no place for the times of cells. Allowed with --fold-time: parquet, "
-                f"{', '.join(_OF_TIMES)}."
-            )
-        if wanted.needs_map and not mapped:
-            raise ParameterError(
-                f"The zones of this release have no place on a map, which '{wanted.name}' needs. "
+        name, problem = wanted.name, None
+        if revised and name not in _OF_ALL_COLUMNS:
+            problem = f"'{name}' has no place for what is revised. Allowed: parquet, {', '.join(_OF_ALL_COLUMNS)}."
+        elif folded and name not in _OF_TIMES:
+            allowed = ", ".join(_OF_TIMES)
+            problem = f"'{name}' has no place for the times of cells. Allowed with --fold-time: parquet, {allowed}."
+        elif wanted.needs_map and not mapped:
+            problem = (
+                f"The zones of this release have no place on a map, which '{name}' needs. "
                 "Hint: leave it out; csv, omx and arrow do without."
             )
-        if wanted.name == "dcat" and not contact:
-            raise ParameterError(
+        elif name == "dcat" and not contact:
+            problem = (
                 "'dcat' names who publishes the release, and no contact is given. Hint: --set output.contact=TEXT; "
                 "--title, --source, --period and output.licence are used as well."
             )
-        if wanted.name == "omx":
+        if problem is not None:
+            raise ParameterError(problem)
+        if name == "omx":
             check_omx(zones)
-
-
-# ---- plain tables ------------------------------------------------------------------------------------------------
 
 
 def _write_csv(folder: Path, tables: Tables) -> None:
     zones = tables.zones
     write_csv(tables.flows, folder / "flows.csv")
-    outlines = zones["geometry"].to_numpy(zero_copy_only=False)
     # Seven decimals are a centimetre.
-    wkt = shapely.to_wkt(shapely.from_wkb(outlines), rounding_precision=7)
-    geometry = pa.array(
-        [text if raw is not None else None for text, raw in zip(wkt, outlines, strict=True)], pa.string()
-    )
+    wkt = shapely.to_wkt(geometries(zones), rounding_precision=7)
     flat = _with_listed_cells(zones).drop_columns(["geometry"])
-    write_csv(flat.append_column("geometry", geometry), folder / "zones.csv")
+    write_csv(flat.append_column("geometry", pa.array(wkt.tolist(), pa.string())), folder / "zones.csv")
 
 
 def _with_listed_cells(zones: pa.Table) -> pa.Table:
@@ -197,7 +167,8 @@ def _write_dcat(folder: Path, tables: Tables) -> None:
     files = sorted(path.name for path in folder.iterdir() if path.name != "dcat.jsonld")
     sentences = tables.report["published"]["sentences"]
     content = describe_release(files, tables.zones, title=title(tables.report), about=tables.about, sentences=sentences)
-    write_metadata(folder / "dcat.jsonld", content)
+    text = json.dumps(content, indent=2, ensure_ascii=False)
+    (folder / "dcat.jsonld").write_text(text + "\n", encoding="utf-8", newline="\n")
 
 
 def _write_arrow(folder: Path, tables: Tables) -> None:
@@ -219,14 +190,11 @@ def _without_hidden(table: pa.Table) -> pa.Table:
     return pa.table(columns, schema=table.schema)
 
 
-# ---- places ------------------------------------------------------------------------------------------------------
-
-
 def centers(flows: pa.Table, zones: pa.Table) -> tuple[np.ndarray, np.ndarray]:
     """Longitude and latitude of both ends of every flow."""
     ends = []
-    for end in ("origin", "destination"):
-        listed = zones.filter(pc.is_in(zones["role"], value_set=pa.array([end, "both"])))
+    for end in ENDS:
+        listed = zones_of(zones, end)
         at = pc.index_in(flows[f"{end}_zone"], value_set=listed["zone"].combine_chunks())
         ends.append(np.column_stack([listed[c].take(at).to_numpy(zero_copy_only=False) for c in ("lon", "lat")]))
     return ends[0], ends[1]
@@ -256,7 +224,7 @@ def lines(flows: pa.Table, zones: pa.Table) -> Any:
 
 def _write_geojson(folder: Path, tables: Tables) -> None:
     flows, zones, about = tables.flows, tables.zones, tables.about
-    outlines = shapely.from_wkb(zones["geometry"].to_numpy(zero_copy_only=False))
+    outlines = geometries(zones)
     _feature_collection(folder / "zones.geojson", zones.drop_columns(["geometry"]), outlines, about)
     _feature_collection(folder / "flows.geojson", flows, lines(flows, zones), about)
 
@@ -276,8 +244,8 @@ def _feature_collection(path: Path, properties: pa.Table, shapes: Any, about: Ab
 
 def _write_gpkg(folder: Path, tables: Tables) -> None:
     flows, zones = tables.flows, tables.zones
-    outlines = shapely.from_wkb(zones["geometry"].to_numpy(zero_copy_only=False))
-    parts = np.array([_as_multi(shape) for shape in outlines], dtype=object)
+    outlines = geometries(zones)
+    parts = np.array([as_multi(shape) for shape in outlines], dtype=object)
     layers = {
         "zones": (_with_listed_cells(zones).drop_columns(["geometry"]), parts, "MULTIPOLYGON"),
         "flows": (flows, *_layer_of_lines(lines(flows, zones))),
@@ -291,13 +259,6 @@ def _layer_of_lines(drawn: Any) -> tuple[Any, str]:
         return drawn, "LINESTRING"
     multi = [None if s is None else shapely.MultiLineString(list(shapely.get_parts(s))) for s in drawn]
     return np.array([*multi, None], dtype=object)[:-1], "MULTILINESTRING"
-
-
-def _as_multi(shape: Any) -> Any:
-    return shapely.MultiPolygon([shape]) if shape is not None and shape.geom_type == "Polygon" else shape
-
-
-# ---- tools of the trade ------------------------------------------------------------------------------------------
 
 
 def _write_omx(folder: Path, tables: Tables) -> None:
@@ -314,7 +275,9 @@ def _write_omx(folder: Path, tables: Tables) -> None:
 
 
 def _write_wide(folder: Path, tables: Tables) -> None:
-    write_wide(folder, tables.without_layers, tables.slice_columns)
+    table = wide_table(tables.without_layers, tables.slice_columns)
+    write_csv(table, folder / "flows_wide.csv")
+    pq.write_table(table, folder / "flows_wide.parquet", compression="zstd", version="2.6")
 
 
 def names_by_code(zones: pa.Table) -> dict[str, str]:
@@ -330,15 +293,13 @@ def _write_flowmap(folder: Path, tables: Tables) -> None:
 
     The page adds up the flows of a pair, so only the finest slices are in it.
     """
-    zones, flows = tables.zones, tables.finest
-    places: dict[str, tuple[float, float]] = {}
+    zones, flows, names = tables.zones, tables.finest, names_by_code(tables.zones)
+    places: dict[str, tuple[str, str, float, float]] = {}
     for zone, lat, lon in zip(*(zones[c].to_pylist() for c in ("zone", "lat", "lon")), strict=True):
-        places.setdefault(zone, (lat, lon))
-    ids = pa.array(list(places), pa.string())
-    lat, lon = (pa.array([place[i] for place in places.values()], pa.float64()) for i in (0, 1))
-    names = names_by_code(zones)
-    called = pa.array([names.get(code, code) for code in places], pa.string())
-    write_csv(pa.table({"id": ids, "name": called, "lat": lat, "lon": lon}), folder / "flowmap_locations.csv")
+        places.setdefault(zone, (zone, names.get(zone, zone), lat, lon))
+    types = {"id": pa.string(), "name": pa.string(), "lat": pa.float64(), "lon": pa.float64()}
+    columns = zip(types.items(), zip(*places.values(), strict=True), strict=True)
+    write_csv(pa.table({c: pa.array(values, kind) for (c, kind), values in columns}), folder / "flowmap_locations.csv")
     table = pa.table({"origin": flows["origin_zone"], "dest": flows["destination_zone"], "count": flows["trips"]})
     for name in tables.slice_columns:
         table = table.append_column(_free_name(name, table.column_names), flows[name])
@@ -361,40 +322,24 @@ def _write_kepler(folder: Path, tables: Tables) -> None:
     zones, about = tables.zones, tables.about
     flows = tables.finest if tables.slice_columns else tables.flows
     start, stop = centers(flows, zones)
-    volumes = [v for v in _VOLUMES if v in flows.column_names]
-    flow_columns = {
-        "origin_zone": flows["origin_zone"].to_pylist(),
-        "destination_zone": flows["destination_zone"].to_pylist(),
-        **{v: flows[v].to_pylist() for v in (*volumes, *TIME_COLUMNS) if v in flows.column_names},
-        "origin_lat": _degrees(start[:, 1]),
-        "origin_lng": _degrees(start[:, 0]),
-        "destination_lat": _degrees(stop[:, 1]),
-        "destination_lng": _degrees(stop[:, 0]),
-    }
+    flow_columns = {c: flows[c].to_pylist() for c in ("origin_zone", "destination_zone")}
+    flow_columns |= {c: flows[c].to_pylist() for c in (*SUMS, *TIME_COLUMNS) if c in flows.column_names}
+    for end, points in zip(ENDS, (start, stop), strict=True):
+        for name, axis in (("lat", 1), ("lng", 0)):
+            flow_columns[f"{end}_{name}"] = [None if value != value else value for value in points[:, axis].tolist()]
     for name in tables.slice_columns:
         flow_columns[_free_name(name, flow_columns)] = flows[name].to_pylist()
-    shapes = shapely.transform(
-        shapely.from_wkb(zones["geometry"].to_numpy(zero_copy_only=False)), lambda xy: np.round(xy, 7)
-    )
-    zone_columns = {
-        **{
-            c: zones[c].to_pylist()
-            for c in ("zone", "name", "role", "level", "tiles", "area_km2")
-            if c in zones.schema.names
-        },
-        "_geojson": [
-            None if g is None else {"type": "Feature", "properties": {}, "geometry": json.loads(shapely.to_geojson(g))}
-            for g in shapes
-        ],
-    }
+    shown = [c for c in ("zone", "name", "role", "level", "tiles", "area_km2") if c in zones.schema.names]
+    zone_columns = {c: zones[c].to_pylist() for c in shown}
+    zone_columns["_geojson"] = [
+        None if g is None else {"type": "Feature", "properties": {}, "geometry": json.loads(shapely.to_geojson(g))}
+        for g in shapely.transform(geometries(zones), lambda xy: np.round(xy, 7))
+    ]
+    name = about.get("title", "Origin-destination matrix")
     content = {
         "datasets": [_kepler_data("flows", flow_columns), _kepler_data("zones", zone_columns)],
         "config": {"version": "v1", "config": _kepler_config(start, stop)},
-        "info": {
-            "app": "kepler.gl",
-            "title": about.get("title", "Origin-destination matrix"),
-            "description": one_line(about),
-        },
+        "info": {"app": "kepler.gl", "title": name, "description": one_line(about)},
     }
     text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     (folder / "kepler.json").write_text(text + "\n", encoding="utf-8", newline="\n")
@@ -413,8 +358,8 @@ def _kepler_data(name: str, columns: dict[str, list[Any]]) -> dict[str, Any]:
     return {"version": "v1", "data": data}
 
 
-def _degrees(values: np.ndarray) -> list[float | None]:
-    return [None if value != value else value for value in values.tolist()]
+def _kepler_layer(name: str, kind: str, data: str, **config: Any) -> dict[str, Any]:
+    return {"id": name, "type": kind, "config": {"dataId": data, "label": name, **config}}
 
 
 def _kepler_config(start: np.ndarray, stop: np.ndarray) -> dict[str, Any]:
@@ -422,54 +367,41 @@ def _kepler_config(start: np.ndarray, stop: np.ndarray) -> dict[str, Any]:
     points = points[~np.isnan(points).any(axis=1)]
     center = np.median(points, axis=0)
     span = max(float(np.ptp(points, axis=0).max()), 1e-3)
-    zones_layer = {
-        "id": "zones",
-        "type": "geojson",
-        "config": {
-            "dataId": "zones",
-            "label": "zones",
-            "color": [127, 176, 223],
-            "columns": {"geojson": "_geojson"},
-            "isVisible": True,
-            "visConfig": {"opacity": 0.15, "stroked": True, "filled": True, "strokeOpacity": 0.6, "thickness": 0.5},
-        },
-    }
+    zones_layer = _kepler_layer(
+        "zones",
+        "geojson",
+        "zones",
+        color=[127, 176, 223],
+        columns={"geojson": "_geojson"},
+        isVisible=True,
+        visConfig={"opacity": 0.15, "stroked": True, "filled": True, "strokeOpacity": 0.6, "thickness": 0.5},
+    )
     ends = {"lat0": "origin_lat", "lng0": "origin_lng", "lat1": "destination_lat", "lng1": "destination_lng"}
-    flows_layer = {
-        "id": "flows",
-        "type": "flow",
-        "config": {
-            "dataId": "flows",
-            "label": "flows",
-            "columnMode": "LAT_LNG",
-            "columns": {**ends, "count": "trips", "sourceName": "origin_zone", "targetName": "destination_zone"},
-            "isVisible": True,
-            "visConfig": {"opacity": 0.9, "flowClusteringEnabled": False, "maxTopFlowsDisplayNum": 5000},
-        },
-    }
+    flows_layer = _kepler_layer(
+        "flows",
+        "flow",
+        "flows",
+        columnMode="LAT_LNG",
+        columns={**ends, "count": "trips", "sourceName": "origin_zone", "targetName": "destination_zone"},
+        isVisible=True,
+        visConfig={"opacity": 0.9, "flowClusteringEnabled": False, "maxTopFlowsDisplayNum": 5000},
+    )
     # For versions of kepler.gl without the flow layer, which skip it.
-    arcs_layer = {
-        "id": "arcs",
-        "type": "arc",
-        "config": {
-            "dataId": "flows",
-            "label": "arcs",
-            "color": [31, 95, 191],
-            "columns": ends,
-            "isVisible": False,
-            "visConfig": {"opacity": 0.6, "thickness": 2, "sizeRange": [0, 12], "targetColor": [194, 81, 12]},
-        },
-        "visualChannels": {"sizeField": {"name": "trips", "type": "integer"}, "sizeScale": "sqrt"},
-    }
+    arcs_layer = _kepler_layer(
+        "arcs",
+        "arc",
+        "flows",
+        color=[31, 95, 191],
+        columns=ends,
+        isVisible=False,
+        visConfig={"opacity": 0.6, "thickness": 2, "sizeRange": [0, 12], "targetColor": [194, 81, 12]},
+    )
+    size = {"sizeField": {"name": "trips", "type": "integer"}, "sizeScale": "sqrt"}
+    view = {"latitude": round(float(center[1]), 5), "longitude": round(float(center[0]), 5)}
+    zoom = round(float(np.clip(np.log2(360 / span), 1, 16)), 2)
     return {
-        "visState": {"filters": [], "layers": [flows_layer, arcs_layer, zones_layer]},
-        "mapState": {
-            "latitude": round(float(center[1]), 5),
-            "longitude": round(float(center[0]), 5),
-            "zoom": round(float(np.clip(np.log2(360 / span), 1, 16)), 2),
-            "pitch": 30,
-            "bearing": 0,
-        },
+        "visState": {"filters": [], "layers": [flows_layer, {**arcs_layer, "visualChannels": size}, zones_layer]},
+        "mapState": {**view, "zoom": zoom, "pitch": 30, "bearing": 0},
         "mapStyle": {"styleType": "light"},
     }
 

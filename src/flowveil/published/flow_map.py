@@ -15,13 +15,25 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import shapely
 from numpy.typing import NDArray
 
-from flowveil.hierarchy import OUTSIDE, Floats
-from flowveil.published.basemap_context import CREDIT, area_name, context_of, nearest_towns, own_names, world
-from flowveil.published.maps import BASES, ENDS, Frame, Geometries, geometries, part_bounds
+from flowveil.hierarchy import OUTSIDE
+from flowveil.published.basemap_context import CREDIT, area_name, nearest_towns
+from flowveil.published.maps import (
+    BASES,
+    ENDS,
+    Frame,
+    Geometries,
+    Rings,
+    floats,
+    geometries,
+    is_drawn,
+    part_bounds,
+    surroundings,
+    volume_of,
+    zone_of_flow,
+)
 from flowveil.published.user_outlines import Outline
 from flowveil.times import TIME, TIME_COLUMNS, Every
 
@@ -38,20 +50,15 @@ _TIME_FORMS = {7: "%Y-%m", 10: "%Y-%m-%d", 16: "%Y-%m-%dT%H:%M"}
 def flow_map(
     report: Mapping[str, Any], flows: pa.Table, zones: pa.Table, *, outlines: Sequence[Outline] = ()
 ) -> dict[str, Any]:
-    """Returns what the page's script draws.
+    """Returns what the page's script draws, from report.json, the published tables and the publisher's outlines.
 
-    Args:
-        report: the content of report.json.
-        flows: the published cells.
-        zones: the published zones.
-        outlines: what the publisher brought for orientation.
-
-    Returns:
-        ``bases``, ``frame`` (None if no zone has a place), ``zones``, ``cells``, ``slices`` or ``times`` where cells
-        differ in them, ``context``, and ``area``: what the area is called.
+    ``bases``, ``frame`` (None if no zone has a place), ``zones``, ``cells``, ``slices`` or ``times`` where cells
+    differ in them, ``context``, and ``area``: what the area is called.
     """
     bases = [basis for basis in BASES if basis in flows.column_names]
-    held = flows if len(flows) <= MAX_CELLS else _largest(flows, bases[-1])
+    held = flows
+    if len(flows) > MAX_CELLS:
+        held = flows.take(pa.array(np.sort(np.argsort(-flows[bases[-1]].to_numpy(), kind="stable")[:MAX_CELLS])))
     shapes = geometries(zones)
     frame = _frame(zones, shapes)
     data: dict[str, Any] = {
@@ -61,7 +68,7 @@ def flow_map(
         "zones": _zones(zones, shapes, frame),
         "cells": {
             "count": len(flows),
-            **{end: pack(_zone_numbers(held, zones, end)) for end in ENDS},
+            **{end: pack(zone_of_flow(held, zones, end)) for end in ENDS},
             **{basis: pack(held[basis].to_numpy()) for basis in bases},
         },
         "context": _context(zones, shapes, frame, outlines),
@@ -92,41 +99,19 @@ def pack(values: NDArray[Any]) -> dict[str, str]:
     return {"type": kind, "bytes": base64.b64encode(values.astype(f"<{kind}").tobytes()).decode()}
 
 
-# ---- zones and cells ---------------------------------------------------------------------------------------------
-
-
-def _largest(flows: pa.Table, basis: str) -> pa.Table:
-    order = np.argsort(-flows[basis].to_numpy(), kind="stable")[:MAX_CELLS]
-    return flows.take(pa.array(np.sort(order)))
-
-
-def _zone_numbers(flows: pa.Table, zones: pa.Table, end: str) -> NDArray[np.int64]:
-    found = pc.index_in(flows[f"{end}_zone"], value_set=zones["zone"].combine_chunks())
-    return np.asarray(found.to_numpy(zero_copy_only=False), dtype=np.int64)
-
-
-def _floats(table: pa.Table, name: str) -> Floats:
-    return np.asarray(table[name].to_numpy(zero_copy_only=False), dtype=np.float64)
-
-
-def _placed(shapes: Geometries) -> NDArray[np.bool_]:
-    return ~np.asarray(shapely.is_missing(shapes) | shapely.is_empty(shapes), dtype=np.bool_)
-
-
 def _frame(zones: pa.Table, shapes: Geometries) -> Frame | None:
-    lon, lat = _floats(zones, "lon"), _floats(zones, "lat")
-    known = ~(np.isnan(lon) | np.isnan(lat))
-    points = np.column_stack((lon, lat, lon, lat))[known]
-    bounds = np.concatenate((part_bounds(shapes[_placed(shapes)]), points))
+    points = np.column_stack([floats(zones, name) for name in ("lon", "lat", "lon", "lat")])
+    points = points[~np.isnan(points).any(axis=1)]
+    bounds = np.concatenate((part_bounds(shapes[is_drawn(shapes)]), points))
     return Frame.around(bounds) if len(bounds) else None
 
 
 def _zones(zones: pa.Table, shapes: Geometries, frame: Frame | None) -> dict[str, Any]:
-    lat, lon, area = (_floats(zones, name) for name in ("lat", "lon", "area_km2"))
+    lat, lon, area = (floats(zones, name) for name in ("lat", "lon", "area_km2"))
     units = np.full((len(zones), 2), NOWHERE, dtype=np.int64)
     known = ~(np.isnan(lat) | np.isnan(lon))
     if frame is not None:
-        units[known] = np.rint(frame.units(np.column_stack((lon, lat))[known])).astype(np.int64)
+        units[known] = frame.whole_units(np.column_stack((lon, lat))[known])
     towns = nearest_towns(lat, lon, area)
     roles = {"origin": 1, "destination": 2, "both": 3}
     words = [*towns.words, "outside the study area"]
@@ -147,14 +132,10 @@ def _zones(zones: pa.Table, shapes: Geometries, frame: Frame | None) -> dict[str
 
 
 def _area(flows: pa.Table, zones: pa.Table) -> str | None:
-    volume = np.zeros(len(zones))
-    for end in ENDS:
-        at = _zone_numbers(flows, zones, end)
-        volume += np.bincount(at, weights=np.maximum(flows["trips"].to_numpy(), 0), minlength=len(zones))
-    return area_name(_floats(zones, "lat"), _floats(zones, "lon"), volume)
-
-
-# ---- shapes ------------------------------------------------------------------------------------------------------
+    trips = pa.array(np.maximum(flows["trips"].to_numpy(), 0))
+    counted = pa.table({**{f"{end}_zone": flows[f"{end}_zone"] for end in ENDS}, "trips": trips})
+    volume = volume_of(counted, zones, "origin", "trips") + volume_of(counted, zones, "destination", "trips")
+    return area_name(floats(zones, "lat"), floats(zones, "lon"), volume)
 
 
 def pack_shapes(shapes: Geometries, frame: Frame | None, *, most: int = MAX_CORNERS) -> dict[str, Any]:
@@ -164,48 +145,25 @@ def pack_shapes(shapes: Geometries, frame: Frame | None, *, most: int = MAX_CORN
     corner and the differences from corner to corner. Numbers are zigzag varints of 1 to 5 bytes; the last corner of a
     ring, which is its first again, is not written.
     """
-    there = _placed(shapes)
-    if frame is None or not there.any():
-        return {"sizes": pack(np.zeros(len(shapes), dtype=np.int64)), "bytes": ""}
-    fitted = np.asarray(shapely.transform(shapes[there], frame.units), dtype=object)
-    tolerance = 0.5
-    while shapely.get_num_coordinates(fitted).sum() > most and tolerance < 4000:
-        fitted = shapely.simplify(fitted, tolerance, preserve_topology=True)
-        tolerance *= 2
-    parts, shape_of_part = shapely.get_parts(fitted, return_index=True)
-    is_area = shapely.get_type_id(parts) == 3
-    rings, part_of_ring = shapely.get_rings(parts[is_area], return_index=True)
-    lines = np.concatenate((rings, parts[~is_area & (shapely.get_type_id(parts) == 1)]))
-    owner = np.concatenate(
-        (shape_of_part[is_area][part_of_ring], shape_of_part[~is_area & (shapely.get_type_id(parts) == 1)])
-    )
-    order = np.argsort(owner, kind="stable")
+    there = is_drawn(shapes)
     sizes = np.zeros(len(shapes), dtype=np.int64)
-    content, lengths = _varints(lines[order], owner[order], len(fitted))
-    sizes[there] = lengths
+    if frame is None or not there.any():
+        return {"sizes": pack(sizes), "bytes": ""}
+    rings, n = Rings.from_shapes(shapes[there], frame, most), int(there.sum())
+    # Heads go in front of their lines: the number of corners, and in front of the first line that of the lines.
+    line_at = 2 * (np.cumsum(rings.corners) - rings.corners)
+    lines_of = np.bincount(rings.owner, minlength=n)
+    shape_at = np.append(line_at, 2 * rings.corners.sum())[np.cumsum(lines_of) - lines_of]
+    heads = np.concatenate((shape_at, line_at))
+    values = np.insert(rings.steps.ravel(), heads, np.concatenate((lines_of, rings.corners)))
+    owners = np.insert(np.repeat(rings.owner[rings.line], 2), heads, np.concatenate((np.arange(n), rings.owner)))
+    content, length = _varints(values)
+    sizes[there] = np.bincount(owners, weights=length, minlength=n).astype(np.int64)
     return {"sizes": pack(sizes), "bytes": base64.b64encode(content).decode()}
 
 
-def _varints(lines: Geometries, owner: NDArray[np.int64], n: int) -> tuple[bytes, NDArray[np.int64]]:
-    """Returns the lines of ``n`` shapes as bytes, and how many bytes each shape has."""
-    points, line = shapely.get_coordinates(lines, return_index=True)
-    units = np.rint(points).astype(np.int64)
-    first = np.ones(len(units), dtype=np.bool_)
-    first[1:] = line[1:] != line[:-1]
-    steps = np.diff(units, axis=0, prepend=units[:1])
-    steps[first] = units[first]
-    closed = np.asarray(shapely.get_type_id(lines) == 2, dtype=np.bool_)
-    last = np.append(first[1:], True)
-    kept = first | (steps.any(axis=1) & ~(last & closed[line]))
-    corners = np.bincount(line[kept], minlength=len(lines))
-    # Heads go in front of their lines: the number of corners, and in front of the first line that of the lines.
-    line_at = 2 * (np.cumsum(corners) - corners)
-    lines_of = np.bincount(owner, minlength=n)
-    shape_at = np.append(line_at, 2 * corners.sum())[np.cumsum(lines_of) - lines_of]
-    values = np.insert(steps[kept].ravel(), np.concatenate((shape_at, line_at)), np.concatenate((lines_of, corners)))
-    owners = np.insert(
-        np.repeat(owner[line[kept]], 2), np.concatenate((shape_at, line_at)), np.concatenate((np.arange(n), owner))
-    )
+def _varints(values: NDArray[np.int64]) -> tuple[bytes, NDArray[np.int64]]:
+    """Returns whole numbers as zigzag varints, and how many bytes each has."""
     zigzag = np.where(values < 0, -2 * values - 1, 2 * values).astype(np.uint64)
     length = np.ones(len(zigzag), dtype=np.int64)
     for i in range(1, 5):
@@ -216,10 +174,7 @@ def _varints(lines: Geometries, owner: NDArray[np.int64], n: int) -> tuple[bytes
         more = length > i
         low = (zigzag[more] >> np.uint64(7 * i)) & np.uint64(127)
         content[start[more] + i] = low + np.where(length[more] > i + 1, 128, 0).astype(np.uint64)
-    return content.tobytes(), np.bincount(owners, weights=length, minlength=n).astype(np.int64)
-
-
-# ---- slices and times --------------------------------------------------------------------------------------------
+    return content.tobytes(), length
 
 
 def _slices(report: Mapping[str, Any], flows: pa.Table) -> dict[str, Any]:
@@ -232,20 +187,16 @@ def _slices(report: Mapping[str, Any], flows: pa.Table) -> dict[str, Any]:
     keys = [[part["slice"][name] for name in columns] for part in report["published"]["slices"]]
     number = {tuple(key): i for i, key in enumerate(keys)}
     rows = zip(*(flows[name].to_pylist() for name in columns), strict=True)
-    finest = [None not in key and _is_shortest(key, columns, every) for key in keys]
+    at = list(columns).index(TIME) if TIME in columns else -1
+    length = Every.parse(every).label_length if every is not None and at >= 0 else None
+    finest = [None not in key and (length is None or len(key[at]) == length) for key in keys]
     return {
         "columns": list(columns),
-        "time": list(columns).index(TIME) if TIME in columns else -1,
+        "time": at,
         "keys": keys,
         "finest": finest if any(finest) else [True] * len(keys),
         "of": pack(np.array([number[row] for row in rows], dtype=np.int64)),
     }
-
-
-def _is_shortest(key: Sequence[Any], columns: Sequence[str], every: str | None) -> bool:
-    if every is None or TIME not in columns:
-        return True
-    return len(key[list(columns).index(TIME)]) == Every.parse(every).label_length
 
 
 def _times(report: Mapping[str, Any], flows: pa.Table) -> dict[str, Any]:
@@ -274,26 +225,25 @@ def _hour(text: str, every: str) -> float:
     return (datetime.strptime(text, _TIME_FORMS[len(text)]) - datetime(1, 1, 1)).total_seconds() / 3600
 
 
-# ---- what lies around --------------------------------------------------------------------------------------------
-
-
 def _context(
     zones: pa.Table, shapes: Geometries, frame: Frame | None, outlines: Sequence[Outline]
 ) -> dict[str, Any] | None:
     """Returns water, borders, rivers and towns around the zones; None across the 180th meridian."""
     if frame is None or frame.shifted:
         return None
-    lon, lat = _floats(zones, "lon"), _floats(zones, "lat")
-    corners = np.vstack((shapely.bounds(shapes), np.column_stack((lon, lat, lon, lat))))
-    bounds = np.concatenate((np.nanmin(corners[:, :2], axis=0), np.nanmax(corners[:, 2:], axis=0)))
-    around, here = context_of(bounds), world()
-    units = np.rint(frame.units(np.column_stack((here.lon[around.towns], here.lat[around.towns])))).astype(np.int64)
+    around, towns = surroundings(zones, shapes, frame)
     lines = [shapely.multilinestrings([shapely.linestrings(line) for line in outline.lines]) for outline in outlines]
+    named = []
+    for outline in outlines:
+        if outline.name is not None and outline.label is not None:
+            width = float(np.ptp(np.vstack(outline.lines), axis=0).max())
+            named.append((-width, outline.name, *frame.whole_units(np.array([outline.label]))[0].tolist()))
     return {
         "water": pack_shapes(around.water, frame),
         **{name: pack_shapes(parts, frame) for name, parts in around.lines.items()},
-        "towns": [[here.names[i], *xy] for i, xy in zip(around.towns.tolist(), units.tolist(), strict=True)],
+        "towns": towns,
         "ownLines": pack_shapes(np.array(lines, dtype=object), frame),
-        "ownNames": own_names(outlines, frame),
+        # The names of the largest first.
+        "ownNames": [list(rest) for _, *rest in sorted(named)],
         "credit": CREDIT,
     }

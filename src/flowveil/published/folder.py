@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -27,7 +27,7 @@ from flowveil.published.report import FORMAT, json_text, make_report, manifest
 from flowveil.published.spreadsheets import write_csv
 from flowveil.published.tables import has_nested_zones, lookup_table, zones_table
 from flowveil.published.user_outlines import CONTEXT, own_lines
-from flowveil.release.published import Published
+from flowveil.release.statement import Published
 
 MANIFEST = "manifest.json"
 LOOKUP = "lookup.csv"
@@ -64,11 +64,7 @@ class FolderContent:
         return render(self.report, self.flows, self.zones, outlines=outlines, compact=compact)
 
     def formats(self) -> tuple[Format, ...]:
-        """The exports of the folder, all of which can hold this release.
-
-        Raises:
-            ParameterError: one cannot.
-        """
+        """The exports of the folder, all of which can hold this release."""
         statement, zones = self.published.statement, self.zones
         wanted = parse_formats(statement.formats)
         check_formats(
@@ -84,22 +80,16 @@ class FolderContent:
     def exported(self, wanted: Format) -> Tables:
         """The tables that an export holds: as published, or an estimate where a square needs common zones.
 
-        Raises:
-            ParameterError: there is no estimate.
+        That is where cells of one matrix cannot be compared with those of the others: in layers, or on other zones.
         """
-        statement = self.published.statement
+        statement, flows, zones = self.published.statement, self.flows, self.zones
         every = (statement.parameters.get("slices") or {}).get("every")
-        flows, zones = self.flows, self.zones
-        if wanted.name == "omx" and self._needs_estimate:
-            flows, zones = estimate_tables(self.published, self.zones)
+        if wanted.name == "omx" and (
+            "layer" in flows.column_names
+            or (statement.slice_columns and has_nested_zones(flows, (), self.published.map))
+        ):
+            flows, zones = estimate_tables(self.published, zones)
         return Tables(flows, zones, self.report, statement.slice_columns, every)
-
-    @property
-    def _needs_estimate(self) -> bool:
-        """Whether cells of one matrix cannot be compared with those of the others: in layers, or other zones."""
-        if "layer" in self.flows.column_names:
-            return True
-        return bool(self.published.statement.slice_columns) and has_nested_zones(self.flows, (), self.published.map)
 
 
 def write_files(content: FolderContent, folder: Path) -> dict[str, str]:
@@ -108,28 +98,25 @@ def write_files(content: FolderContent, folder: Path) -> dict[str, str]:
     Returns:
         The SHA-256 of each file but the manifest, by name.
     """
-    report, formats = content.report, content.formats()
-    files: dict[str, Callable[[IO[bytes]], None]] = {
-        "flows.parquet": lambda file: _write_parquet(content.flows, file),
-        "zones.parquet": lambda file: _write_parquet(content.zones, file),
-        "report.json": lambda file: _write_text(json_text(report), file),
-        "report.html": lambda file: _write_text(content.page(), file),
-    }
-    outlines = content.published.outlines
-    if outlines is not None:
-        files[CONTEXT] = lambda file: _write_text(outlines, file)
+    report, formats, outlines = content.report, content.formats(), content.published.outlines
+    for name, table in (("flows.parquet", content.flows), ("zones.parquet", content.zones)):
+        pq.write_table(table, folder / name, row_group_size=ROWS_PER_GROUP, compression="zstd", version="2.6")
+    texts = {"report.json": json_text(report), "report.html": content.page()}
+    texts |= {} if outlines is None else {CONTEXT: outlines}
+    for name, text in texts.items():
+        (folder / name).write_bytes(text.encode("utf-8"))
     lookup = lookup_table(content.published, content.zones)
     if lookup is not None:
-        files[LOOKUP] = lambda file: write_csv(lookup, file)
-    for name, write in files.items():
-        _write_file(folder / name, write)
+        write_csv(lookup, folder / LOOKUP)
     for wanted in formats:
         wanted.write(folder, content.exported(wanted))
-    names = [*files, *(name for wanted in formats for name in wanted.files)]
-    for name in names[len(files) :]:
-        _sync_file(folder / name)
+    names = ["flows.parquet", "zones.parquet", *texts, *([] if lookup is None else [LOOKUP])]
+    names += [name for wanted in formats for name in wanted.files]
     sha256 = {name: hash_file(folder / name) for name in names}
-    _write_file(folder / MANIFEST, lambda file: _write_text(json_text(manifest(report, sha256)), file))
+    (folder / MANIFEST).write_bytes(json_text(manifest(report, sha256)).encode("utf-8"))
+    for name in (*names, MANIFEST):
+        with open(folder / name, "rb+") as file:
+            os.fsync(file.fileno())
     sync_folder(folder)
     return sha256
 
@@ -142,35 +129,28 @@ def check_target(directory: str | PathLike[str], *, overwrite: bool = True) -> N
             is False, its name cannot be, or its parent is missing or not writable.
     """
     target = real_place(directory)
-    if target.exists():
-        if not target.is_dir():
-            raise OutputError(f"'{directory}' is a file; a folder is needed. Hint: name a new folder.")
-        _check_content(directory, target, overwrite=overwrite)
-    try_place(directory)
-
-
-def _check_content(directory: str | PathLike[str], target: Path, *, overwrite: bool) -> None:
+    if target.exists() and not target.is_dir():
+        raise OutputError(f"'{directory}' is a file; a folder is needed. Hint: name a new folder.")
     try:
-        found = {entry.name for entry in os.scandir(target)} - _LITTER
+        found = {entry.name for entry in os.scandir(target)} - _LITTER if target.exists() else set()
     except OSError as problem:
         raise OutputError(f"'{directory}' cannot be read: {problem.strerror}.") from problem
-    if not found:
-        return
     listed = files_of_release(target)
-    if listed is None:
+    if found and listed is None:
         raise OutputError(
             f"'{directory}' is not empty and holds no release of flowveil ({len(found)} entries found); "
             "only a new folder, an empty one or an earlier release is written to. Hint: name a new folder."
         )
-    if not overwrite:
+    if found and not overwrite:
         raise OutputError(f"'{directory}' holds a release already, and it may not be overwritten.")
-    strangers = sorted(found - listed)
+    strangers = sorted(found - (listed or set()))
     if strangers:
         shown = ", ".join(f"'{name}'" for name in strangers[:5])
         raise OutputError(
             f"'{directory}' holds a release and {len(strangers)} entries that are not part of it ({shown}); "
             "replacing the release would delete them. Hint: move them away, or name a new folder."
         )
+    try_place(directory)
 
 
 def refuse_weaker(directory: Place, report: Mapping[str, Any]) -> None:
@@ -211,41 +191,18 @@ def hash_file(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _sync_file(path: Path) -> None:
-    with open(path, "rb+") as file:
-        os.fsync(file.fileno())
-
-
-def _write_file(path: Path, write: Callable[[IO[bytes]], None]) -> None:
-    with open(path, "wb") as file:
-        write(file)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _write_parquet(table: pa.Table, file: IO[bytes]) -> None:
-    pq.write_table(table, file, row_group_size=ROWS_PER_GROUP, compression="zstd", version="2.6")
-
-
-def _write_text(text: str, file: IO[bytes]) -> None:
-    file.write(text.encode("utf-8"))
-
-
-# ---- guarantees compared -------------------------------------------------------------------------------------------
-
-
 def weaker_in(earlier: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Returns what a release guarantees less than the one it would replace, as phrases; empty if nothing.
+    """Returns, from both report.json, what a release guarantees less than the one it would replace, as phrases.
 
-    Args:
-        earlier, now: the contents of their report.json.
-
-    Returns:
-        A unit that the earlier release protects is missing, or its threshold is lower; ε or δ is higher, or protects
-        trips instead of persons; a k replaces an ε. Trips are not missing where as many people are protected: each of
-        them made a trip.
+    A unit that the earlier release protects is missing, or its threshold is lower; ε or δ is higher, or protects trips
+    instead of persons; a k replaces an ε. Trips are not missing where as many people are protected: each of them made
+    a trip.
     """
     old, new = earlier["guarantee"], now["guarantee"]
+    if "perturbed" in (earlier["kind"], now["kind"]) and now["kind"] != "noisy":
+        if earlier["kind"] != now["kind"]:
+            return [f"{now['kind']} counts in place of {earlier['kind']} ones"]
+        return ["less perturbation"] if new["maximum"] < old["maximum"] or new["deviation"] < old["deviation"] else []
     if earlier["kind"] == "noisy":
         if now["kind"] != "noisy":
             return ["a k in place of an ε"]

@@ -76,13 +76,7 @@ _KINDS = {
 
 
 def write_geopackage(path: Path, layers: dict[str, tuple[pa.Table, Any, str]], *, description: str = "") -> None:
-    """Write layers into a new file.
-
-    Args:
-        path: the file.
-        layers: by name, the columns, a shape for each row (longitude, latitude) and the kind of all shapes.
-        description: of every layer.
-    """
+    """Writes layers into a new file: by name, columns, a shape for each row (lon, lat) and the kind of all shapes."""
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as base:
         # Before the first table: these are part of the header.
         for setting in _SETTINGS:
@@ -101,7 +95,10 @@ def write_geopackage(path: Path, layers: dict[str, tuple[pa.Table, Any, str]], *
 def _write_layer(
     base: sqlite3.Connection, name: str, table: pa.Table, shapes: Any, kind: str, description: str
 ) -> None:
-    columns = [f"{_quoted(_free(field.name))} {_KINDS[str(field.type)]}" for field in table.schema]
+    # Every layer has the columns fid and geom.
+    names = [f"{n}_" if n.lower() in ("fid", "geom") else n for n in table.column_names]
+    quoted = ['"' + n.replace('"', '""') + '"' for n in names]
+    columns = [f"{n} {_KINDS[str(field.type)]}" for n, field in zip(quoted, table.schema, strict=True)]
     base.execute(
         f"CREATE TABLE {name} (fid INTEGER PRIMARY KEY AUTOINCREMENT NOT NULL, geom {kind}, {', '.join(columns)})"
     )
@@ -131,24 +128,17 @@ def _write_styles(base: sqlite3.Connection, layers: dict[str, tuple[pa.Table, An
 
 
 def _line_style(table: pa.Table) -> str:
-    options = _options({"line_color": "31,95,191,255", "line_width": "0.3", "line_width_unit": "MM"})
-    widest = max(table["trips"].to_pylist(), default=1) if "trips" in table.column_names else None
-    scaled = (
-        ""
-        if not widest
-        else _WIDTH_OF_FLOWS.format(expression=f"0.1 + 2.4 * sqrt(max(&quot;trips&quot;, 0) / {float(widest)!r})")
-    )
-    return _QML.format(symbol="line", alpha="0.6", kind="SimpleLine", options=options, data_defined=scaled)
+    shown = {"line_color": "31,95,191,255", "line_width": "0.3", "line_width_unit": "MM"}
+    widest, scaled = max(table["trips"].to_pylist(), default=1) if "trips" in table.column_names else None, ""
+    if widest:
+        width = f"0.1 + 2.4 * sqrt(max(&quot;trips&quot;, 0) / {float(widest)!r})"
+        scaled = _WIDTH_OF_FLOWS.format(expression=width)
+    return _QML.format(symbol="line", alpha="0.6", kind="SimpleLine", options=_options(shown), data_defined=scaled)
 
 
 def _fill_style() -> str:
-    shown = {
-        "color": "127,176,223,60",
-        "outline_color": "60,60,60,255",
-        "outline_width": "0.1",
-        "outline_width_unit": "MM",
-        "style": "solid",
-    }
+    shown = {"color": "127,176,223,60", "outline_color": "60,60,60,255", "outline_width": "0.1"}
+    shown |= {"outline_width_unit": "MM", "style": "solid"}
     return _QML.format(symbol="fill", alpha="1", kind="SimpleFill", options=_options(shown), data_defined="")
 
 
@@ -166,10 +156,6 @@ def _blobs(shapes: Any) -> list[bytes | None]:
     ]
 
 
-def _free(name: str) -> str:
-    """Returns a name that is not one of the two columns that every layer has."""
-    return f"{name}_" if name.lower() in ("fid", "geom") else name
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
+def as_multi(shape: Any) -> Any:
+    """Returns a polygon as a multipolygon; everything else unchanged."""
+    return shapely.MultiPolygon([shape]) if shape is not None and shape.geom_type == "Polygon" else shape

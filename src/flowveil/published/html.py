@@ -1,4 +1,4 @@
-"""report.html, made from the published tables and the data of report.json, and from nothing else.
+"""report.html, made from the published tables and the data of report.json, and the page of a series of releases.
 
 One page that opens offline by double click: a map first, then what a reader asks of it.
 """
@@ -8,17 +8,27 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
+import numpy as np
 import pyarrow as pa
+import shapely
 
 from flowveil.errors import ParameterError
 from flowveil.published.about import described, title
-from flowveil.published.document import fill, host, number
+from flowveil.published.document import Part, fill, number, page
 from flowveil.published.exports import parse_formats
 from flowveil.published.flow_map import flow_map
-from flowveil.published.headline import missing, sentence, sides
 from flowveil.published.report import distance_in_words
-from flowveil.published.sentences import guarantee_words, is_noisy, promise_of_noise, rounded
+from flowveil.published.sentences import (
+    guarantee_words,
+    is_noisy,
+    missing,
+    promise_of_noise,
+    rounded,
+    sentence,
+    sides,
+)
 
 if TYPE_CHECKING:
     from flowveil.published.user_outlines import Outline
@@ -57,17 +67,10 @@ def render(
     outlines: Sequence[Outline] = (),
     compact: bool = False,
 ) -> str:
-    """Returns the page of a release: a function of report.json, the two tables and the outlines.
+    """Returns the page of a release: a function of report.json, the two tables and the outlines of context.geojson.
 
-    Args:
-        report: the content of report.json. If it names a tile server, readers decide before any request.
-        flows: the published cells; without the tables the page has no map.
-        zones: the published zones.
-        outlines: those of context.geojson; see `flowveil.published.user_outlines`.
-        compact: the map alone, for a notebook.
-
-    Returns:
-        A whole HTML document. All text from outside is escaped.
+    Without the tables the page has no map; ``compact`` is the map alone, for a notebook. If the report names a tile
+    server, readers decide before any request. All text from outside is escaped.
     """
     data = None if flows is None or zones is None else flow_map(report, flows, zones, outlines=outlines)
     heading = title(report, None if data is None else data["area"])
@@ -76,34 +79,34 @@ def render(
         data["words"] = _map_words(report, heading)
         if basemap:
             data["background"] = {"url": basemap, "maxZoom": 19}
-    about = report["statement"]["about"]
+    about, again = report["statement"]["about"], "makes the same files, byte by byte:"
+    if report["kind"] == "noisy":
+        again = "makes another release like this, with new noise and at its own ε:"
     protected, not_protected, to_read = sides(report["published"]["sentences"])
-    return str(
-        fill(
-            "release.html",
-            heading=heading,
-            title=f"{heading} ({short_promise(report)})",
-            story=sentence(report),
-            notices=_notices(report),
-            data=data,
-            server=host(basemap) if basemap else None,
-            compact=compact,
-            about=described({name: text for name, text in about.items() if name in ("source", "period")}),
-            meaning=_meaning(report),
-            precision=_precision(report),
-            missing=_missing(report),
-            licence=about.get("licence"),
-            contact=about.get("contact"),
-            files=_files(report),
-            sides=[("Protected", "good", protected), ("Not protected", "warn", not_protected)],
-            to_read=[line for line in to_read if line[0] not in ("Noisy", "Incomplete")],
-            method=report["method"],
-            promise=promise(report),
-            version=report["version"],
-            command=report["published"]["command"],
-            again=_again(report),
-        )
-    )
+    values = {
+        "heading": heading,
+        "title": f"{heading} ({short_promise(report)})",
+        "story": sentence(report),
+        "notices": _notices(report),
+        "data": data,
+        "server": urlsplit(basemap).netloc if basemap else None,
+        "compact": compact,
+        "about": described({name: text for name, text in about.items() if name in ("source", "period")}),
+        "meaning": _meaning(report),
+        "precision": _precision(report),
+        "missing": _missing(report),
+        "licence": about.get("licence"),
+        "contact": about.get("contact"),
+        "files": _files(report),
+        "sides": [("Protected", "good", protected), ("Not protected", "warn", not_protected)],
+        "to_read": [line for line in to_read if line[0] not in ("Noisy", "Incomplete")],
+        "method": report["method"],
+        "promise": promise(report),
+        "version": report["version"],
+        "command": report["published"]["command"],
+        "again": f"With the same trips, this command {again}",
+    }
+    return str(fill("release.html", **values))
 
 
 def tile_server(given: str | None) -> str | None:
@@ -128,12 +131,11 @@ def tile_server(given: str | None) -> str | None:
     return url
 
 
-# ---- the guarantee in few words ----------------------------------------------------------------------------------
-
-
 def short_promise(report: Mapping[str, Any]) -> str:
     """Returns the guarantee as one number, for the title of a page."""
     guarantee = report["guarantee"]
+    if report["kind"] == "perturbed":
+        return f"perturbed, ±{guarantee['maximum']:,}"
     if is_noisy(report):
         return f"ε = {guarantee['epsilon']:g}"
     return promise(report) if guarantee["k"] is None else f"k = {guarantee['k']}"
@@ -145,9 +147,7 @@ def promise(report: Mapping[str, Any]) -> str:
     if is_noisy(report):
         return promise_of_noise(guarantee)
     given = guarantee.get("population") is not None
-    by_k = [
-        unit for unit in ("trips", "people", "population") if unit in guarantee and not (unit == "population" and given)
-    ]
+    by_k = [unit for unit in ("trips", "people", *(() if given else ("population",))) if unit in guarantee]
     words = [f"k = {guarantee['k']} on {', '.join(by_k)}"] if by_k else []
     if given:
         words.append(f"a population of {number(guarantee['population'])}")
@@ -159,34 +159,21 @@ def promise(report: Mapping[str, Any]) -> str:
 
 def _notices(report: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Returns what a reader must know before using a number: that counts are noisy, and what noise does not cover."""
-    heads = ("Noisy:", "Not protected: the list of zones")
+    heads = ("Noisy:", "Perturbed:", "Not protected: the list of zones")
     lines = (line.partition(":") for line in report["published"]["sentences"] if line.startswith(heads))
     return [(head, rest) for head, _, rest in lines]
 
 
-# ---- what a reader asks ------------------------------------------------------------------------------------------
-
-
 def _map_words(report: Mapping[str, Any], heading: str) -> dict[str, Any]:
     """Returns the texts of the map and of pictures of it."""
-    about = report["statement"]["about"]
-    covered = promise(report) if is_noisy(report) else f"Every number covers at least {_least(report)}"
-    source = [f"Source: {about['source']}."] if "source" in about else []
-    licence = [f"Licence: {about['licence']}."] if "licence" in about else []
+    about, noisy = report["statement"]["about"], is_noisy(report)
+    covered = promise(report) if noisy else f"Every number covers at least {guarantee_words(report['guarantee'])}"
+    credits = [f"{name.capitalize()}: {about[name]}." for name in ("source", "licence") if name in about]
     return {
         "title": heading,
-        "missing": "none, or too few after the noise" if is_noisy(report) else "none, or too few to publish",
-        "picture": [
-            f"{covered} ({short_promise(report)}).",
-            *source,
-            *licence,
-            "Map: flowveil, GeoNames, Natural Earth.",
-        ],
+        "missing": "none, or too few after the noise" if noisy else "none, or too few to publish",
+        "picture": [f"{covered} ({short_promise(report)}).", *credits, "Map: flowveil, GeoNames, Natural Earth."],
     }
-
-
-def _least(report: Mapping[str, Any]) -> str:
-    return guarantee_words(report["guarantee"])
 
 
 def _meaning(report: Mapping[str, Any]) -> list[str]:
@@ -197,13 +184,15 @@ def _meaning(report: Mapping[str, Any]) -> list[str]:
         when = " in an interval of time"
     elif statement["slice_columns"]:
         when = f", for each {' and '.join(statement['slice_columns'])}"
-    lines = [f"A number counts the trips from one zone to another{when}."]
-    if is_noisy(report):
-        lines.append("Random noise was added to every number, so that single contributions cannot be found out.")
-    else:
-        lines.append(
-            f"Every published number covers at least {_least(report)}; smaller ones were merged or suppressed."
-        )
+    least = guarantee_words(report["guarantee"])
+    lines = [
+        f"A number counts the trips from one zone to another{when}.",
+        f"Every number was perturbed: it is off by at most {report['guarantee']['maximum']:,} trips."
+        if report["kind"] == "perturbed"
+        else "Random noise was added to every number, so that single contributions cannot be found out."
+        if is_noisy(report)
+        else f"Every published number covers at least {least}; smaller ones were merged or suppressed.",
+    ]
     lines.append(
         "On the map a circle is a place, larger where more trips start and end. Zones that lie close together share a "
         "circle until you zoom in. An arrow is a flow, wider where there are more trips."
@@ -246,8 +235,7 @@ def _missing(report: Mapping[str, Any]) -> list[str]:
     """Returns what is not in the release, in shares of the input."""
     lines = []
     if report["statement"]["shares"] is not None:
-        said = missing(report)
-        lines.append(f"Of the input: {said}. Shares are rounded up.")
+        lines.append(f"Of the input: {missing(report)}. Shares are rounded up.")
     if report["statement"]["slice_columns"]:
         lines.append("Slices that are not listed had no trips, or too few to be published.")
     none = "no trips, or too few left after noise" if is_noisy(report) else "no trips, or too few to publish"
@@ -266,7 +254,61 @@ def _files(report: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [*((name, _FILES[name]) for name in names), *exports, ("manifest.json", _FILES["manifest.json"])]
 
 
-def _again(report: Mapping[str, Any]) -> str:
-    if is_noisy(report):
-        return "With the same trips, this command makes another release like this, with new noise and at its own ε:"
-    return "With the same trips, this command makes the same files, byte by byte:"
+# ---- a series ------------------------------------------------------------------------------------------------------
+
+
+#: Width of the map of a series in units of the drawing; corners are rounded to a tenth of a unit.
+_WIDTH = 720
+#: Cells that are listed for each step.
+_LARGEST = 10
+
+
+def render_series(index: Mapping[str, Any], steps: Mapping[str, tuple[pa.Table, pa.Table]]) -> str:
+    """Returns the page of a series: one map, a slider over the steps, and what each step publishes.
+
+    A pure function of index.json and of the published flows and zones of each step, by its label.
+    """
+    shapes, height = _drawn(steps)
+    values, largest = {}, {}
+    for step, (flows, _) in steps.items():
+        cells = list(zip(*(flows[c].to_pylist() for c in ("origin_zone", "destination_zone", "trips")), strict=True))
+        starts = dict.fromkeys(shapes, 0)
+        for origin, _, trips in cells:
+            if origin in starts:
+                starts[origin] += trips
+        values[step] = list(starts.values())
+        largest[step] = sorted(cells, key=lambda cell: (-cell[2], cell[0], cell[1]))[:_LARGEST]
+    data = {"steps": list(steps), "values": values, "largest": largest, "codes": list(shapes)}
+    # The folder of the newest release of a step.
+    folders = [f"{row['step']}-r{row['revisions']}" if row["revisions"] else str(row["step"]) for row in index["steps"]]
+    counts = [[number(row["trips"]), number(row["cells"])] for row in index["steps"]]
+    rows = list(zip((row["step"] for row in index["steps"]), folders, counts, strict=True))
+    over_time = fill("series.html", shapes=shapes, width=_WIDTH, height=height, data=data, first=next(iter(steps)))
+    return page(
+        title="Series of releases",
+        heading="Series of releases",
+        lead=f"{len(steps)} steps (every {index['every']}) over the same zones; each is a release with its own page.",
+        parts=[Part("maps", "Over time", over_time), Part("steps", "Steps", fill("series_steps.html", rows=rows))],
+        notices=[("Totals", " are sums of what the steps publish: cells that a step suppresses are not in them.")],
+    )
+
+
+def _drawn(steps: Mapping[str, tuple[pa.Table, pa.Table]]) -> tuple[dict[str, str], int]:
+    """The outline of each origin zone as a path, by code; and the height of the drawing."""
+    outlines: dict[str, Any] = {}
+    for _, zones in steps.values():
+        listed = zip(*(zones[name].to_pylist() for name in ("zone", "role", "geometry")), strict=True)
+        outlines |= {zone: shape for zone, role, shape in listed if role != "destination" and shape is not None}
+    if not outlines:
+        return {}, 0
+    shapes = {code: shapely.from_wkb(outlines[code]) for code in sorted(outlines)}
+    west, south, east, north = shapely.total_bounds(list(shapes.values())).tolist()
+    narrowing = float(np.cos(np.radians((south + north) / 2)))
+    scale = _WIDTH / max((east - west) * narrowing, 1e-9)
+
+    def path(polygon: Any) -> str:
+        ring = shapely.get_coordinates(shapely.get_exterior_ring(polygon)) - [west, north]
+        return "M" + " ".join(f"{x:.1f},{y:.1f}" for x, y in (ring * [narrowing * scale, -scale]).tolist()) + "Z"
+
+    paths = {code: " ".join(path(part) for part in shapely.get_parts(shape)) for code, shape in shapes.items()}
+    return paths, round((north - south) * scale)

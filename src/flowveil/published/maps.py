@@ -17,7 +17,7 @@ import shapely
 from numpy.typing import NDArray
 
 from flowveil.hierarchy import Floats
-from flowveil.published.basemap_context import context_of, world
+from flowveil.published.basemap_context import Context, context_of, world
 
 #: A small map holds at most this many zones of an end: those with the most volume.
 MAX_ZONES = 20_000
@@ -35,17 +35,12 @@ Geometries = NDArray[np.object_]
 
 @dataclass(frozen=True)
 class Frame:
-    """The place of units in the world: x grows eastwards, y southwards, both from the north-west corner.
+    """The place of units in the world: x grows eastwards, y southwards, both from the north-west corner."""
 
-    Attributes:
-        west, north: the corner, in Web Mercator where the world is 0..1 in both directions.
-        per_unit: world width of one unit.
-        shifted: whether western longitudes count as 180 to 360, because the map lies across the 180th meridian.
-    """
-
-    west: float
+    west: float  # the corner, in Web Mercator where the world is 0..1 in both directions
     north: float
-    per_unit: float
+    per_unit: float  # world width of one unit
+    # Whether western longitudes count as 180 to 360, because the map lies across the 180th meridian.
     shifted: bool = False
 
     @classmethod
@@ -61,6 +56,10 @@ class Frame:
     def units(self, lon_lat: Floats) -> Floats:
         """Points in degrees, as units of the frame (not yet rounded)."""
         return (_mercator(lon_lat, shifted=self.shifted) - [self.west, self.north]) / self.per_unit
+
+    def whole_units(self, lon_lat: Floats) -> NDArray[np.int64]:
+        """Points in degrees, as whole units of the frame."""
+        return np.rint(self.units(lon_lat)).astype(np.int64)
 
     def to_dict(self) -> dict[str, float]:
         """Plain data for the page."""
@@ -104,73 +103,56 @@ def _mercator(lon_lat: Floats, *, shifted: bool) -> Floats:
     return np.column_stack((lon / 360 + 0.5, y))
 
 
-# ---- zones and flows ---------------------------------------------------------------------------------------------
-
-
 def map_of_release(
     flows: pa.Table, zones: pa.Table, *, basis: str = "trips", frame: Frame | None = None
 ) -> dict[str, Any]:
-    """Returns two layers of a small map: the zones of each end with their volume per km².
+    """Returns two layers of a small map: the zones of each end with their volume (``basis``) per km².
 
-    Args:
-        flows: the published matrix.
-        zones: the published zones.
-        basis: ``trips`` or ``weight``.
-        frame: the frame of other maps, to share it; zones may reach beyond it.
-
-    Returns:
-        ``frame`` (None if no zone has a place), ``context``, ``shapes`` and ``layers`` by end.
+    A given frame is that of other maps; zones may reach beyond it. The result has ``frame`` (None if no zone has a
+    place), ``context``, ``shapes`` and ``layers`` by end.
     """
-    layers, outlines, tables = {}, [], []
+    layers, tables = {}, []
     for end in ENDS:
         table = zones_of(zones, end)
-        volume, area = volume_of(flows, table, end, basis), _floats(table, "area_km2")
+        volume, area = volume_of(flows, table, end, basis), floats(table, "area_km2")
         order = _drawing_order(area, volume)
         tables.append(table.take(pa.array(order)))
-        outlines.append(geometries(tables[-1]))
-        with np.errstate(divide="ignore", invalid="ignore"):
-            density = np.nan_to_num(volume / area, nan=0.0, posinf=0.0, neginf=0.0)[order]
+        density = np.divide(volume, area, out=np.zeros(len(area)), where=area > 0)[order]
         layers[end] = {
             "code": tables[-1]["zone"].to_pylist(),
-            "lat": _floats(tables[-1], "lat"),
-            "lon": _floats(tables[-1], "lon"),
+            **{name: floats(tables[-1], name) for name in ("lat", "lon")},
             "values": [float(f"{v:.6g}") for v in density.tolist()],
         }
-    frame, shapes = place_layers(layers, outlines, frame=frame)
-    return {
-        "context": around(tables, frame),
-        "frame": None if frame is None else frame.to_dict(),
-        "shapes": shapes,
-        "layers": layers,
-    }
+    frame, shapes = place_layers(layers, [geometries(table) for table in tables], frame=frame)
+    drawn = None if frame is None else frame.to_dict()
+    return {"context": around(tables, frame), "frame": drawn, "shapes": shapes, "layers": layers}
 
 
-def _floats(table: pa.Table, name: str) -> Floats:
+def floats(table: pa.Table, name: str) -> Floats:
+    """A column of numbers; NaN for null."""
     return np.asarray(table[name].to_numpy(zero_copy_only=False), dtype=np.float64)
+
+
+def surroundings(zones: pa.Table, shapes: Geometries, frame: Frame) -> tuple[Context, list[list[Any]]]:
+    """Returns what lies around zones, and its towns as name, x and y in units of the frame, the largest first."""
+    lon, lat = floats(zones, "lon"), floats(zones, "lat")
+    corners = np.vstack((shapely.bounds(shapes), np.column_stack((lon, lat, lon, lat))))
+    found, here = context_of(np.append(np.nanmin(corners[:, :2], axis=0), np.nanmax(corners[:, 2:], axis=0))), world()
+    units = frame.whole_units(np.column_stack((here.lon[found.towns], here.lat[found.towns]))).tolist()
+    return found, [[here.names[i], *xy] for i, xy in zip(found.towns.tolist(), units, strict=True)]
 
 
 def around(tables: Sequence[pa.Table], frame: Frame | None) -> dict[str, Any] | None:
     """Returns coasts, borders and towns around the zones of these tables; None across the 180th meridian."""
     if frame is None or frame.shifted:
         return None
-    lat, lon = (np.concatenate([_floats(table, name) for table in tables]) for name in ("lat", "lon"))
-    outlines = np.concatenate([geometries(table) for table in tables])
-    corners = np.vstack((shapely.bounds(outlines), np.column_stack((lon, lat, lon, lat))))
-    low, high = np.nanmin(corners, axis=0), np.nanmax(corners, axis=0)
-    found, here = context_of(np.array([low[0], low[1], high[2], high[3]])), world()
+    zones = pa.concat_tables([table.select(["lat", "lon", "geometry"]) for table in tables])
+    found, towns = surroundings(zones, geometries(zones), frame)
     lines = shapely.get_parts(np.concatenate((shapely.boundary(found.water), found.lines["borders"])))
-    units = np.rint(frame.units(np.column_stack((here.lon[found.towns], here.lat[found.towns])))).astype(np.int64)
-    return {
-        "lines": [_steps(shapely.get_coordinates(line), frame) for line in lines],
-        "towns": [[here.names[i], *xy] for i, xy in zip(found.towns.tolist(), units.tolist(), strict=True)],
-    }
-
-
-def _steps(corners: Floats, frame: Frame) -> list[int]:
-    """Returns a line as its first point and differences, in units of a frame."""
-    units = np.rint(frame.units(corners)).astype(np.int64)
-    steps: list[int] = np.diff(units, axis=0, prepend=np.zeros((1, 2), dtype=np.int64)).ravel().tolist()
-    return steps
+    units = [frame.whole_units(shapely.get_coordinates(line)) for line in lines]
+    # The first point of a line, then differences.
+    steps = [np.diff(line, axis=0, prepend=np.zeros((1, 2), dtype=np.int64)).ravel().tolist() for line in units]
+    return {"lines": steps, "towns": towns}
 
 
 def zones_of(zones: pa.Table, end: str) -> pa.Table:
@@ -208,80 +190,93 @@ def geometries(table: pa.Table) -> Geometries:
     return np.asarray(shapely.from_wkb(table["geometry"].to_numpy(zero_copy_only=False)), dtype=object)
 
 
+def is_drawn(shapes: Geometries) -> NDArray[np.bool_]:
+    """Which outlines have a place."""
+    return ~np.asarray(shapely.is_missing(shapes) | shapely.is_empty(shapes), dtype=np.bool_)
+
+
 def place_layers(
     layers: dict[str, Any], outlines: list[Geometries], *, frame: Frame | None = None
 ) -> tuple[Frame | None, list[list[list[int]]]]:
-    """Give every layer the units of its centres, in place of degrees, and the numbers of its shapes.
+    """Gives every layer the units of its centres, in place of degrees, and the numbers of its shapes.
 
     Outlines that layers share are held once. What has no place has no units.
     """
     whole = np.concatenate(outlines)
-    has_shape = ~(shapely.is_missing(whole) | shapely.is_empty(whole))
-    bounds = part_bounds(whole[has_shape])
-    degrees = [[np.array(layer.pop(name), float) for name in ("lon", "lat")] for layer in layers.values()]
-    points = [np.column_stack(lon_lat) for lon_lat in degrees]
+    has_shape = is_drawn(whole)
+    points = [np.column_stack([np.array(layer.pop(n), float) for n in ("lon", "lat")]) for layer in layers.values()]
     centers = np.concatenate(points)
-    known = ~np.isnan(centers).any(axis=1)
-    bounds = np.concatenate((bounds, np.hstack((centers[known], centers[known]))))
+    centers = centers[~np.isnan(centers).any(axis=1)]
+    bounds = np.concatenate((part_bounds(whole[has_shape]), np.hstack((centers, centers))))
     if len(bounds) == 0:
         for layer, center in zip(layers.values(), points, strict=True):
             layer |= {"x": [None] * len(center), "y": [None] * len(center), "shape": [-1] * len(center)}
         return None, []
     frame = frame or Frame.around(bounds)
-    keys = shapely.to_wkb(whole[has_shape])
-    first, number = np.unique(keys, return_index=True, return_inverse=True)[1:]
-    shapes = encode_shapes(whole[has_shape][first], frame)
+    first, number = np.unique(shapely.to_wkb(whole[has_shape]), return_index=True, return_inverse=True)[1:]
     shape_of = np.full(len(whole), -1, dtype=np.int64)
     shape_of[has_shape] = number
-    start = 0
-    for layer, center in zip(layers.values(), points, strict=True):
-        stop = start + len(center)
+    parts = np.split(shape_of, np.cumsum([len(center) for center in points])[:-1])
+    for layer, center, part in zip(layers.values(), points, parts, strict=True):
         layer["x"], layer["y"] = units_of(center, frame)
-        layer["shape"] = shape_of[start:stop].tolist()
-        start = stop
-    return frame, shapes
+        layer["shape"] = part.tolist()
+    return frame, encode_shapes(whole[has_shape][first], frame)
 
 
 def units_of(centers: Floats, frame: Frame) -> tuple[list[int | None], list[int | None]]:
     """Points in degrees, longitude first, as whole units of a frame; None where a point is not known."""
     known = ~np.isnan(centers).any(axis=1)
     units = np.full(centers.shape, None, dtype=object)
-    units[known] = np.rint(frame.units(centers[known])).astype(np.int64)
+    units[known] = frame.whole_units(centers[known])
     return units[:, 0].tolist(), units[:, 1].tolist()
+
+
+@dataclass(frozen=True, eq=False)
+class Rings:
+    """Rings and lines of shapes in whole units of a frame, in the order of the shapes."""
+
+    owner: NDArray[np.int64]  # the shape of each line
+    corners: NDArray[np.int64]  # how many corners each line has; the last of a ring, its first again, is not counted
+    steps: NDArray[np.int64]  # x and y of the first corner of each line, then differences from corner to corner
+    line: NDArray[np.int64]  # the line of each step
+
+    @classmethod
+    def from_shapes(cls, shapes: Geometries, frame: Frame, most: int) -> Rings:
+        """Outlines with more than that many points are simplified until they fit."""
+        fitted = np.asarray(shapely.transform(shapes, frame.units), dtype=object)
+        tolerance = 0.5
+        while shapely.get_num_coordinates(fitted).sum() > most and tolerance < FRAME_UNITS / 50:
+            fitted = shapely.simplify(fitted, tolerance, preserve_topology=True)
+            tolerance *= 2
+        parts, shape_of_part = shapely.get_parts(fitted, return_index=True)
+        kind = shapely.get_type_id(parts)
+        rings, part_of_ring = shapely.get_rings(parts[kind == 3], return_index=True)
+        lines = np.concatenate((rings, parts[kind == 1]))
+        owner = np.concatenate((shape_of_part[kind == 3][part_of_ring], shape_of_part[kind == 1]))
+        order = np.argsort(owner, kind="stable")
+        lines = lines[order]
+        points, line = shapely.get_coordinates(lines, return_index=True)
+        units = np.rint(points).astype(np.int64)
+        first = np.ones(len(units), dtype=np.bool_)
+        first[1:] = line[1:] != line[:-1]
+        steps = np.diff(units, axis=0, prepend=units[:1])
+        steps[first] = units[first]
+        closed = np.asarray(shapely.get_type_id(lines) == 2, dtype=np.bool_)
+        last = np.append(first[1:], True)
+        kept = first | (steps.any(axis=1) & ~(last & closed[line]))
+        return cls(owner[order], np.bincount(line[kept], minlength=len(lines)), steps[kept], line[kept])
 
 
 def encode_shapes(outlines: Geometries, frame: Frame, *, most: int = MAX_POINTS) -> list[list[list[int]]]:
     """Outlines as lists of rings; a ring is x, y of its first point, then differences from point to point."""
-    fitted = np.asarray(shapely.transform(outlines, frame.units), dtype=object)
-    tolerance = 0.5
-    while shapely.get_num_coordinates(fitted).sum() > most and tolerance < FRAME_UNITS / 50:
-        fitted = shapely.simplify(fitted, tolerance, preserve_topology=True)
-        tolerance *= 2
-    parts, shape_of_part = shapely.get_parts(fitted, return_index=True)
-    is_area = shapely.get_type_id(parts) == 3
-    rings, part_of_ring = shapely.get_rings(parts[is_area], return_index=True)
     shapes: list[list[list[int]]] = [[] for _ in range(len(outlines))]
-    if len(rings) == 0:
-        return shapes
-    points, ring_of_point = shapely.get_coordinates(rings, return_index=True)
-    units = np.rint(points).astype(np.int64)
-    step = np.diff(units, axis=0, prepend=units[:1])
-    first = np.ones(len(units), dtype=np.bool_)
-    first[1:] = ring_of_point[1:] != ring_of_point[:-1]
-    step[first] = units[first]
-    # The last point of a ring is its first again.
-    last = np.append(first[1:], True)
-    kept = ~last & (first | step.any(axis=1))
-    numbers: list[int] = step[kept].ravel().tolist()
-    stops = 2 * np.cumsum(np.bincount(ring_of_point[kept], minlength=len(rings)))
+    rings = Rings.from_shapes(outlines, frame, most)
+    numbers: list[int] = rings.steps.ravel().tolist()
     start = 0
-    for stop, shape in zip(stops.tolist(), shape_of_part[is_area][part_of_ring].tolist(), strict=True):
+    for stop, shape in zip((2 * np.cumsum(rings.corners)).tolist(), rings.owner.tolist(), strict=True):
         shapes[shape].append(numbers[start:stop])
         start = stop
     return shapes
-
-
-# ---- further layers ------------------------------------------------------------------------------------------------
 
 
 def look(end: str, word: str, *, scale: str) -> dict[str, Any]:
@@ -291,25 +286,14 @@ def look(end: str, word: str, *, scale: str) -> dict[str, Any]:
 
 
 def further_layer(
-    data: dict[str, Any],
-    *,
-    code: list[str],
-    lat: Floats,
-    lon: Floats,
-    outlines: Geometries,
-    values: Floats,
+    data: dict[str, Any], *, code: list[str], lat: Floats, lon: Floats, outlines: Geometries, values: Floats
 ) -> dict[str, Any]:
     """Areas that are not zones of the release, in the frame of its maps; their shapes are added to the data."""
     frame = Frame(data["frame"]["west"], data["frame"]["north"], data["frame"]["perUnit"])
-    has_shape = ~(shapely.is_missing(outlines) | shapely.is_empty(outlines))
+    has_shape = is_drawn(outlines)
     shape = np.full(len(outlines), -1, dtype=np.int64)
     shape[has_shape] = len(data["shapes"]) + np.arange(int(has_shape.sum()))
     data["shapes"] = data["shapes"] + encode_shapes(outlines[has_shape], frame)
     x, y = units_of(np.column_stack((lon, lat)), frame)
-    return {
-        "code": code,
-        "x": x,
-        "y": y,
-        "shape": shape.tolist(),
-        "values": [float(f"{v:.6g}") for v in values.tolist()],
-    }
+    shown = [float(f"{v:.6g}") for v in values.tolist()]
+    return {"code": code, "x": x, "y": y, "shape": shape.tolist(), "values": shown}

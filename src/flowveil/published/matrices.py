@@ -18,11 +18,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from flowveil.errors import MissingExtraError, ParameterError
-from flowveil.published.slices import ENDS, split_slices
-from flowveil.published.spreadsheets import write_csv
+from flowveil.published.tables import ENDS, split_slices
 
 #: Zones of an OMX matrix: programs hold it square and dense.
 MAX_OMX_ZONES = 20_000
@@ -46,19 +44,12 @@ _NOT_PRINTED = re.compile(r"[^\w.-]+")
 
 @dataclass(frozen=True, eq=False)
 class Matrix:
-    """One matrix of a release.
+    """One matrix of a release."""
 
-    Attributes:
-        name: what it is called in a file.
-        volume: ``trips``, ``weight``, or an estimate of one of them.
-        slice: value of each slice column; None for all values.
-        cells: its rows.
-    """
-
-    name: str
-    volume: str
-    slice: dict[str, str | None]
-    cells: pa.Table
+    name: str  # what it is called in a file
+    volume: str  # ``trips``, ``weight``, or an estimate of one of them
+    slice: dict[str, str | None]  # value of each slice column; None for all values
+    cells: pa.Table  # its rows
 
     @property
     def values(self) -> pa.ChunkedArray:
@@ -73,7 +64,11 @@ def list_matrices(flows: pa.Table, slice_columns: Sequence[str]) -> list[Matrix]
     for key, cells in split_slices(flows, slice_columns):
         called = "_".join(_word(value) for value in key.values())
         for volume in volumes:
-            plain = _matrix_name(called, volume) if key else volume
+            plain = volume
+            if key and volume.startswith("estimate"):
+                plain = f"estimate_{called}{volume.removeprefix('estimate')}"
+            elif key:
+                plain = called if volume == "trips" else f"{called}_{volume}"
             numbered = (f"{plain}_{number}" for number in count(2))
             name = next(name for name in chain([plain], numbered) if name not in found)
             found[name] = Matrix(name, volume, key, cells)
@@ -85,21 +80,8 @@ def _word(value: str | None) -> str:
     return "all" if value is None else _NOT_PRINTED.sub("_", value).strip("_.") or "value"
 
 
-def _matrix_name(called: str, volume: str) -> str:
-    if volume.startswith("estimate"):
-        return f"estimate_{called}{volume.removeprefix('estimate')}"
-    return called if volume == "trips" else f"{called}_{volume}"
-
-
-# ---- OMX ---------------------------------------------------------------------------------------------------------
-
-
 def load_h5py() -> Any:
-    """Returns the library that writes OMX.
-
-    Raises:
-        MissingExtraError: it is not installed.
-    """
+    """Returns the library that writes OMX, or raises MissingExtraError."""
     try:
         return import_module("h5py")
     except ImportError:
@@ -109,12 +91,7 @@ def load_h5py() -> Any:
 
 
 def check_omx(n_zones: int) -> None:
-    """Refuses more zones than programs can hold.
-
-    Raises:
-        ParameterError: there are more.
-        MissingExtraError: h5py is not installed.
-    """
+    """Refuses more zones than programs can hold (ParameterError), and a missing h5py (MissingExtraError)."""
     load_h5py()
     if n_zones > MAX_OMX_ZONES:
         raise ParameterError(
@@ -135,17 +112,8 @@ def write_omx(
 
     Rows and columns are numbered from 1 (lookup ``index``); ``zone_code`` holds the codes. Each matrix has its volume
     and its slice as attributes. 0 means that no cell is published: there were no trips, or too few; the attribute
-    ``ZERO_MEANS`` says so. The same table gives the same bytes.
-
-    Args:
-        path: the file.
-        flows: a row for each pair of zones and slice.
-        codes: distinct zones of both ends, in text order.
-        names: of the zones that have one.
-        slice_columns: columns that distinguish the matrices.
-
-    Raises:
-        ParameterError: the matrices have too many entries.
+    ``ZERO_MEANS`` says so. The same table gives the same bytes. ``codes`` are the distinct zones of both ends, in text
+    order.
     """
     matrices, n = list_matrices(flows, slice_columns), len(codes)
     if len(matrices) * n**2 > _MOST_ENTRIES:
@@ -203,22 +171,15 @@ def _describe(written: Any, matrix: Matrix) -> None:
 def matrices_table(flows: pa.Table, slice_columns: Sequence[str]) -> pa.Table:
     """Returns name, volume and slice of each matrix, for programs that read names only."""
     matrices = list_matrices(flows, slice_columns)
-    columns = {"matrix": [one.name for one in matrices], "volume": [one.volume for one in matrices]}
-    named = {name: [one.slice[name] for one in matrices] for name in slice_columns}
-    texts = {name: pa.array(values, pa.string()) for name, values in columns.items()}
-    return pa.table([*texts.values(), *(pa.array(v, pa.string()) for v in named.values())], names=[*texts, *named])
-
-
-# ---- wide --------------------------------------------------------------------------------------------------------
+    columns: list[Sequence[str | None]] = [[one.name for one in matrices], [one.volume for one in matrices]]
+    columns += [[one.slice[name] for one in matrices] for name in slice_columns]
+    return pa.table([pa.array(c, pa.string()) for c in columns], names=["matrix", "volume", *slice_columns])
 
 
 def wide_table(flows: pa.Table, slice_columns: Sequence[str]) -> pa.Table:
     """Returns a row for each published pair of zones, ``O`` and ``D``, and a column for each matrix.
 
     A value is null where the matrix has no such cell.
-
-    Raises:
-        ParameterError: the table has too many entries.
     """
     matrices = list_matrices(flows, slice_columns)
     codes = pc.unique(pa.chunked_array([*flows[ENDS[0]].chunks, *flows[ENDS[1]].chunks])).sort()
@@ -242,10 +203,3 @@ def wide_table(flows: pa.Table, slice_columns: Sequence[str]) -> pa.Table:
 def _pair_numbers(flows: pa.Table, codes: pa.Array) -> Any:
     origin, destination = (pc.index_in(flows[end], value_set=codes).to_numpy().astype(np.int64) for end in ENDS)
     return origin * len(codes) + destination
-
-
-def write_wide(folder: Path, flows: pa.Table, slice_columns: Sequence[str]) -> None:
-    """Writes the wide table as CSV and Parquet."""
-    table = wide_table(flows, slice_columns)
-    write_csv(table, folder / "flows_wide.csv")
-    pq.write_table(table, folder / "flows_wide.parquet", compression="zstd", version="2.6")

@@ -21,9 +21,17 @@ from numpy.typing import NDArray
 from flowveil.errors import MissingExtraError, ParameterError, did_you_mean
 from flowveil.output import check_file, write_files
 from flowveil.published.document import fill
-from flowveil.published.maps import ENDS, geometries, placed, shifted_eastward, volume_of, zones_of
+from flowveil.published.exports import centers
+from flowveil.published.maps import ENDS, floats, geometries, placed, shifted_eastward, volume_of, zones_of
 
-SHOWS = ("origins", "destinations", "both", "flows")
+#: What a picture may show, with its title for those who do not see it.
+_TITLES = {
+    "origins": "Map of origin zones",
+    "destinations": "Map of destination zones",
+    "both": "Maps of origin zones and of destination zones",
+    "flows": "Map of the largest flows",
+}
+SHOWS = tuple(_TITLES)
 SUFFIXES = (".png", ".svg", ".pdf")
 
 _COLOURS = {
@@ -31,47 +39,30 @@ _COLOURS = {
     "destination": ("#fdeadb", "#fbcfa6", "#f5a667", "#e27a2c", "#b9500b", "#7a2f04"),
 }
 _LINE = {"origin": "#1f5fbf", "destination": "#c2510c"}
-_OUTLINE = "#8795a8"
+_OUTLINE, _INK, _GREY = "#8795a8", "#17202c", "#566274"
 #: Points of the curve of a flow.
 _CURVE = 48
 
 
 @dataclass(frozen=True)
 class Style:
-    """How a picture is drawn.
+    """How a picture is drawn."""
 
-    Attributes:
-        show: ``origins``, ``destinations``, ``both`` (next to each other, one colour scale) or ``flows``.
-        basis: ``trips`` or ``weight``.
-        lines: how many of the largest flows to draw.
-        width: of the picture, in inches; 5 for one map and 10 for two by default.
-        dpi: of a PNG.
-        title: text above the map; none by default.
-        caption: text below it: the guarantee, and where the data come from.
-        bbox: west, south, east and north of the map, in degrees; the extent of nearly all trips by default.
-        zoom: factor by which the middle of that extent is enlarged.
-        over: zones of another release, whose outlines are drawn over the map.
-    """
-
-    show: str = "origins"
-    basis: str = "trips"
-    lines: int = 200
-    width: float | None = None
-    dpi: int = 200
-    title: str | None = None
-    caption: str | None = None
+    show: str = "origins"  # ``origins``, ``destinations``, ``both`` (next to each other, one colour scale) or ``flows``
+    basis: str = "trips"  # ``trips`` or ``weight``
+    lines: int = 200  # how many of the largest flows to draw
+    width: float | None = None  # of the picture, in inches; 5 for one map and 10 for two by default
+    dpi: int = 200  # of a PNG
+    title: str | None = None  # text above the map; none by default
+    caption: str | None = None  # text below it: the guarantee, and where the data come from
+    # West, south, east and north of the map, in degrees; the extent of nearly all trips by default.
     bbox: Sequence[float] | None = None
-    zoom: float = 1.0
-    over: pa.Table | None = None
+    zoom: float = 1.0  # factor by which the middle of that extent is enlarged
+    over: pa.Table | None = None  # zones of another release, whose outlines are drawn over the map
 
 
 def draw(flows: pa.Table, zones: pa.Table, path: str | PathLike[str], **style: Any) -> Path:
-    """Draws a map into a file.
-
-    Args:
-        flows, zones: the published tables.
-        path: the file; ``.png``, ``.svg`` or ``.pdf``.
-        **style: see `Style`.
+    """Draws a map of published tables into a ``.png``, ``.svg`` or ``.pdf`` file; for ``style`` see `Style`.
 
     Raises:
         ParameterError: an argument is wrong, or the zones have no place.
@@ -84,7 +75,7 @@ def draw(flows: pa.Table, zones: pa.Table, path: str | PathLike[str], **style: A
     check_file(path)
     matplotlib, figure_of = load_matplotlib()
     zones, over = shifted_eastward(placed(zones)), None if over is None else shifted_eastward(placed(over))
-    ends = {"origins": ("origin",), "destinations": ("destination",), "both": ENDS, "flows": ("flows",)}[show]
+    ends = {"both": ENDS, "flows": ("flows",)}.get(show, (show.removesuffix("s"),))
     with matplotlib.rc_context({"svg.hashsalt": "flowveil", "svg.fonttype": "none", "font.size": 8}):
         extent = (Extent.of(flows, zones, basis) if how.bbox is None else Extent.given(how.bbox)).nearer(how.zoom)
         figure = figure_of(figsize=size_of(extent, len(ends), how.width), layout="constrained", dpi=how.dpi)
@@ -97,13 +88,13 @@ def draw(flows: pa.Table, zones: pa.Table, path: str | PathLike[str], **style: A
             listed = zones if end == "flows" else zones_of(zones, end)
             notes = [] if over is None else [draw_over(place, over if end == "flows" else zones_of(over, end))]
             said += framed(place, extent, extent.outside(listed), notes)
-            ends_of = ENDS if end == "flows" else (end,)
-            volume = np.sum([volume_of(flows, listed, e, basis) for e in ends_of], axis=0)
-            said += name_zones(place, listed, volume, extent, figure.get_figwidth() / len(ends))
+            of_ends = ENDS if end == "flows" else (end,)
+            volume = np.sum([volume_of(flows, listed, one, basis) for one in of_ends], axis=0)
+            said += _name_zones(place, listed, volume, extent, figure.get_figwidth() / len(ends))
         if how.title:
             figure.suptitle(how.title, parse_math=False)
         if how.caption:
-            below = {"x": 0.01, "ha": "left", "fontsize": 6.5, "color": "#566274"}
+            below = {"x": 0.01, "ha": "left", "fontsize": 6.5, "color": _GREY}
             figure.supxlabel(how.caption, **below, parse_math=False, wrap=True)
             said.append(how.caption)
         content = rendered(figure, target.suffix.lower(), how.title or _TITLES[show], " ".join(said))
@@ -115,9 +106,6 @@ def cells_from(flows: pa.Table, zones: pa.Table, place: tuple[float, float]) -> 
     """The cells whose origin zone holds a place, given as latitude and longitude.
 
     Where zones nest, these are cells of several sizes. A large one also has the trips of other places in its zone.
-
-    Raises:
-        ParameterError: no published origin zone holds the place.
     """
     lat, lon = place
     origins = zones_of(zones, "origin")
@@ -125,14 +113,6 @@ def cells_from(flows: pa.Table, zones: pa.Table, place: tuple[float, float]) -> 
     if not inside.any():
         raise ParameterError(f"No origin zone of this release holds the place {lat:g}, {lon:g} (latitude, longitude).")
     return flows.filter(pc.is_in(flows["origin_zone"], value_set=origins.filter(pa.array(inside))["zone"]))
-
-
-_TITLES = {
-    "origins": "Map of origin zones",
-    "destinations": "Map of destination zones",
-    "both": "Maps of origin zones and of destination zones",
-    "flows": "Map of the largest flows",
-}
 
 
 def rendered(figure: Any, suffix: str, title: str, said: str) -> bytes:
@@ -168,11 +148,7 @@ def check_picture(flows: pa.Table, zones: pa.Table, target: Path, show: str, bas
 
 
 def load_matplotlib() -> tuple[Any, Any]:
-    """The library and its class of figures.
-
-    Raises:
-        MissingExtraError: it is not installed.
-    """
+    """The library and its class of figures."""
     try:
         import matplotlib
         from matplotlib.figure import Figure
@@ -201,22 +177,21 @@ class Extent:
         """The extent of the zones, without far ones where leaving them out makes the map less than 0.4 of its size."""
         bounds = shapely.bounds(geometries(zones))
         whole = cls(*bounds[:, :2].min(axis=0).tolist(), *bounds[:, 2:].max(axis=0).tolist())
-        volume = np.zeros(len(zones))
-        for end in ENDS:
-            volume += volume_of(flows, zones, end, basis)
-        low = [-_reached(-bounds[:, axis], volume) for axis in (0, 1)]
-        high = [_reached(bounds[:, axis], volume) for axis in (2, 3)]
-        inner = cls(*low, *high)
+        volume = volume_of(flows, zones, "origin", basis) + volume_of(flows, zones, "destination", basis)
+
+        def reached(edge: NDArray[np.float64]) -> float:
+            """The edge that zones with 98.5 % of the volume do not lie beyond."""
+            order = np.argsort(edge, kind="stable")
+            enough = np.cumsum(volume[order]) >= 0.985 * volume.sum()
+            return float(edge[order][int(np.argmax(enough))])
+
+        inner = cls(*(sign * reached(sign * bounds[:, axis]) for axis, sign in enumerate((-1, -1, 1, 1))))
         smaller = (inner.east - inner.west) * (inner.north - inner.south)
         return inner if smaller < 0.4 * (whole.east - whole.west) * (whole.north - whole.south) else whole
 
     @classmethod
     def given(cls, bbox: Sequence[float]) -> Extent:
-        """Returns the extent of a bounding box.
-
-        Raises:
-            ParameterError: it is not west, south, east and north, in this order.
-        """
+        """Returns the extent of a bounding box, or raises ParameterError."""
         if len(bbox) != 4 or not (-180 <= bbox[0] < bbox[2] <= 180 and -90 <= bbox[1] < bbox[3] <= 90):
             raise ParameterError(
                 "--bbox is west, south, east and north in degrees, west before east, south before north."
@@ -224,11 +199,7 @@ class Extent:
         return cls(*map(float, bbox))
 
     def nearer(self, zoom: float) -> Extent:
-        """Returns the middle of the extent, enlarged by a factor.
-
-        Raises:
-            ParameterError: that is not at least 1.
-        """
+        """Returns the middle of the extent, enlarged by a factor, or raises ParameterError."""
         if not 1 <= zoom <= 1000:
             raise ParameterError(f"--zoom is 1 to 1,000; found {zoom:g}.")
         x, y = (self.west + self.east) / 2, (self.south + self.north) / 2
@@ -251,13 +222,6 @@ class Extent:
         m = self.margin
         away = (east < self.west - m) | (west > self.east + m) | (north < self.south - m) | (south > self.north + m)
         return int(away.sum())
-
-
-def _reached(edge: NDArray[np.float64], volume: NDArray[np.float64]) -> float:
-    """The edge that zones with 98.5 % of the volume do not lie beyond."""
-    order = np.argsort(edge, kind="stable")
-    reached = np.cumsum(volume[order]) >= 0.985 * volume.sum()
-    return float(edge[order][int(np.argmax(reached))])
 
 
 def size_of(extent: Extent, n: int, width: float | None) -> tuple[float, float]:
@@ -286,7 +250,7 @@ def draw_zones(figure: Any, places: Any, flows: pa.Table, zones: pa.Table, basis
     from matplotlib.colors import BoundaryNorm, ListedColormap
 
     tables = {end: zones_of(zones, end) for end in ends}
-    areas = {end: tables[end]["area_km2"].to_numpy(zero_copy_only=False).astype(np.float64) for end in ends}
+    areas = {end: floats(tables[end], "area_km2") for end in ends}
     volumes = {end: volume_of(flows, tables[end], end, basis) / areas[end] for end in ends}
     limits = class_limits(np.concatenate(list(volumes.values())))
     for place, end in zip(places, ends, strict=True):
@@ -336,19 +300,15 @@ def _draw_flows(place: Any, flows: pa.Table, zones: pa.Table, basis: str, lines:
     everywhere = len(flows)
     for end in ENDS:
         flows = flows.filter(pc.is_in(flows[f"{end}_zone"], value_set=known))
-    ends = []
-    for end in ENDS:
-        table = zones_of(zones, end)
-        at = pc.index_in(flows[f"{end}_zone"], value_set=table["zone"].combine_chunks())
-        ends.append(np.column_stack([table[c].take(at).to_numpy(zero_copy_only=False) for c in ("lon", "lat")]))
+    ends = centers(flows, zones)
     volume = flows[basis].to_numpy().astype(np.float64)
     apart = np.flatnonzero((ends[0] != ends[1]).any(axis=1))
     chosen = apart[np.lexsort((apart, -volume[apart]))[:lines]][::-1]
     if len(chosen) == 0:
         return "No flow goes from one zone to another."
-    chosen, ends = _shorter_ways(chosen, ends)
+    chosen, (start, stop) = _shorter_ways(chosen, ends)
     stretch = [extent.narrowing, 1]
-    points = _curves(ends[0] * stretch, ends[1] * stretch) / stretch
+    points = _curves(start * stretch, stop * stretch) / stretch
     share = volume[chosen] / volume[chosen].max()
     colours = LinearSegmentedColormap.from_list("way", [_LINE["origin"], _LINE["destination"]])
     pieces = np.stack((points[:, :-1], points[:, 1:]), axis=2).reshape(-1, 2, 2)
@@ -379,31 +339,24 @@ def _shorter_ways(chosen: NDArray[np.int64], ends: Sequence[Any]) -> tuple[NDArr
 
 def draw_over(place: Any, zones: pa.Table) -> str:
     """The outlines of another release, thick, over what is there."""
-    drawn = _patches(geometries(zones), "none", "#17202c", 0.9)
+    drawn = _patches(geometries(zones), "none", _INK, 0.9)
     drawn.set_zorder(5)
     place.add_collection(drawn)
     return f"Dark outlines: {len(zones):,} {'zone' if len(zones) == 1 else 'zones'} of another release."
 
 
-def _line_width(share: Any) -> Any:
-    return 0.3 + 3.2 * share**0.8
-
-
 def _width_legend(place: Any, volume: NDArray[np.float64], basis: str) -> None:
-    """Lines as wide as flows of a few round volumes."""
+    """Lines as wide as flows of a few round volumes; of the smallest and the largest where none lies between."""
     from matplotlib.lines import Line2D
 
-    low, high = float(volume.min()), float(volume.max())
-    for multiples in ((1, 2, 5), (1, 1.5, 2, 3, 5, 7)):
-        steps = [s for s in (m * 10.0**e for e in range(-6, 16) for m in multiples) if low <= s <= high]
-        if len(steps) > 1:
-            break
-    else:
-        # Flows that are much alike have no round numbers between them.
-        steps = [low, high]
-    shown = dict.fromkeys(steps[round(i * (len(steps) - 1) / 2)] for i in range(3))
-    lines = [Line2D([], [], color="#566274", linewidth=_line_width(v / high), label=_number(v)) for v in shown]
+    low, *between, high = class_limits(volume, most=4)
+    shown = between if len(between) > 1 else dict.fromkeys((low, high))
+    lines = [Line2D([], [], color=_GREY, linewidth=_line_width(v / volume.max()), label=_number(v)) for v in shown]
     place.legend(handles=lines, title=basis, loc="upper right", frameon=True, framealpha=0.85, fontsize=7)
+
+
+def _line_width(share: Any) -> Any:
+    return 0.3 + 3.2 * share**0.8
 
 
 def _curves(start: NDArray[np.float64], stop: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -426,29 +379,25 @@ def framed(place: Any, extent: Extent, outside: int, notes: Sequence[str] = ()) 
     for side in place.spines.values():
         side.set_color("#d6dce4")
     _scale_bar(place, extent)
-    arrow = {"arrowstyle": "-|>", "color": "#17202c", "linewidth": 0.8}
+    arrow = {"arrowstyle": "-|>", "color": _INK, "linewidth": 0.8}
     place.annotate(
         "N", (0.03, 0.985), (0.03, 0.91), xycoords="axes fraction", ha="center", fontsize=7, arrowprops=arrow, zorder=6
     )
     away = [f"{outside:,} {'zone lies' if outside == 1 else 'zones lie'} outside this map."] if outside else []
     said = [*notes, *away]
-    place.set_xlabel("\n".join(said), loc="left", fontsize=7, color="#566274")
+    place.set_xlabel("\n".join(said), loc="left", fontsize=7, color=_GREY)
     return said
 
 
 def _scale_bar(place: Any, extent: Extent) -> None:
-    west, south, east, narrowing = extent.west, extent.south, extent.east, extent.narrowing
-    across = (east - west) * narrowing * 111.32
-    raw = across / 4
+    west, south, km = extent.west, extent.south, extent.narrowing * 111.32
+    raw = (extent.east - west) * km / 4
     power = 10.0 ** np.floor(np.log10(raw))
     length = max(m * power for m in (1, 2, 5) if m * power <= raw)
-    degrees = length / (narrowing * 111.32)
-    place.plot([west, west + degrees], [south, south], color="#17202c", linewidth=1.2)
+    east = west + length / km
+    place.plot([west, east], [south, south], color=_INK, linewidth=1.2)
     name = f"{length:g} km" if length >= 1 else f"{length * 1000:g} m"
-    place.annotate(name, (west + degrees / 2, south), (0, 3), textcoords="offset points", ha="center", fontsize=7)
-
-
-# ---- names of zones ------------------------------------------------------------------------------------------------
+    place.annotate(name, ((west + east) / 2, south), (0, 3), textcoords="offset points", ha="center", fontsize=7)
 
 
 _MOST_NAMES = 12
@@ -458,15 +407,10 @@ _NAME_SIZE = 6.0
 _LETTER_WIDTH, _LINE_HEIGHT = 0.56, 1.5
 
 
-def name_zones(place: Any, zones: pa.Table, volume: NDArray[np.float64], extent: Extent, inches: float) -> list[str]:
-    """Write the names of the zones with the largest volume where they do not cover each other; what was written.
+def _name_zones(place: Any, zones: pa.Table, volume: NDArray[np.float64], extent: Extent, inches: float) -> list[str]:
+    """Writes the names of the zones with the largest volume where they do not cover each other; what was written.
 
-    Args:
-        place: the map.
-        zones: those of one end, with a column ``name`` where the map of the publisher has names.
-        volume: of each.
-        extent: what the map shows.
-        inches: its width.
+    ``zones`` has a column ``name`` where the map of the publisher has names; ``inches`` is the width of the map.
     """
     if "name" not in zones.column_names:
         return []
@@ -477,28 +421,24 @@ def name_zones(place: Any, zones: pa.Table, volume: NDArray[np.float64], extent:
     # Degrees that a point of type covers, across and upwards.
     across = (extent.east - extent.west) / max(inches * 72 * 0.8, 1)
     up = across * extent.narrowing
-    taken: list[tuple[float, float, float, float]] = []
+    frame = shapely.box(extent.west, extent.south, extent.east, extent.north)
+    taken: list[shapely.Polygon] = []
     written: list[str] = []
     for row in np.lexsort((np.arange(len(names)), -volume)).tolist():
+        name = names[row]
         if len(written) == _MOST_NAMES:
             break
-        if not names[row] or volume[row] <= 0:
+        if not name or volume[row] <= 0:
             continue
-        text = names[row] if len(names[row]) <= _LONGEST_NAME else names[row][: _LONGEST_NAME - 1].rstrip() + "…"
+        text = name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 1].rstrip() + "…"
         x, y = middle[row].tolist()
         wide, high = len(text) * _NAME_SIZE * _LETTER_WIDTH * across / 2, _NAME_SIZE * _LINE_HEIGHT * up / 2
-        box = (x - wide, y - high, x + wide, y + high)
-        inside = box[0] >= extent.west and box[2] <= extent.east and box[1] >= extent.south and box[3] <= extent.north
-        if not inside or any(_overlap(box, other) for other in taken):
+        box = shapely.box(x - wide, y - high, x + wide, y + high)
+        if not frame.covers(box) or shapely.intersects(taken, box).any():
             continue
         taken.append(box)
-        written.append(names[row])
-        said = place.text(
-            x, y, text, ha="center", va="center", fontsize=_NAME_SIZE, color="#17202c", zorder=7, parse_math=False
-        )
+        written.append(name)
+        centred = {"ha": "center", "va": "center", "parse_math": False}
+        said = place.text(x, y, text, fontsize=_NAME_SIZE, color=_INK, zorder=7, **centred)
         said.set_path_effects([effects.withStroke(linewidth=1.6, foreground="white")])
     return [f"Named on the map: {'; '.join(written)}."] if written else []
-
-
-def _overlap(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
-    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]

@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-import shapely
-
-from flowveil.errors import MissingExtraError, ParameterError
-from flowveil.published.exports import lines
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 from dataclasses import dataclass
 from importlib import import_module
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
+from flowveil.errors import MissingExtraError, ParameterError
 from flowveil.paths import open_regular
 from flowveil.published import document
+from flowveil.published.exports import lines
+from flowveil.published.maps import geometries
 from flowveil.published.user_outlines import CONTEXT
 from flowveil.release.folder import ReleaseFolder
-from flowveil.release.published import Published
-from flowveil.release.statement import Statement
+from flowveil.release.statement import Published, Statement
 from flowveil.zoning.files import ZoneMap
 from flowveil.zoning.halves import halved_map
 from flowveil.zoning.outside import with_outside
@@ -95,15 +88,7 @@ def read_release(folder: str | PathLike[str]) -> PublishedFolder:
 
 
 def map_of_statement(statement: Statement, zones: ZoneMap | None) -> PublicMap | None:
-    """Returns the map that a release was drawn on; None if it belongs to no map that can be given.
-
-    Args:
-        statement: of the release.
-        zones: the operator's map, where the release has one.
-
-    Raises:
-        ParameterError: the release is on the operator's map, and none is given.
-    """
+    """Returns the map that a release was drawn on, from the operator's map where it has one; None if it has no map."""
     parameters = statement.parameters
     if statement.boxes is not None:
         return BoxMap()
@@ -118,11 +103,7 @@ def map_of_statement(statement: Statement, zones: ZoneMap | None) -> PublicMap |
 
 
 def read_published(release: ReleaseFolder, given: PublicMap | None) -> Published | None:
-    """Returns the public inputs of a folder; None where its map is not known.
-
-    Raises:
-        ParameterError: the folder is not that of a release.
-    """
+    """Returns the public inputs of a folder; None where its map is not known."""
     statement = release.statement
     outlines = None
     if statement.context:
@@ -145,9 +126,6 @@ def _plain_cells(found: pa.Table, statement: Statement) -> pa.Table:
     return found.cast(pa.schema(list(types.items()))).replace_schema_metadata(None)
 
 
-# ---- tables of other libraries -------------------------------------------------------------------------------------
-
-
 TABLES = ("flows", "zones")
 
 
@@ -167,7 +145,10 @@ def to_frame(content: Any, table: str, library: str) -> Any:
     if table not in TABLES:
         raise ParameterError(f"A release has the tables {' and '.join(TABLES)}; found {table!r}.")
     published: pa.Table = getattr(content, table)
-    loaded = _load(library)
+    try:
+        loaded = import_module(library)
+    except ImportError:
+        raise MissingExtraError(f"{library} is not installed. Hint: pip install {library}.") from None
     if library == "polars":
         return loaded.from_arrow(published)
     if library == "pandas":
@@ -175,15 +156,8 @@ def to_frame(content: Any, table: str, library: str) -> Any:
     if content.zones["lat"].null_count == len(content.zones):
         raise ParameterError("The zones of this release have no place on a map. Hint: to_pandas() does without.")
     if table == "zones":
-        shapes = shapely.from_wkb(published["geometry"].to_numpy(zero_copy_only=False))
+        shapes = geometries(published)
         published = published.drop_columns(["geometry"])
     else:
         shapes = lines(published, content.zones)
     return loaded.GeoDataFrame(published.to_pandas(), geometry=shapes, crs="EPSG:4326")
-
-
-def _load(library: str) -> Any:
-    try:
-        return import_module(library)
-    except ImportError:
-        raise MissingExtraError(f"{library} is not installed. Hint: pip install {library}.") from None

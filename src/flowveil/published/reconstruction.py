@@ -1,27 +1,35 @@
 """A published release as a matrix between a reader's areas: H3 cells, tiles of the release's map, or polygons.
 
-A pure function of published tables, the areas, and public weights that the reader brings.
+A pure function of published tables, the areas, and public weights that the reader brings. Written as Parquet, CSV, OMX
+or GeoPackage.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
+from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import shapely
 from numpy.typing import NDArray
 
 from flowveil.errors import ParameterError
 from flowveil.hierarchy import OUTSIDE
+from flowveil.output import check_file, write_files
 from flowveil.published.disaggregation import LOWER, UPPER, VOLUMES, calibrated, disaggregate, rounded
-from flowveil.published.matrices import ESTIMATED
-from flowveil.published.slices import split_slices
-from flowveil.published.tables import lookup_table
+from flowveil.published.geopackage import as_multi, write_geopackage
+from flowveil.published.maps import ENDS, zones_of
+from flowveil.published.matrices import ESTIMATED, check_omx, write_omx
+from flowveil.published.spreadsheets import write_csv
+from flowveil.published.tables import lookup_table, split_slices
 from flowveil.published.zone_overlaps import (
     Measure,
     Overlap,
@@ -32,15 +40,16 @@ from flowveil.published.zone_overlaps import (
     map_overlap,
     outline_overlap,
     population_measure,
-    zones_of_end,
 )
 from flowveil.zoning.public_map import H3Map, TreeMap
 
 if TYPE_CHECKING:
-    from flowveil.release.published import Published
+    from flowveil.hierarchy import Hierarchy
+    from flowveil.release.statement import Published
     from flowveil.zoning.files import ZoneMap
 
-ENDS = ("origin", "destination")
+#: Formats of a file of estimates.
+SUFFIXES = (".parquet", ".csv", ".omx", ".gpkg")
 #: Areas of `estimate_tables`: more make an OMX file that few programs can hold.
 MOST_AREAS_OF_TABLES = 5_000
 #: Rows of `estimate_tables`: between H3 cells, more choose a coarser resolution. Takes 1 GB.
@@ -49,33 +58,20 @@ MOST_ROWS_OF_TABLES = 3_000_000
 
 @dataclass(frozen=True, eq=False)
 class Wishes:
-    """What a reader asks of an estimate.
+    """What a reader asks of an estimate."""
 
-    Attributes:
-        population: points with inhabitants (``lat``, ``lon``, ``population``), or ``zone`` and ``population`` for the
-            tiles of the release's map: trips start and end where people are.
-        land: polygons in degrees outside of which no trip starts or ends.
-        decay: whether trips get rarer with distance as the published cells show.
-        whole: whole trips, totals kept.
-        bounds: also the trips that cells prove, and the most that they allow.
-        per: ``day``: the mean of a day of the period that the release declares.
-        totals: known totals: ``area``, ``origins``, ``destinations``.
-    """
-
+    # Points with inhabitants (``lat``, ``lon``, ``population``), or ``zone`` and ``population`` for the tiles of the
+    # release's map: trips start and end where people are.
     population: pa.Table | None = None
-    land: NDArray[np.object_] | None = None
-    decay: bool = True
-    whole: bool = False
-    bounds: bool = False
-    per: Literal["day"] | None = None
-    totals: pa.Table | None = None
+    land: NDArray[np.object_] | None = None  # polygons in degrees outside of which no trip starts or ends
+    decay: bool = True  # whether trips get rarer with distance as the published cells show
+    whole: bool = False  # whole trips, totals kept
+    bounds: bool = False  # also the trips that cells prove, and the most that they allow
+    per: Literal["day"] | None = None  # ``day``: the mean of a day of the period that the release declares
+    totals: pa.Table | None = None  # known totals: ``area``, ``origins``, ``destinations``
 
     def measure(self) -> Measure | None:
-        """What places are worth; None for their size.
-
-        Raises:
-            ParameterError: both weights are given, or columns are missing.
-        """
+        """What places are worth; None for their size. Refuses two weights, and missing columns."""
         if self.population is not None and self.land is not None:
             raise ParameterError("Inhabitants live on land: give --population or --land, not both.")
         if self.land is not None:
@@ -113,7 +109,7 @@ def reconstruct_tables(
     lookup: pa.Table | None = None,
     wishes: Wishes | None = None,
 ) -> pa.Table:
-    """Estimate the flows of a published release between areas.
+    """Estimates the flows of a published release between areas.
 
     Args:
         flows, zones, report: as published.
@@ -129,35 +125,30 @@ def reconstruct_tables(
     """
     asked = wishes or Wishes()
     ends = [_overlap(zones, report, areas, end, lookup, asked) for end in ENDS]
-    columns = tuple(_stated(report, "slice_columns") or ())
+    columns = tuple(report["statement"]["slice_columns"])
     if columns and asked.totals is not None:
         raise ParameterError("Known totals are for one matrix, and this release has slices.")
-    tables = []
-    for key, part in _matrices(flows, columns):
-        table = disaggregate(part, ends[0], ends[1], decay=asked.decay).table(bounds=asked.bounds)
-        table = _per_day(table, report) if asked.per == "day" else table
-        for at, (name, value) in enumerate(zip(columns, key, strict=True), start=2):
-            table = table.add_column(at, name, pa.array([value] * len(table), pa.string()))
-        tables.append(table)
-    table = pa.concat_tables(tables)
+    table = _each_slice(flows, ends, columns, decay=asked.decay, bounds=asked.bounds)
+    if asked.per == "day":
+        table = _per_day(table, report)
     if columns:
-        table = table.sort_by([(name, "ascending") for name in (*ENDS, *columns)])
+        order = ["origin", "destination", *columns]
+        others = [name for name in table.column_names if name not in order]
+        table = table.select([*order, *others]).sort_by([(name, "ascending") for name in order])
     if asked.totals is not None:
         table = calibrated(table, asked.totals)
     return (rounded(table, keys=columns) if asked.whole else table).combine_chunks()
 
 
-def _matrices(flows: pa.Table, columns: tuple[str, ...]) -> Iterator[tuple[tuple[Any, ...], pa.Table]]:
-    """The matrices of the slices, with their values; a release of one matrix has one, without values."""
-    if not columns:
-        yield (), flows
-        return
-    for key in sorted(set(zip(*(flows[name].to_pylist() for name in columns), strict=True)), key=str):
-        mask = np.ones(len(flows), dtype=np.bool_)
-        for name, value in zip(columns, key, strict=True):
-            same = pc.is_null(flows[name]) if value is None else pc.equal(flows[name], value).fill_null(False)
-            mask &= same.to_numpy(zero_copy_only=False)
-        yield key, flows.filter(pa.array(mask))
+def _each_slice(flows: pa.Table, ends: Sequence[Overlap], columns: Sequence[str], **how: Any) -> pa.Table:
+    """The estimate of each slice, all between the same areas."""
+    bounds, tables = how.pop("bounds", False), []
+    for key, cells in split_slices(flows, columns):
+        table = disaggregate(cells, *ends, **how).table(bounds=bounds)
+        for name, value in key.items():
+            table = table.append_column(name, pa.array([value] * len(table), pa.string()))
+        tables.append(table)
+    return pa.concat_tables(tables)
 
 
 def _overlap(
@@ -179,9 +170,7 @@ def _overlap(
     codes = areas.tile_codes.astype(np.str_)
     where = tree.geography
     if lookup is not None and not boxed and set(lookup["tile"].to_pylist()) <= {*codes.tolist(), OUTSIDE}:
-        centers = None if where is None else where.centers(tree.leaf_node)
-        places = {} if centers is None else dict(zip(codes.tolist(), zip(*centers, strict=True), strict=True))
-        return map_overlap(zones, lookup, end, places=places, worth=asked.by_tile())
+        return map_overlap(zones, lookup, end, places=_tile_centers(tree, codes), worth=asked.by_tile())
     outlines = None if areas.locator is None or where is None else where.polygons(tree.leaf_node)
     if outlines is None:
         raise ParameterError(
@@ -201,17 +190,17 @@ def outline_of(areas: int | ZoneMap) -> Callable[[str], Any]:
     return dict(zip(codes, outlines, strict=True)).get
 
 
-def _stated(report: Mapping[str, Any], name: str) -> Any:
-    """An entry of the statement, which reports before 0.3 have at their top."""
-    statement = report.get("statement")
-    return statement[name] if isinstance(statement, Mapping) and name in statement else report.get(name)
+def _tile_centers(tree: Hierarchy, codes: NDArray[np.str_]) -> dict[str, tuple[float, float]]:
+    """Latitude and longitude of the tiles of a map, by code; empty if it has no places."""
+    centers = None if tree.geography is None else tree.geography.centers(tree.leaf_node)
+    return {} if centers is None else dict(zip(codes.tolist(), zip(*centers, strict=True), strict=True))
 
 
 def _per_day(table: pa.Table, report: Mapping[str, Any]) -> pa.Table:
     """The table divided by the days of the declared period."""
-    about = _stated(report, "about") or {}
     try:
-        first, last = (date.fromisoformat(day) for day in (about.get("period") or "").split("/"))
+        period = report["statement"]["about"].get("period") or ""
+        first, last = (date.fromisoformat(day) for day in period.split("/"))
     except ValueError:
         raise ParameterError(
             "The release does not declare its period as first and last day, so there is no mean of a day."
@@ -224,30 +213,24 @@ def _per_day(table: pa.Table, report: Mapping[str, Any]) -> pa.Table:
     return table
 
 
-# ---- one matrix between common areas, for the page and for OMX ----------------------------------------------------
-
-
 def estimate_tables(published: Published, zones: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """The estimate for each matrix of a release between areas of one size, in the form of published tables.
+    """Returns the estimate for each matrix of a release between areas of one size, in the form of published tables.
 
     Areas are the tiles of the operator's map, or H3 cells of the resolution that half of the trips' ends are known
-    at, or of a coarser one where that would be too many.
-
-    Returns:
-        ``origin_zone``, ``destination_zone``, ``estimate``, where known ``estimate_weight``, and slice columns; and the
-        areas, as ``zone`` and where the map has names ``name``. In single precision, so that bytes do not depend on
-        the machine.
-
-    Raises:
-        ParameterError: the release belongs to no map, or the areas would be too many.
+    at, or of a coarser one where that would be too many. The first table has ``origin_zone``, ``destination_zone``,
+    ``estimate``, where known ``estimate_weight``, and slice columns; the second the areas, as ``zone`` and where the
+    map has names ``name``. In single precision, so that bytes do not depend on the machine.
     """
     table, names = None, None
     columns = published.statement.slice_columns
     if isinstance(published.map, TreeMap):
-        table = _between_tiles(published, zones)
-        tree = published.map.tree
-        tiles = tree.leaf_node
-        names = None if tree.names is None else dict(zip(tree.code_text(tiles), tree.names[tiles], strict=True))
+        tree, lookup = published.map.tree, lookup_table(published, zones)
+        assert lookup is not None
+        codes = tree.code_text(tree.leaf_node)
+        names = None if tree.names is None else dict(zip(codes, tree.names[tree.leaf_node], strict=True))
+        places = _tile_centers(tree, codes)
+        ends = [map_overlap(zones, lookup, end, places=places, worth=None) for end in ENDS]
+        table = _each_slice(published.cells, ends, columns, most_rows=MOST_ROWS_OF_TABLES)
     elif isinstance(published.map, H3Map):
         table = _between_hexagons(published.cells, zones, published.map.resolution, columns)
     if table is None:
@@ -255,6 +238,7 @@ def estimate_tables(published: Published, zones: pa.Table) -> tuple[pa.Table, pa
             "OMX holds an estimate of a release in layers, and this one belongs to no map. "
             "Hint: --method twincut, or another format."
         )
+    table = table.rename_columns([ESTIMATED.get(name, name) for name in table.column_names])
     for name in (name for name in ("estimate", "estimate_weight") if name in table.column_names):
         values = pa.array(table[name].to_numpy().astype(np.float32))
         table = table.set_column(table.schema.get_field_index(name), name, values)
@@ -268,49 +252,87 @@ def estimate_tables(published: Published, zones: pa.Table) -> tuple[pa.Table, pa
     return table, pa.table({"zone": areas, **named_areas})
 
 
-def _between_tiles(published: Published, zones: pa.Table) -> pa.Table:
-    """The estimate between the tiles of the operator's map."""
-    assert isinstance(published.map, TreeMap)
-    tree, lookup = published.map.tree, lookup_table(published, zones)
-    assert lookup is not None
-    centers = None if tree.geography is None else tree.geography.centers(tree.leaf_node)
-    codes = tree.code_text(tree.leaf_node).tolist()
-    places = {} if centers is None else dict(zip(codes, zip(*centers, strict=True), strict=True))
-    ends = [map_overlap(zones, lookup, end, places=places, worth=None) for end in ENDS]
-    return _each_slice(published.cells, ends[0], ends[1], published.statement.slice_columns)
-
-
-def _each_slice(flows: pa.Table, origins: Overlap, destinations: Overlap, columns: Sequence[str]) -> pa.Table:
-    """The estimate of each slice, all between the same areas."""
-    tables = []
-    for key, cells in split_slices(flows, columns):
-        table = disaggregate(cells, origins, destinations, most_rows=MOST_ROWS_OF_TABLES).table()
-        table = table.rename_columns([ESTIMATED[name] for name in table.column_names])
-        for name, value in key.items():
-            table = table.append_column(name, pa.array([value] * len(table), pa.string()))
-        tables.append(table)
-    return pa.concat_tables(tables)
-
-
 def _between_hexagons(flows: pa.Table, zones: pa.Table, resolution: int, columns: Sequence[str]) -> pa.Table | None:
     """The estimate between H3 cells of the finest resolution, up to the typical one, that is not too fine."""
-    for level in range(min(typical_level(flows, zones), resolution), -1, -1):
+    for level in range(min(_typical_level(flows, zones), resolution), -1, -1):
         ends = [h3_overlap(zones, end, level=level, resolution=resolution) for end in ENDS]
         if max(len(end.codes) for end in ends) > MOST_AREAS_OF_TABLES:
             continue
         with suppress(ParameterError):
-            return _each_slice(flows, ends[0], ends[1], columns)
+            return _each_slice(flows, ends, columns, most_rows=MOST_ROWS_OF_TABLES)
     return None
 
 
-def typical_level(flows: pa.Table, zones: pa.Table) -> int:
+def _typical_level(flows: pa.Table, zones: pa.Table) -> int:
     """The level that half of the ends of trips are known at: they are in zones of this level or a finer one."""
     levels, volumes = [], []
     for end in ENDS:
-        listed = zones_of_end(zones, end)
+        listed = zones_of(zones, end)
         at = pc.index_in(flows[f"{end}_zone"], value_set=listed["zone"].combine_chunks()).to_numpy()
         levels.append(listed["level"].to_numpy().astype(np.int64)[at])
         volumes.append(flows["trips"].to_numpy())
     level, volume = np.concatenate(levels), np.concatenate(volumes)
     order = np.argsort(level, kind="stable")
     return max(int(level[order][np.searchsorted(np.cumsum(volume[order]), volume.sum() / 2)]), 0)
+
+
+# ---- files -----------------------------------------------------------------------------------------------------------
+
+
+def check_out(path: str | PathLike[str]) -> None:
+    """Refuses a file of no format (ParameterError), or that cannot be written (OutputError), before any work."""
+    if Path(path).suffix.lower() not in SUFFIXES:
+        raise ParameterError(f"The table must be {', '.join(SUFFIXES)}; found '{Path(path).suffix}'.")
+    check_file(path)
+
+
+def write_reconstructed(
+    table: pa.Table, path: str | PathLike[str], *, slice_columns: Sequence[str], outline: Callable[[str], Any]
+) -> None:
+    """Writes a table of estimated flows; the suffix of the file is the format.
+
+    Every format says that values are estimates: a column ``kind``, or in OMX the names of the matrices, ``estimate``
+    and ``estimate_weight``. ``outline`` returns the outline of an area for a GeoPackage; None where it has none.
+    """
+    kind = Path(path).suffix.lower()
+    if kind == ".omx":
+        check_omx(len(_areas(table)))
+    renamed = table.rename_columns([ESTIMATED.get(name, name) for name in table.column_names])
+    marked = table.append_column("kind", pa.array(["estimate"] * len(table), pa.string()))
+    write = {
+        ".parquet": lambda place: pq.write_table(marked, place, compression="zstd", version="2.6"),
+        ".csv": lambda place: write_csv(marked, place),
+        ".omx": lambda place: write_omx(place, renamed, _areas(table), slice_columns=slice_columns),
+        ".gpkg": lambda place: _write_geopackage(marked, place, outline),
+    }
+    write_files({path: write[kind]})
+
+
+def _areas(table: pa.Table) -> list[str]:
+    return sorted({*table["origin"].to_pylist(), *table["destination"].to_pylist()})
+
+
+def _write_geopackage(table: pa.Table, place: Path, outline: Callable[[str], Any]) -> None:
+    """The areas with their estimated starts and ends, and the flows as lines between their centres."""
+    shapes = {code: shape for code in _areas(table) if (shape := outline(code)) is not None}
+    ends = {end: np.array(table[end].to_pylist(), dtype=np.str_) for end in ("origin", "destination")}
+    trips = table["trips"].to_numpy()
+    codes = np.array(sorted(shapes), dtype=np.str_)
+    known = {end: np.isin(names, codes) for end, names in ends.items()}
+    totals = {
+        name: np.bincount(np.searchsorted(codes, ends[end][known[end]]), trips[known[end]], len(codes))
+        for name, end in (("starts", "origin"), ("ends", "destination"))
+    }
+    areas = pa.table({"area": codes.tolist(), **totals})
+    drawn = np.flatnonzero(known["origin"] & known["destination"])
+    centre = {code: shapely.centroid(shape).coords[0] for code, shape in shapes.items()}
+    lines = [
+        shapely.LineString([centre[o], centre[d]])
+        for o, d in zip(ends["origin"][drawn].tolist(), ends["destination"][drawn].tolist(), strict=True)
+    ]
+    outlines = np.array([as_multi(shapes[code]) for code in codes.tolist()], dtype=object)
+    layers = {
+        "areas": (areas, outlines, "MULTIPOLYGON"),
+        "flows": (table.take(pa.array(drawn)), np.array(lines, dtype=object), "LINESTRING"),
+    }
+    write_geopackage(place, layers, description="Estimate from a published release; not counts.")

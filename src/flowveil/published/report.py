@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import shapely
+from numpy.typing import NDArray
 
 from flowveil import __version__
-from flowveil.published.maps import ENDS, Geometries, geometries, volume_of, zone_of_flow, zones_of
+from flowveil.published.maps import ENDS, Geometries, floats, geometries, is_drawn, volume_of, zone_of_flow, zones_of
 from flowveil.published.sentences import sentences
-from flowveil.published.slices import overview
-from flowveil.release.published import Published
-from flowveil.release.statement import Statement
+from flowveil.published.tables import overview, split_slices
+from flowveil.release.statement import Published, Statement
 from flowveil.request import Derive, Request, command_line, find_setting, words_of
 from flowveil.settings import section_settings
 from flowveil.times import TIME_COLUMNS
@@ -29,15 +29,9 @@ RADII = (500, 1000, 2000, 5000)
 
 
 def make_report(published: Published, zones: pa.Table) -> dict[str, Any]:
-    """Returns the content of report.json; its form is that of report.schema.json.
-
-    Args:
-        published: cells and statement.
-        zones: the zones table of `flowveil.published.tables`.
-    """
-    statement = published.statement
-    report = {"version": __version__, **statement.to_report()}
-    report["published"] = _figures(published.cells, zones, statement)
+    """Returns the content of report.json; its form is that of report.schema.json."""
+    report = {"version": __version__, **published.statement.to_report()}
+    report["published"] = _figures(published.cells, zones, published.statement)
     # In the order of the file, so that a reader of the file finds the same.
     return dict(json.loads(json_text(report)))
 
@@ -49,7 +43,9 @@ def _figures(cells: pa.Table, zones: pa.Table, statement: Statement) -> dict[str
     radius = typical_radius_m(together, zones)
     within = {str(metres): share_known_within(together, zones, metres) for metres in RADII}
     figures: dict[str, Any] = {
-        **_counts(cells),
+        "cells": len(cells),
+        **{f"{end}_zones": pc.count_distinct(cells[f"{end}_zone"]).as_py() for end in ENDS},
+        "smallest_cell": pc.min(cells["trips"]).as_py(),
         "trips": pc.sum(together["trips"]).as_py(),
         "weight": pc.sum(together["weight"]).as_py() if "weight" in together.column_names else None,
         "overlapping_outlines": overlapping,
@@ -71,21 +67,11 @@ def summed(cells: pa.Table, statement: Statement) -> pa.Table:
     return overview(cells, extra, None) if extra else cells
 
 
-def _counts(cells: pa.Table) -> dict[str, int]:
-    return {
-        "cells": len(cells),
-        "origin_zones": pc.count_distinct(cells["origin_zone"]).as_py(),
-        "destination_zones": pc.count_distinct(cells["destination_zone"]).as_py(),
-        "smallest_cell": pc.min(cells["trips"]).as_py(),
-    }
-
-
 def _slice_figures(cells: pa.Table, columns: Sequence[str]) -> list[dict[str, Any]]:
     """Returns the figures of each matrix, coarsest first, in the order of the table."""
-    sums = [("trips", "count"), ("trips", "sum"), ("trips", "min")]
-    ends = [(f"{end}_zone", "count_distinct") for end in ("origin", "destination")]
-    found = cells.group_by(list(columns), use_threads=False).aggregate([*sums, *ends])
-    rows = found.to_pylist()
+    figures = [("trips", "count"), ("trips", "sum"), ("trips", "min")]
+    figures += [(f"{end}_zone", "count_distinct") for end in ENDS]
+    rows = cells.group_by(list(columns), use_threads=False).aggregate(figures).to_pylist()
     # Values sort as in the table: all values (null) first.
     rows.sort(key=lambda row: [(row[name] is not None, row[name] or "") for name in columns])
     return [
@@ -110,6 +96,7 @@ def command(statement: Statement) -> str:
         "input": "INPUT",
         "out": "DIR",
         "zones": "MAP" if parameters.get("zones") else None,
+        "key_file": "KEY" if statement.kind == "perturbed" else None,
         "formats": statement.formats,
         "basemap": statement.basemap,
         "context": "CONTEXT" if statement.context else None,
@@ -176,38 +163,22 @@ def _unsigned(content: Any) -> Any:
     return [_unsigned(value) for value in content] if isinstance(content, list | tuple) else content
 
 
-# ---- zones ---------------------------------------------------------------------------------------------------------
-
-
 #: Outlines that have no more than this share of the smaller one in common only touch.
 SHARE = 1e-6
 
 
 def count_overlaps(flows: pa.Table, zones: pa.Table, slice_columns: Sequence[str] = ()) -> int:
-    """Pairs of zones of one role, in one matrix, whose outlines overlap by more than a millionth of the smaller one.
-
-    Args:
-        flows, zones: the published tables.
-        slice_columns: those of the flows that name a matrix; the zones of one matrix are compared with each other.
-    """
-    return sum(len(set(_pairs_of_end(flows, zones_of(zones, end), end, slice_columns))) for end in ENDS)
-
-
-def _pairs_of_end(
-    flows: pa.Table, zones: pa.Table, end: str, slice_columns: Sequence[str]
-) -> Iterator[tuple[int, int]]:
-    outlines = geometries(zones)
-    column = f"{end}_zone"
-    used = flows.select([*slice_columns, column]).group_by([*slice_columns, column]).aggregate([])
-    number = pc.index_in(used[column], value_set=zones["zone"].combine_chunks()).to_numpy()
-    matrix = np.zeros(len(used), dtype=np.int64)
-    for name in slice_columns:
-        values = used[name].combine_chunks().dictionary_encode(null_encoding="encode").indices.to_numpy()
-        matrix = np.unique(matrix * (values.max(initial=0) + 1) + values, return_inverse=True)[1]
-    for one in np.unique(matrix):
-        of_matrix = np.sort(number[matrix == one])
-        placed = of_matrix[~(shapely.is_missing(outlines[of_matrix]) | shapely.is_empty(outlines[of_matrix]))]
-        yield from ((int(placed[a]), int(placed[b])) for a, b in _overlapping(outlines[placed]))
+    """Pairs of zones of one role, in one matrix, whose outlines overlap by more than a millionth of the smaller one."""
+    found = set()
+    for end in ENDS:
+        listed, column = zones_of(zones, end), f"{end}_zone"
+        outlines = geometries(listed)
+        used = flows.select([*slice_columns, column]).group_by([*slice_columns, column]).aggregate([])
+        for _, cells in split_slices(used, slice_columns):
+            of_matrix = np.sort(zone_of_flow(cells, listed, end))
+            placed = of_matrix[is_drawn(outlines[of_matrix])]
+            found |= {(end, int(placed[a]), int(placed[b])) for a, b in _overlapping(outlines[placed])}
+    return len(found)
 
 
 def _overlapping(outlines: Geometries) -> list[tuple[int, int]]:
@@ -222,49 +193,47 @@ def _overlapping(outlines: Geometries) -> list[tuple[int, int]]:
     return list(zip(first[over].tolist(), second[over].tolist(), strict=True))
 
 
-def typical_radius_m(flows: pa.Table, zones: pa.Table, basis: str = "trips") -> float | None:
+def _zone_radii(zones: pa.Table) -> list[tuple[str, pa.Table, NDArray[np.float64]]] | None:
+    """Each end with its zones and the radius of circles as large, in metres; None where areas are not known."""
+    ends = []
+    for end in ENDS:
+        listed = zones_of(zones, end)
+        area = floats(listed, "area_km2")
+        if np.isnan(area).all():
+            return None
+        # What lies outside the area is known to no distance.
+        ends.append((end, listed, 1000 * np.sqrt(np.where(np.isnan(area), np.inf, area) / np.pi)))
+    return ends
+
+
+def typical_radius_m(flows: pa.Table, zones: pa.Table) -> float | None:
     """The radius of a circle as large as the zone of a typical trip end, in metres; None where areas are not known.
 
     Half of the published trip ends are in zones that are not larger.
     """
-    radius, volume = [], []
-    for end in ENDS:
-        listed = zones_of(zones, end)
-        area = listed["area_km2"].to_numpy(zero_copy_only=False).astype(np.float64)
-        if np.isnan(area).all():
-            return None
-        # What lies outside the area is known to no distance.
-        radius.append(1000 * np.sqrt(np.where(np.isnan(area), np.inf, area) / np.pi))
-        volume.append(volume_of(flows, listed, end, basis))
-    metres, weight = np.concatenate(radius), np.concatenate(volume)
-    if weight.sum() <= 0:
+    ends = _zone_radii(zones)
+    if ends is None or pc.sum(flows["trips"]).as_py() <= 0:
         return None
+    metres = np.concatenate([radius for _, _, radius in ends])
     order = np.argsort(metres, kind="stable")
-    reached = np.cumsum(weight[order])
+    volume = np.concatenate([volume_of(flows, listed, end, "trips") for end, listed, _ in ends])
+    reached = np.cumsum(volume[order])
     typical = float(metres[order][np.searchsorted(reached, reached[-1] / 2)])
     return typical if np.isfinite(typical) else None
 
 
-def share_known_within(flows: pa.Table, zones: pa.Table, metres: float, basis: str = "trips") -> float | None:
+def share_known_within(flows: pa.Table, zones: pa.Table, metres: float) -> float | None:
     """The share of the published trips whose zones, at both ends, are no larger than a circle of this radius."""
-    within = np.ones(len(flows), dtype=np.bool_)
-    for end in ENDS:
-        listed = zones_of(zones, end)
-        area = listed["area_km2"].to_numpy(zero_copy_only=False).astype(np.float64)
-        if np.isnan(area).all():
-            return None
-        within &= (1000 * np.sqrt(area / np.pi) <= metres)[zone_of_flow(flows, listed, end)]
-    volume = flows[basis].to_numpy().astype(np.float64)
-    return float(volume[within].sum() / volume.sum()) if volume.sum() > 0 else None
+    ends, trips = _zone_radii(zones), flows["trips"].to_numpy().astype(np.float64)
+    if ends is None or trips.sum() <= 0:
+        return None
+    within = np.all([(radius <= metres)[zone_of_flow(flows, listed, end)] for end, listed, radius in ends], axis=0)
+    return float(trips[within].sum() / trips.sum())
 
 
 def distance_in_words(metres: float) -> str:
     """Two digits: more would pretend to be known."""
     rounded = float(f"{metres:.2g}")
-    return (
-        f"{rounded:,.0f} m"
-        if rounded < 1000
-        else f"{rounded / 1000:,.1f} km"
-        if rounded < 10_000
-        else (f"{rounded / 1000:,.0f} km")
-    )
+    if rounded < 1000:
+        return f"{rounded:,.0f} m"
+    return f"{rounded / 1000:,.1f} km" if rounded < 10_000 else f"{rounded / 1000:,.0f} km"

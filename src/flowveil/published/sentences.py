@@ -1,51 +1,65 @@
-"""What is and is not protected, in sentences for readers who do not know the method. A function of the statement."""
+"""A release in words, for readers who do not know the method: what is and is not protected, and its headline.
+
+The sentences are a function of the statement, the headline one of report.json.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from flowveil.release.statement import Statement
+from flowveil.release.statement import INEXACT, Statement
 
 #: A smaller k, a larger ε: readers are warned.
 WEAK_K = 5
 WEAK_EPSILON = 10.0
+#: How many times as large as their noise counts must be, on average, to be added up.
+_LARGE = 3
+#: What protecting a unit leaves open; not stated where people are protected.
+CAVEATS = {
+    "trips": "Not protected: people. Trips were counted, not people: one person may have made several or all trips of "
+    "a cell.",
+    "population": "Not protected: participants. The population of a cell is a sum of weights: a single participant "
+    "with a large weight may account for all of it, and the published number of trips of a cell may be one.",
+}
 
 
 def sentences(statement: Statement, *, overlapping: int | None = None) -> list[str]:
     """Returns what is and is not protected: one or two sentences each, with a head before the colon.
 
-    Args:
-        statement: of the release.
-        overlapping: pairs of outlines that overlap, where the zones of an end are disjoint.
+    ``overlapping`` counts the pairs of outlines that overlap, where the zones of an end are disjoint.
     """
-    if statement.derived_from is not None:
-        return [_of_derivation(statement), *_body(statement, overlapping)]
-    return _body(statement, overlapping)
+    lines = [] if statement.derived_from is None else [_of_derivation(statement)]
+    if statement.kind == "perturbed":
+        return [*lines, *_of_perturbation(statement)]
+    lines += _of_noise(statement) if statement.kind == "noisy" else _of_counts(statement, overlapping)
+    parameters = statement.parameters
+    if parameters.get("person_case") == "keep" and parameters["columns"].get("person"):
+        lines.append(
+            "Not protected: one person in two spellings. Identifiers that differ in case only are different persons "
+            "here (--person-case keep)."
+        )
+    return lines
 
 
 def _of_derivation(statement: Statement) -> str:
     """What was computed, and from what."""
     how = statement.parameters.get("derive") or {}
-    steps = [f"slices {', '.join(how['pick'])}"] if "pick" in how else []
-    steps += [f"zones of level {how['level']}"] if "level" in how else []
-    steps += ["zones of another release"] if "zones_of" in how else []
-    steps += [f"sums over {', '.join(how['sum'])}"] if "sum" in how else []
-    steps += ["cells with both zones inside an area"] if "within" in how else []
-    steps += [f"without {', '.join(how['drop'])}"] if "drop" in how else []
-    chosen = f" It holds: {'; '.join(steps)}." if steps else ""
+    listed = {name: ", ".join(how[name]) for name in ("pick", "sum", "drop") if name in how}
+    steps = {
+        "pick": f"slices {listed.get('pick')}",
+        "level": f"zones of level {how.get('level')}",
+        "zones_of": "zones of another release",
+        "sum": f"sums over {listed.get('sum')}",
+        "within": "cells with both zones inside an area",
+        "drop": f"without {listed.get('drop')}",
+    }
+    chosen = "; ".join(text for name, text in steps.items() if name in how)
+    holds = f" It holds: {chosen}." if chosen else ""
     missing = " Trips that the release suppresses are in no sum." if statement.suppression["rule"] == "sums" else ""
-    return (
-        "Derived: this table was computed from a published release alone and reveals nothing beyond it."
-        + chosen
-        + missing
-    )
-
-
-def _body(statement: Statement, overlapping: int | None) -> list[str]:
-    lines = _of_noise(statement) if statement.kind == "noisy" else _of_counts(statement, overlapping)
-    return [*lines, *_of_spelling(statement.parameters)]
+    text = "Derived: this table was computed from a published release alone and reveals nothing beyond it."
+    return f"{text}{holds}{missing}"
 
 
 def _of_counts(statement: Statement, overlapping: int | None) -> list[str]:
@@ -54,6 +68,56 @@ def _of_counts(statement: Statement, overlapping: int | None) -> list[str]:
     lines = [f"Protected: {cell} holds at least {guarantee_words(guarantee)}."]
     if guarantee["k"] is not None and guarantee["k"] < WEAK_K:
         lines.append(f"Weak: k = {guarantee['k']} is below {WEAK_K}: the smallest cells protect few.")
+    lines += _of_rules(parameters)
+    if "people" not in guarantee:
+        if parameters.get("columns", {}).get("person"):
+            units = " ".join(f"--protect {unit}" for unit in guarantee["protect"])
+            lines.append(f"Chosen: the input distinguishes persons, and the operator chose {units}.")
+        lines += [CAVEATS[unit] for unit in guarantee["protect"] if unit in CAVEATS]
+    if statement.revision_of:
+        lines.append(
+            "Revised: the trips of an earlier release were corrected. Cells marked as revised count the trips as they "
+            "are now; the others keep their earlier value, because it did not change or the change is below the "
+            "guarantee."
+        )
+    shares = statement.shares
+    if shares is not None:
+        outside = "" if shares.outside is None else f" {percent(shares.outside)} lies outside the study area;"
+        lines.append(
+            f"Incomplete: of the input, by {shares.basis}, {percent(shares.dropped)} could not be read (dropped);"
+            f"{outside} {percent(shares.suppressed)} is in no published cell (suppressed). Shares are rounded up to "
+            f"steps of {100 * shares.step:.3g} %."
+        )
+    lines += _of_places(statement, overlapping)
+    if parameters.get("outside") == "keep":
+        lines.append(
+            "Kept: trips with one end outside the study area. That end is the zone 'outside', without a place."
+        )
+    lines += _of_slices(statement) if statement.slice_columns else []
+    if statement.timezone is not None:
+        lines.append(f"Times: in the time zone {statement.timezone}.")
+    lines.append(
+        "Not protected: outside knowledge. A reader who knows all but one of the trips of a cell learns the last."
+    )
+    if statement.ledger is not None:
+        n = statement.ledger["overlapping"]
+        lines.append(
+            f"Not protected: subtraction from earlier releases. {n:,} earlier release{'s' * (n != 1)} of the "
+            "operator's ledger may count the same trips, and the operator accepted it."
+            if n
+            else "Checked: the operator's ledger holds no other exact release that may count the same trips."
+        )
+    return [
+        *lines,
+        "Not protected: other releases. Two releases of overlapping data, or a release and other published totals, "
+        "can be subtracted from each other.",
+        "Not claimed: differential privacy. Counts are exact, no noise was added.",
+    ]
+
+
+def _of_rules(parameters: Mapping[str, Any]) -> list[str]:
+    """The rules that are applied after a method: dominance, t-closeness, stricter thresholds around listed places."""
+    lines, stricter = [], parameters.get("stricter")
     if parameters.get("dominance") is not None:
         lines.append(f"Protected: no person makes more than {parameters['dominance']:.0%} of the trips of a cell.")
     if parameters.get("t") is not None:
@@ -61,107 +125,26 @@ def _of_counts(statement: Statement, overlapping: int | None) -> list[str]:
             f"Protected: the destinations of every origin zone, and the origins of every destination zone, differ from "
             f"those of all published trips in at most {parameters['t']:.0%} of its trips (t-closeness)."
         )
-    lines += _of_listed_places(parameters.get("stricter"))
-    lines += _of_persons(statement)
-    if statement.revision_of:
+    if stricter is not None:
+        highest = " and ".join(f"{name} = {stricter[name]:,}" for name in ("k", "l") if stricter[name] is not None)
         lines.append(
-            "Revised: the trips of an earlier release were corrected. Cells marked as revised count the trips as they "
-            "are now; the others keep their earlier value, because it did not change or the change is below the "
-            "guarantee."
+            f"Protected: stricter thresholds around {stricter['places']:,} listed places, which are not named here: up "
+            f"to {highest}."
         )
-    lines += _of_missing(statement)
-    lines += _of_places(statement, overlapping)
-    if parameters.get("outside") == "keep":
-        lines.append(
-            "Kept: trips with one end outside the study area. That end is the zone 'outside', without a place."
-        )
-    if statement.slice_columns:
-        lines += _of_slices(statement)
-    if statement.timezone is not None:
-        lines.append(f"Times: in the time zone {statement.timezone}.")
-    return [
-        *lines,
-        "Not protected: outside knowledge. A reader who knows all but one of the trips of a cell learns the last.",
-        *_of_ledger(statement),
-        "Not protected: other releases. Two releases of overlapping data, or a release and other published totals, "
-        "can be subtracted from each other.",
-        "Not claimed: differential privacy. Counts are exact, no noise was added.",
-    ]
-
-
-def percent(share: float) -> str:
-    """Returns a rounded-up share as text: "at most 3 %"."""
-    return f"at most {math.ceil(share * 1000 - 1e-9) / 10:g} %"
-
-
-def _of_missing(statement: Statement) -> list[str]:
-    """What share of the input is not in the release, and why."""
-    shares = statement.shares
-    if shares is None:
-        return []
-    outside = "" if shares.outside is None else f" {percent(shares.outside)} lies outside the study area;"
-    return [
-        f"Incomplete: of the input, by {shares.basis}, {percent(shares.dropped)} could not be read (dropped);{outside} "
-        f"{percent(shares.suppressed)} is in no published cell (suppressed). Shares are rounded up to steps of "
-        f"{100 * shares.step:.3g} %."
-    ]
-
-
-def _of_listed_places(stricter: Mapping[str, int | None] | None) -> list[str]:
-    if stricter is None:
-        return []
-    highest = " and ".join(f"{name} = {stricter[name]:,}" for name in ("k", "l") if stricter[name] is not None)
-    return [
-        f"Protected: stricter thresholds around {stricter['places']:,} listed places, which are not named here: up to "
-        f"{highest}."
-    ]
-
-
-def _of_ledger(statement: Statement) -> list[str]:
-    verdict = statement.ledger
-    if verdict is None:
-        return []
-    overlapping = verdict["overlapping"]
-    if not overlapping:
-        return ["Checked: the operator's ledger holds no other exact release that may count the same trips."]
-    return [
-        f"Not protected: subtraction from earlier releases. {overlapping:,} earlier release{'s' * (overlapping != 1)} "
-        "of the operator's ledger may count the same trips, and the operator accepted it."
-    ]
-
-
-def _of_persons(statement: Statement) -> list[str]:
-    guarantee = statement.guarantee
-    if "people" in guarantee:
-        return []
-    lines = []
-    if statement.parameters.get("columns", {}).get("person"):
-        units = " ".join(f"--protect {unit}" for unit in guarantee["protect"])
-        lines.append(f"Chosen: the input distinguishes persons, and the operator chose {units}.")
-    return [*lines, *(CAVEATS[unit] for unit in guarantee["protect"] if unit in CAVEATS)]
-
-
-def _of_spelling(parameters: Mapping[str, Any]) -> list[str]:
-    if parameters.get("person_case") != "keep" or not parameters["columns"].get("person"):
-        return []
-    return [
-        "Not protected: one person in two spellings. Identifiers that differ in case only are different persons here "
-        "(--person-case keep)."
-    ]
+    return lines
 
 
 def _of_places(statement: Statement, overlapping: int | None) -> list[str]:
-    lines = []
     locations = statement.guarantee.get("locations")
     listed = (statement.parameters.get("l_places") or {}).get("places")
     if locations is not None:
         what = "different tiles" if listed is None else f"of {listed:,} listed places, which are not named here"
-        lines.append(f"Protected: the trips of every cell begin in at least {locations} {what}, and end in as many.")
+        lines = [f"Protected: the trips of every cell begin in at least {locations} {what}, and end in as many."]
     else:
-        lines.append(
+        lines = [
             "Not protected: what the trips of a cell have in common. If all of them end in the same place, a person "
             "known to be in the cell is known to go there."
-        )
+        ]
     if statement.boxes is not None:
         lines += _of_boxes(statement.boxes)
     elif statement.kind == "layered":
@@ -204,102 +187,89 @@ def _of_boxes(boxes: Mapping[str, Any]) -> list[str]:
 def _of_slices(statement: Statement) -> list[str]:
     """What the matrices of a release reveal together."""
     slices = statement.parameters.get("slices") or {}
-    lines = ["Incomplete: slices that are not listed had no trips, or too few to be published."]
     if statement.differencing_accepted:
-        lines.append(
+        subtraction = (
             "Not protected: subtraction. Matrices of the same trips are published together; differences between them "
             "may be below the guarantee, and the operator accepted it."
         )
     elif slices.get("common_zones"):
-        lines.append("Protected: subtraction. Matrices of several slices are sums of published cells.")
+        subtraction = "Protected: subtraction. Matrices of several slices are sums of published cells."
     elif slices.get("total") or slices.get("also_every"):
-        lines.append("Protected: subtraction. No difference between published matrices is below the guarantee.")
+        subtraction = "Protected: subtraction. No difference between published matrices is below the guarantee."
     else:
-        lines.append("Protected: subtraction. The slices hold different trips, and no total is published.")
-    return [*lines, "Not protected: persons across slices. The same person may be in several slices."]
+        subtraction = "Protected: subtraction. The slices hold different trips, and no total is published."
+    return [
+        "Incomplete: slices that are not listed had no trips, or too few to be published.",
+        subtraction,
+        "Not protected: persons across slices. The same person may be in several slices.",
+    ]
 
 
 # ---- noise ---------------------------------------------------------------------------------------------------------
 
 
 def _of_noise(statement: Statement) -> list[str]:
-    promise = statement.guarantee
+    promise, budget = statement.guarantee, statement.ledger
+    epsilon, steps = promise["epsilon"], promise.get("steps")
+    lines = _of_unit(promise)
+    if epsilon > WEAK_EPSILON:
+        lines.append(
+            f"Weak: ε = {epsilon:g} is above {WEAK_EPSILON:g}: whether a unit is in the data may change the "
+            f"probability of an outcome by a factor of {_probability_factor(epsilon)}."
+        )
+    lines += _of_noisy_slices(promise) if statement.slice_columns else []
+    lines.append(_of_noisy_zones(promise))
     listed = "A listed pair may have had no trips at all, and one that is not listed may have had some."
     if promise["threshold"] is not None:
         listed = f"Pairs are listed only where the noisy count is at least {promise['threshold']:,}."
+    how = ""
+    if steps and steps[0]["of"] == "divisions":
+        how = "Pairs are as coarse or fine as noisy counts made them, and no two published pairs overlap. "
+    elif steps:
+        how = (
+            f"The budget was spent in {len(steps)} steps, coarse counts first, and finer counts were corrected to sum "
+            "to the coarser ones, so errors of neighbouring pairs depend on each other. "
+        )
     most = "at most " if statement.derived_from is not None else ""
-    return [
-        *_of_unit(promise),
-        *_of_weak_noise(promise["epsilon"]),
-        *_of_noisy_slices(statement),
-        *_of_noisy_zones(promise),
+    lines += [
         f"Noisy: every count has random noise of standard deviation {most}{rounded(promise['deviation'])}. "
-        f"{_of_steps(promise)}{listed}",
+        f"{how}{listed}",
         "Not protected: what holds for many. Differential privacy protects single contributions, not patterns that the "
         "data show with or without them.",
-        *_of_budget(statement.ledger),
+    ]
+    if budget is not None:
+        allowed = "" if budget["epsilon_total"] is None else f", of {budget['epsilon_total']:g} that are allowed"
+        lines.append(
+            f"Added up: with {budget['releases']:,} earlier noisy release{'s' * (budget['releases'] != 1)} of the same "
+            f"data set, ε sums to {budget['epsilon']:g}{allowed}, and δ to {budget['delta']:g}."
+        )
+    return [
+        *lines,
         "Not protected: other releases. Each further release from the same people adds its ε and δ to these.",
         "Not recounted: this folder alone does not show which part of a count is noise. The operator can check with "
         "flowveil verify whether the counts can be noise of this distribution.",
     ]
 
 
-def _of_weak_noise(epsilon: float) -> list[str]:
-    if epsilon <= WEAK_EPSILON:
-        return []
-    return [
-        f"Weak: ε = {epsilon:g} is above {WEAK_EPSILON:g}: whether a unit is in the data may change the probability of "
-        f"an outcome by a factor of {probability_factor(epsilon)}."
-    ]
-
-
-def probability_factor(epsilon: float) -> str:
-    """Returns exp(ε) in three digits."""
+def _probability_factor(epsilon: float) -> str:
+    """exp(ε) in three digits."""
     return f"{math.exp(min(epsilon, 700)):,.3g}"
 
 
-def _of_noisy_slices(statement: Statement) -> list[str]:
-    if not statement.slice_columns:
-        return []
-    promise = statement.guarantee
-    whose = (
-        "every trip is in one of them"
-        if promise["unit"] == "trip"
-        else f"the {promise['bound']:,} trips that are counted of a person are those in all of them together"
-    )
-    layers = promise.get("layers", 1)
-    again = (
-        ""
-        if layers == 1
-        else f" Matrices of all slices or of longer times hold the same trips again: {layers} layers with "
-        f"ε = {promise['epsilon'] / layers:g} each sum to {promise['epsilon']:g}."
-    )
+def _of_noisy_slices(promise: Mapping[str, Any]) -> list[str]:
+    whose = "every trip is in one of them"
+    if promise["unit"] != "trip":
+        whose = f"the {promise['bound']:,} trips that are counted of a person are those in all of them together"
+    layers, again = promise.get("layers", 1), ""
+    if layers > 1:
+        again = (
+            f" Matrices of all slices or of longer times hold the same trips again: {layers} layers with "
+            f"ε = {promise['epsilon'] / layers:g} each sum to {promise['epsilon']:g}."
+        )
     return [
         f"Slices: ε and δ are those of all matrices together, because {whose}.{again} The slices were declared "
         "beforehand; a missing one has nothing left after noise."
     ]
-
-
-def _of_budget(budget: Mapping[str, Any] | None) -> list[str]:
-    if budget is None:
-        return []
-    most = "" if budget["epsilon_total"] is None else f", of {budget['epsilon_total']:g} that are allowed"
-    return [
-        f"Added up: with {budget['releases']:,} earlier noisy release{'s' * (budget['releases'] != 1)} of the same "
-        f"data set, ε sums to {budget['epsilon']:g}{most}, and δ to {budget['delta']:g}."
-    ]
-
-
-def _of_steps(promise: Mapping[str, Any]) -> str:
-    steps = promise.get("steps")
-    if not steps:
-        return ""
-    if steps[0]["of"] == "divisions":
-        return "Pairs are as coarse or fine as noisy counts made them, and no two published pairs overlap. "
-    return (
-        f"The budget was spent in {len(steps)} steps, coarse counts first, and finer counts were corrected to sum to "
-        "the coarser ones, so errors of neighbouring pairs depend on each other. "
-    )
 
 
 def _of_unit(promise: Mapping[str, Any]) -> list[str]:
@@ -317,74 +287,140 @@ def _of_unit(promise: Mapping[str, Any]) -> list[str]:
     exception = "." if promise["delta"] == 0 else f", but for an exception of probability {promise['delta']:g}."
     return [
         f"Protected: people, by {level}. Whether any one person is in the data, with all trips or none, changes the "
-        f"probability of any release {over}by a factor of {probability_factor(promise['epsilon'])} at most{exception}",
+        f"probability of any release {over}by a factor of {_probability_factor(promise['epsilon'])} at most{exception}",
         f"Bounded: of each person at most {promise['bound']:,} trips are counted; further ones, and trips of unknown "
         "persons, are not.",
     ]
 
 
-def _of_noisy_zones(promise: Mapping[str, Any]) -> list[str]:
+def _of_noisy_zones(promise: Mapping[str, Any]) -> str:
     if promise["domain"]["zones_from_data"]:
-        return [
-            "Not protected: the list of zones. It comes from the data: in each listed zone some trip starts or ends."
-        ]
+        return "Not protected: the list of zones. It comes from the data: in each listed zone some trip starts or ends."
     if promise["threshold"] is not None:
-        return ["Protected: which pairs have trips. Pairs with few trips are not published."]
+        return "Protected: which pairs have trips. Pairs with few trips are not published."
     if "steps" in promise:
-        return [
+        return (
             "Protected: which pairs have trips. Zones come from outside the data, and the pairs that were counted "
             "depend on noisy counts alone."
-        ]
-    return ["Protected: which pairs have trips. All pairs of a list that does not come from the data got noise."]
+        )
+    return "Protected: which pairs have trips. All pairs of a list that does not come from the data got noise."
 
 
-# ---- units ---------------------------------------------------------------------------------------------------------
+def _of_perturbation(statement: Statement) -> list[str]:
+    stated, verdict = statement.guarantee, statement.ledger
+    never = f"; counts from 1 to {stated['small']} are never published" if stated["small"] else ""
+    lines = [
+        f"Perturbed: every count has random noise of variance {rounded(stated['variance'])}{never}. A count is off by "
+        f"at most {stated['maximum']:,}. A pair that is not listed had no trips, or its count became 0.",
+        "Not claimed: a smallest cell (k), or differential privacy. A published count may be a single trip.",
+        "Not protected: that there are trips. 0 stays 0, so every listed pair and zone has at least one trip.",
+        "Not protected: people. Trips are perturbed one by one, and a person may have made many.",
+        "Repeatable: the same trips have the same number in every table made with this key "
+        f"(fingerprint {stated['key']}), so a repeated cell reveals nothing more. The key is secret.",
+        "Not protected: sums and differences. They have the noise of all their counts: a sum or difference of n counts "
+        f"is off by at most {stated['maximum']:,} n. Tables of nested zones bound each other, and extreme noise can "
+        "determine a count.",
+    ]
+    if statement.slice_columns:
+        lines.append("Slices and totals are perturbed one by one, so slices do not add up to a published total.")
+    if statement.parameters.get("columns", {}).get("weight"):
+        lines.append("Weights are not published.")
+    if statement.timezone is not None:
+        lines.append(f"Times: in the time zone {statement.timezone}.")
+    if verdict is not None and verdict["overlapping"]:
+        lines.append("Not protected: subtraction from other releases of the same trips; the operator accepted it.")
+    return lines
 
 
-#: What protecting a unit leaves open; not stated where people are protected.
-CAVEATS = {
-    "trips": "Not protected: people. Trips were counted, not people: one person may have made several or all trips of "
-    "a cell.",
-    "population": "Not protected: participants. The population of a cell is a sum of weights: a single participant "
-    "with a large weight may account for all of it, and the published number of trips of a cell may be one.",
-}
+# ---- guarantees and figures ------------------------------------------------------------------------------------------
 
 
-def threshold_words(unit: str, guarantee: Mapping[str, Any]) -> str:
-    """Returns a threshold in words: "10 trips"; k mean weights as the rule."""
-    least = guarantee[unit]
-    if unit == "population":
-        if least is None:
-            return f"a population of {guarantee['k']:,} times the mean weight of a trip"
-        # Rounded down, so that the claim is never stronger than the guarantee.
-        return f"a population of {math.floor(least):,}" if least >= 10 else f"a population of {least}"
-    return f"{least:,} {unit}"
+def percent(share: float) -> str:
+    """Returns a rounded-up share as text: "at most 3 %"."""
+    return f"at most {math.ceil(share * 1000 - 1e-9) / 10:g} %"
+
+
+def rounded(value: float, digits: int = 3) -> str:
+    """Returns a number in few digits, written out: 2,150 and not 2.15e+03."""
+    return f"{float(f'{value:.{digits}g}'):,.12g}"
 
 
 def guarantee_words(guarantee: Mapping[str, Any]) -> str:
-    """Returns all thresholds of units in words; a population given as a number is marked as such."""
-    parts = []
-    for unit in ("trips", "people", "population"):
-        if unit in guarantee:
-            given = unit == "population" and guarantee[unit] is not None
-            parts.append(
-                threshold_words(unit, guarantee) + (" (given as a number, not derived from k)" if given else "")
-            )
+    """Returns the thresholds of all units in words: "10 trips"; k mean weights as the rule, a given number as such."""
+    parts = [f"{guarantee[unit]:,} {unit}" for unit in ("trips", "people") if unit in guarantee]
+    least = guarantee.get("population")
+    if least is not None:
+        # Rounded down, so that the claim is never stronger than the guarantee.
+        shown = f"{math.floor(least):,}" if least >= 10 else str(least)
+        parts.append(f"a population of {shown} (given as a number, not derived from k)")
+    elif "population" in guarantee:
+        parts.append(f"a population of {guarantee['k']:,} times the mean weight of a trip")
     return " and ".join(parts)
 
 
 def is_noisy(report: Mapping[str, Any]) -> bool:
-    """Whether differential privacy is promised, and no smallest cell."""
-    return bool(report["kind"] == "noisy")
+    """Whether counts are noisy or perturbed, and no smallest cell is promised."""
+    return report["kind"] in INEXACT
 
 
 def promise_of_noise(guarantee: Mapping[str, Any]) -> str:
     """The promise in a few words, for a heading."""
+    if "epsilon" not in guarantee:
+        return f"perturbed counts, each off by at most {guarantee['maximum']:,}; no k is claimed"
     whom = "person" if guarantee["unit"] == "person" else "trip, not each person"
     given = " (not for the list of zones, which comes from the data)" if guarantee["domain"]["zones_from_data"] else ""
     return f"differential privacy, ε = {guarantee['epsilon']:g}, δ = {guarantee['delta']:g}, for each {whom}{given}"
 
 
-def rounded(value: float, digits: int = 3) -> str:
-    """A number in few digits, written out: 2,150 and not 2.15e+03."""
-    return f"{float(f'{value:.{digits}g}'):,.12g}"
+# ---- the top of a page -----------------------------------------------------------------------------------------------
+
+
+def sentence(report: Mapping[str, Any]) -> str:
+    """Returns the release in one sentence: how much, between what, who is protected, how precise."""
+    published, guarantee = report["published"], report["guarantee"]
+    counts = {end: published[f"{end}_zones"] for end in ("origin", "destination")}
+    ends = " and ".join(f"{n:,} {end}{'' if n == 1 else 's'}" for end, n in counts.items())
+    total, n_cells = published["trips"], published["cells"]
+    if not is_noisy(report):
+        start, covers = f"{total:,} trips", f"every number covers at least {guarantee_words(guarantee)}"
+    else:
+        # A sum of noisy counts is rounded, and not given where it is mostly noise.
+        start = f"About {float(f'{total:.3g}'):,.0f} trips"
+        if report["method"] != "topdown" and total < _LARGE * guarantee["deviation"] * n_cells:
+            start = f"Noisy counts of {n_cells:,} pairs, whose sum is mostly noise,"
+        noise = rounded(guarantee["deviation"], 2)
+        covers = f"every number has random noise of about ±{noise} (ε = {guarantee.get('epsilon', 0):g})"
+        if report["kind"] == "perturbed":
+            covers = f"every number is perturbed, by at most {guarantee['maximum']:,}"
+    both = published["both_ends_within_m"]["1000"]
+    known = "" if both is None else f"; both ends are known within 1 km for {both:.0%} of the trips".replace("%", " %")
+    return f"{start} between {ends}; {covers}{known}."
+
+
+def missing(report: Mapping[str, Any]) -> str:
+    """Returns what share of the input is not published, by reason."""
+    shares = report["statement"]["shares"]
+    reasons = [f"{percent(shares['suppressed'])} of the {shares['basis']} suppressed"]
+    if shares["outside"] is not None:
+        reasons.append(f"{percent(shares['outside'])} outside the study area")
+    return ", ".join([*reasons, f"{percent(shares['dropped'])} dropped because they could not be read"])
+
+
+Said = list[tuple[str, str]]
+
+
+def sides(statement: Sequence[str]) -> tuple[Said, Said, Said]:
+    """The sentences of a statement as (head, rest): what is protected, what is not, and how to read the rest."""
+    protected: Said = []
+    not_protected: Said = []
+    rest: Said = []
+    for line in statement:
+        head, colon, text = line.partition(":")
+        if not colon:
+            rest.append(("", line))
+            continue
+        is_open = head in ("Not protected", "Not claimed", "Weak", "Chosen")
+        kept = protected if head == "Protected" else not_protected if is_open else rest
+        # Below a heading that says so already, what it is about comes first.
+        kept.append(("" if head in ("Protected", "Not protected") else head, text.strip()))
+    return protected, not_protected, rest

@@ -1,23 +1,26 @@
-"""zones.parquet and lookup.csv, from zone codes and the map alone."""
+"""zones.parquet and lookup.csv, from zone codes and the map alone; sums and zones of the slices of flows.parquet."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import shapely
-from numpy.typing import NDArray
 
-from flowveil.release.published import Published
+from flowveil.release.statement import Published
+from flowveil.times import TIME, Every
 from flowveil.zoning.h3 import resolution_of
 from flowveil.zoning.outlines import dissolved
 from flowveil.zoning.public_map import PublicMap, TreeMap, ZonePlaces, zone_chains
 
-_H3_CELLS = "h3_cells"
+ENDS = ("origin_zone", "destination_zone")
+SUMS = ("trips", "weight")
+#: Fractions of trips and weights are published as multiples of a millionth.
+_UNITS = 1_000_000
 #: Levels below a zone at which its outline is drawn where zones overlap: within 2 % of its width.
 _LEVELS_BELOW = 4
 
@@ -39,17 +42,22 @@ def zones_table(published: Published) -> pa.Table:
         "area_km2": _column(area, pa.float64(), len(codes)),
         "lat": _column(places.lat, pa.float64(), len(codes)),
         "lon": _column(places.lon, pa.float64(), len(codes)),
-        "geometry": _column(None if outlines is None else _wkb(outlines), pa.binary(), len(codes)),
+        # Little-endian and flat on every machine, for identical bytes.
+        "geometry": _column(
+            None if outlines is None else shapely.to_wkb(outlines, output_dimension=2, byte_order=1),
+            pa.binary(),
+            len(codes),
+        ),
     }
     if places.names is not None:
         columns["name"] = pa.array([name or None for name in places.names.tolist()], pa.string())
     if places.h3_cells is not None:
-        columns[_H3_CELLS] = pa.array(places.h3_cells, pa.list_(pa.string()))
+        columns["h3_cells"] = pa.array(places.h3_cells, pa.list_(pa.string()))
     return _with_geo_metadata(pa.table(columns))
 
 
 def _codes_and_roles(published: Published) -> tuple[list[str], list[str]]:
-    starts, ends = (set(pc.unique(published.cells[name]).to_pylist()) for name in ("origin_zone", "destination_zone"))
+    starts, ends = (set(pc.unique(published.cells[name]).to_pylist()) for name in ENDS)
     codes = sorted(starts | ends)
     if published.statement.parameters.get("same_zones"):
         return codes, ["both"] * len(codes)
@@ -58,7 +66,7 @@ def _codes_and_roles(published: Published) -> tuple[list[str], list[str]]:
 
 def has_nested_zones(cells: pa.Table, by: Sequence[str], places: PublicMap) -> bool:
     """Returns whether, among rows with equal values in some columns, a zone of an end contains another one."""
-    for end in ("origin_zone", "destination_zone"):
+    for end in ENDS:
         used = cells.select([*by, end]).group_by([*by, end], use_threads=False).aggregate([]).to_pylist()
         codes = list({row[end]: None for row in used})
         chains = dict(zip(codes, zone_chains(places, codes), strict=True))
@@ -75,14 +83,7 @@ def _column(values: Any, kind: pa.DataType, length: int) -> pa.Array:
 
 
 def _drawn(places: ZonePlaces, *, fit: bool) -> tuple[Any, Any]:
-    """Returns areas and outlines.
-
-    Args:
-        places: the zones.
-        fit: whether zones of H3 cells fit together. Then all are drawn at the finest resolution of any zone. Zones that
-            overlap are each drawn a few levels below their own: the rim of a coarse zone has three times the cells at
-            each level.
-    """
+    """Returns areas and outlines."""
     if places.h3_cells is None:
         return places.area_km2, places.polygons
     cells = [[int(cell, 16) for cell in own] for own in places.h3_cells]
@@ -96,12 +97,6 @@ def _drawn(places: ZonePlaces, *, fit: bool) -> tuple[Any, Any]:
         at = np.flatnonzero(placed & (resolution == level))
         outlines[at], area[at] = dissolved([cells[i] for i in at.tolist()], level)
     return area, outlines
-
-
-def _wkb(outlines: NDArray[np.object_]) -> NDArray[np.object_]:
-    """Little-endian and flat on every machine, for identical bytes."""
-    wkb: NDArray[np.object_] = shapely.to_wkb(outlines, output_dimension=2, byte_order=1)
-    return wkb
 
 
 def lookup_table(published: Published, zones: pa.Table) -> pa.Table | None:
@@ -129,13 +124,96 @@ def lookup_table(published: Published, zones: pa.Table) -> pa.Table | None:
 
 def _with_geo_metadata(table: pa.Table) -> pa.Table:
     """Marks the table as GeoParquet 1.1; on a map without outlines every geometry is null."""
-    outlines = table["geometry"].drop_null()
-    table = table.combine_chunks()
-    kinds = {g.geom_type for g in shapely.from_wkb(outlines.to_numpy(zero_copy_only=False))}
+    outlines = table["geometry"].drop_null().to_numpy(zero_copy_only=False)
+    kinds = {g.geom_type for g in shapely.from_wkb(outlines)}
     geo = {
         "version": "1.1.0",
         "primary_column": "geometry",
         # No "crs": GeoParquet then means longitude and latitude on WGS 84 (OGC:CRS84).
         "columns": {"geometry": {"encoding": "WKB", "geometry_types": sorted(kinds)}},
     }
-    return table.replace_schema_metadata({"geo": json.dumps(geo, sort_keys=True)})
+    return table.combine_chunks().replace_schema_metadata({"geo": json.dumps(geo, sort_keys=True)})
+
+
+# ---- slices ----------------------------------------------------------------------------------------------------------
+
+
+def overview(flows: pa.Table, columns: Sequence[str], every: str | None) -> pa.Table:
+    """Returns the matrix of all finest slices added up, sorted by zones; of all slices where no finest one exists.
+
+    A slice is one of the finest where it has a value in every slice column, and its time a label of the shortest step,
+    ``every``.
+    """
+    finest = finest_rows(flows, columns, every)
+    return add_up(finest if len(finest) else flows, ENDS)[0]
+
+
+def split_slices(flows: pa.Table, slice_columns: Sequence[str]) -> Iterator[tuple[dict[str, str | None], pa.Table]]:
+    """Yields the value of each slice column, and the rows of that slice, in the order of the table."""
+    if not slice_columns:
+        yield {}, flows
+        return
+    number = np.zeros(len(flows), dtype=np.int64)
+    for name in slice_columns:
+        values = flows[name].combine_chunks().dictionary_encode(null_encoding="encode").indices.to_numpy()
+        number = np.unique(number * (values.max(initial=0) + 1) + values, return_inverse=True)[1]
+    _, first = np.unique(number, return_index=True)
+    order = np.argsort(number, kind="stable")
+    start = np.searchsorted(number[order], np.arange(len(first) + 1))
+    for slice_number in np.argsort(first).tolist():
+        rows = flows.take(pa.array(order[start[slice_number] : start[slice_number + 1]]))
+        yield {name: rows[name][0].as_py() for name in slice_columns}, rows
+
+
+def finest_rows(flows: pa.Table, columns: Sequence[str], every: str | None) -> pa.Table:
+    """Returns the rows of the finest slices: a value in every slice column, and a time of the shortest step.
+
+    Matrices of all values and of longer steps hold the same trips again.
+    """
+    finest = pa.array([True] * len(flows), pa.bool_())
+    for name in columns:
+        finest = pc.and_(finest, pc.is_valid(flows[name]))
+    if every is not None and TIME in columns:
+        long_enough = pc.equal(pc.utf8_length(flows[TIME]), Every.parse(every).label_length)
+        finest = pc.and_(finest, pc.fill_null(long_enough, False))
+    return flows.filter(finest)
+
+
+def add_up(cells: pa.Table, keys: Sequence[str]) -> tuple[pa.Table, int]:
+    """Returns one row for each combination of key columns, and the largest number of rows in one sum.
+
+    Trips and weights are added exactly, whatever their order; other columns are left out. The columns are the zones,
+    the volumes, then the other keys; rows are sorted by the keys, matrices of all values first.
+    """
+    sums = [name for name in SUMS if name in cells.column_names]
+    # Counts, or weights in millionths, in which releases count them.
+    whole = {name: pa.types.is_integer(cells[name].type) for name in sums}
+    units = {
+        name: cells[name] if whole[name] else pc.cast(pc.round(pc.multiply(cells[name], float(_UNITS))), pa.int64())
+        for name in sums
+    }
+    exact = pa.table({**{name: cells[name] for name in keys}, **units})
+    grouped = exact.group_by(list(keys), use_threads=False).aggregate(
+        [*((name, "sum") for name in sums), ([], "count_all")]
+    )
+    ranks = {str(at): pc.if_else(pc.is_valid(grouped[name]), 1, 0) for at, name in enumerate(keys)}
+    ranked = pa.table({**ranks, **{f"{at} value": grouped[name] for at, name in enumerate(keys)}})
+    order = [(name, "ascending") for at in range(len(keys)) for name in (str(at), f"{at} value")]
+    grouped = grouped.take(pc.sort_indices(ranked, sort_keys=order)).combine_chunks()
+    columns = {name: grouped[name] for name in keys if name in ENDS}
+    for name in sums:
+        found = grouped[f"{name}_sum"]
+        columns[name] = found if whole[name] else pc.divide(pc.cast(found, pa.float64()), float(_UNITS))
+    columns |= {name: grouped[name] for name in keys if name not in ENDS}
+    return pa.table(columns).combine_chunks(), pc.max(grouped["count_all"]).as_py() or 0
+
+
+def zones_in(flows: pa.Table, zones: pa.Table) -> pa.Table:
+    """Returns the zones, of those of all slices, that occur in one matrix, each in the role that it has there."""
+    starts, ends = (
+        pc.and_(pc.is_in(zones["zone"], value_set=flows[f"{end}_zone"]), pc.not_equal(zones["role"], other))
+        for end, other in (("origin", "destination"), ("destination", "origin"))
+    )
+    roles = pc.if_else(pc.and_(starts, ends), "both", pc.if_else(starts, "origin", "destination"))
+    there = zones.set_column(zones.column_names.index("role"), "role", roles)
+    return there.filter(pc.or_(starts, ends))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 from typing import Any
 
@@ -35,17 +35,11 @@ _LINES, _AREAS = {"LineString", "MultiLineString"}, {"Polygon", "MultiPolygon"}
 
 @dataclass(frozen=True, eq=False)
 class Outline:
-    """What is drawn of one feature.
+    """What is drawn of one feature."""
 
-    Attributes:
-        lines: longitude and latitude of its lines.
-        name: what it is called, if anything.
-        label: where the name stands.
-    """
-
-    lines: tuple[Floats, ...]
-    name: str | None
-    label: tuple[float, float] | None
+    lines: tuple[Floats, ...]  # longitude and latitude of its lines
+    name: str | None  # what it is called, if anything
+    label: tuple[float, float] | None  # where the name stands
 
 
 def read_own_lines(path: str | PathLike[str]) -> str:
@@ -117,18 +111,13 @@ def own_lines(text: str) -> tuple[Outline, ...]:
 def _outline_of(feature: Mapping[str, Any]) -> Outline:
     lines = tuple(_rounded(np.array(line, dtype=np.float64)) for line in feature["geometry"]["coordinates"])
     name, label = feature["properties"]["name"], feature["properties"]["label"]
-    if (name is None) != (label is None) or not (name is None or isinstance(name, str)):
-        raise ValueError("a name has a place")
+    point = None if label is None else _rounded(np.array([label, label], dtype=np.float64), least=1)
     if any(line is None for line in lines):
         raise ValueError("a line is not one in degrees")
-    point = None if label is None else _rounded(np.array([label, label], dtype=np.float64), least=1)
-    if label is not None and point is None:
-        raise ValueError("a name is nowhere")
+    if (name is None) != (point is None) or (label is None) != (point is None) or not isinstance(name, str | None):
+        raise ValueError("a name has a place")
     kept = tuple(line for line in lines if line is not None)
     return Outline(kept, name, None if point is None else (float(point[0, 0]), float(point[0, 1])))
-
-
-# ---- reading a file ----------------------------------------------------------------------------------------------
 
 
 def _features(content: Any, path: object) -> Iterator[Mapping[str, Any]]:
@@ -213,12 +202,10 @@ def _thinned(outlines: Sequence[Outline], path: object) -> list[Outline]:
         tolerance *= 2
         if tolerance > 1:
             raise DataError(f"'{path}' has too many outlines for a map. Hint: leave some out.")
-        kept = [Outline(_simplified(outline.lines, tolerance), outline.name, outline.label) for outline in kept]
-        kept = [outline for outline in kept if outline.lines]
+        thinner = []
+        for outline in kept:
+            drawn = shapely.simplify([shapely.linestrings(line) for line in outline.lines], tolerance)
+            lines = (_rounded(shapely.get_coordinates(line)) for line in drawn)
+            thinner.append(replace(outline, lines=tuple(line for line in lines if line is not None)))
+        kept = [outline for outline in thinner if outline.lines]
     return kept
-
-
-def _simplified(lines: Sequence[Floats], tolerance: float) -> tuple[Floats, ...]:
-    drawn = shapely.simplify([shapely.linestrings(line) for line in lines], tolerance)
-    rounded = [_rounded(shapely.get_coordinates(line)) for line in drawn]
-    return tuple(line for line in rounded if line is not None)

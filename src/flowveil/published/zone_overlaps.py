@@ -6,8 +6,8 @@ in tiles or square kilometres, or by public weights: inhabitants, or land.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import h3.api.basic_int as h3_int
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from flowveil.errors import ParameterError
 from flowveil.hierarchy import OUTSIDE
+from flowveil.published.maps import geometries, zones_of
 from flowveil.zoning.h3 import n_descendants, parent_of, resolution_of
 
 Floats = NDArray[np.float64]
@@ -37,39 +38,25 @@ _DEGREE_KM = 111.195
 
 @dataclass(frozen=True, eq=False)
 class Overlap:
-    """The areas that each zone of one end touches.
+    """The areas that each zone of one end touches."""
 
-    Attributes:
-        zones: codes of the zones.
-        first: the areas of zone z are the slice ``first[z]:first[z + 1]`` of ``area`` and ``measure``.
-        area: numbers of areas.
-        measure: how much of the area is in the zone.
-        size: how much each whole area is worth, in the same unit.
-        codes: codes of the areas, sorted.
-        partial: zones that also have areas that are not listed.
-        lat, lon: centres of the areas, NaN for an area without one; None if unknown for all.
-    """
-
-    zones: pa.Array
-    first: Positions
-    area: Ints
-    measure: Floats
-    size: Floats
-    codes: NDArray[np.str_]
-    partial: NDArray[np.bool_]
-    lat: Floats | None = None
+    zones: pa.Array  # codes of the zones
+    first: Positions  # the areas of zone z are the slice ``first[z]:first[z + 1]`` of ``area`` and ``measure``
+    area: Ints  # numbers of areas
+    measure: Floats  # how much of the area is in the zone
+    size: Floats  # how much each whole area is worth, in the same unit
+    codes: NDArray[np.str_]  # codes of the areas, sorted
+    partial: NDArray[np.bool_]  # zones that also have areas that are not listed
+    lat: Floats | None = None  # centres of the areas, NaN for an area without one; None if unknown for all
     lon: Floats | None = None
 
     @classmethod
     def of(
         cls, zones: Sequence[str], zone: Any, code: NDArray[np.str_], measure: Floats, size: dict[str, float] | None
     ) -> Overlap:
-        """Overlaps in any order, those of the same zone and area added up.
+        """Overlaps (zone, code and measure of an area) in any order, those of the same zone and area added up.
 
-        Args:
-            zones: codes of the zones.
-            zone, code, measure: the zone, the area and the measure of each overlap.
-            size: what whole areas are worth; by default the largest sum of disjoint overlaps that is known, its own.
+        ``size`` is what whole areas are worth; by default the largest sum of disjoint overlaps that is known, its own.
         """
         codes, area = np.unique(code, return_inverse=True)
         key, where = np.unique(np.asarray(zone, dtype=np.int64) * len(codes) + area, return_inverse=True)
@@ -84,12 +71,13 @@ class Overlap:
             pa.array(zones, pa.string()), first, (key % len(codes)).astype(np.int32), summed, own, codes, partial
         )
 
-    def numbers(self, codes: pa.ChunkedArray) -> Positions:
-        """The zone of each code.
+    def placed(self, centres: Mapping[str, tuple[float, float]], **changes: Any) -> Overlap:
+        """Returns the same with the latitude and longitude of its areas, where known."""
+        lat, lon = np.array([centres.get(c, (np.nan, np.nan)) for c in self.codes.tolist()]).reshape(-1, 2).T
+        return replace(self, lat=lat, lon=lon, **changes)
 
-        Raises:
-            ParameterError: a zone is not listed.
-        """
+    def numbers(self, codes: pa.ChunkedArray) -> Positions:
+        """The zone of each code, or ParameterError if one is not listed."""
         found = pc.index_in(codes, value_set=self.zones)
         if found.null_count:
             raise ParameterError("The flows name zones that the list of zones does not have.")
@@ -102,29 +90,13 @@ def sum_by(number: Any, values: Any, n: int) -> Floats:
     return np.asarray(np.bincount(number, values, n), dtype=np.float64)
 
 
-def zones_of_end(zones: pa.Table, end: str) -> pa.Table:
-    """The rows of the published zones that serve as origins, or as destinations."""
-    return zones.filter(pc.is_in(zones["role"], value_set=pa.array([end, "both"]))).combine_chunks()
-
-
-# ---- H3 ----------------------------------------------------------------------------------------------------------
-
-
 def h3_overlap(zones: pa.Table, end: str, *, level: int, resolution: int, measure: Measure | None = None) -> Overlap:
     """Returns the overlap of the zones of an end with the H3 cells of a level.
 
-    Args:
-        zones: the published zones, with ``h3_cells`` where a zone is not one cell.
-        end: ``origin`` or ``destination``.
-        level: resolution of the areas.
-        resolution: resolution of the tiles.
-        measure: what cells are worth; by default how many tiles they have.
-
-    Raises:
-        ParameterError: zones are not made of H3 cells.
+    ``resolution`` is that of the tiles, ``measure`` what cells are worth; by default how many tiles they have.
     """
     worth = measure or (lambda cells: n_descendants(cells, resolution).astype(np.float64))
-    listed = zones_of_end(zones, end)
+    listed = zones_of(zones, end)
     codes = listed["zone"].to_pylist()
     zone, cells = _cells_of(listed)
     finer = resolution_of(cells) >= level
@@ -162,8 +134,7 @@ def h3_overlap(zones: pa.Table, end: str, *, level: int, resolution: int, measur
         dict(zip(_texts(known).tolist(), worth(known).tolist(), strict=True)),
     )
     centres = dict(zip(_texts(known).tolist(), (h3_int.cell_to_latlng(int(c)) for c in known), strict=True))
-    lat, lon = np.array([centres.get(code, (np.nan, np.nan)) for code in found.codes.tolist()]).reshape(-1, 2).T
-    return Overlap(**{**vars(found), "partial": large, "lat": lat, "lon": lon})
+    return found.placed(centres, partial=large)
 
 
 def _cells_of(listed: pa.Table) -> tuple[Positions, Cells64]:
@@ -182,9 +153,6 @@ def _texts(cells: Cells64) -> NDArray[np.str_]:
     return np.array([format(cell, "x") for cell in cells.tolist()], dtype=np.str_)
 
 
-# ---- the release's own map ----------------------------------------------------------------------------------------
-
-
 def map_overlap(
     zones: pa.Table,
     lookup: pa.Table,
@@ -193,19 +161,11 @@ def map_overlap(
     places: dict[str, tuple[float, float]],
     worth: dict[str, float] | None,
 ) -> Overlap:
-    """The tiles of each zone, from the release's own table of them.
+    """Returns the tiles of each zone, from the release's own table ``zone``, ``role``, ``tile``.
 
-    Args:
-        zones: the published zones.
-        lookup: ``zone``, ``role``, ``tile``.
-        end: ``origin`` or ``destination``.
-        places: the centres of the tiles, where known.
-        worth: inhabitants of each tile, for example; by default every tile is worth the same.
-
-    Raises:
-        ParameterError: a zone has no tiles.
+    ``places`` are the centres of the tiles, ``worth`` for example their inhabitants; by default all are worth the same.
     """
-    codes = zones_of_end(zones, end)["zone"]
+    codes = zones_of(zones, end)["zone"]
     rows = lookup.filter(pc.is_in(lookup["role"], value_set=pa.array([end, "both"]))).combine_chunks()
     at = pc.index_in(rows["zone"], value_set=codes.combine_chunks())
     rows, at = rows.filter(at.is_valid()), at.drop_null().to_numpy()
@@ -213,12 +173,7 @@ def map_overlap(
         raise ParameterError("Some zones of the release have no tiles in its lookup.csv.")
     tiles = np.array(rows["tile"].to_pylist(), dtype=np.str_)
     measure = np.array([1.0 if worth is None else worth.get(tile, 0.0) for tile in tiles.tolist()])
-    found = Overlap.of(codes.to_pylist(), at, tiles, measure, None)
-    lat, lon = np.array([places.get(c, (np.nan, np.nan)) for c in found.codes.tolist()]).reshape(-1, 2).T
-    return Overlap(**{**vars(found), "lat": lat, "lon": lon})
-
-
-# ---- outlines -----------------------------------------------------------------------------------------------------
+    return Overlap.of(codes.to_pylist(), at, tiles, measure, None).placed(places)
 
 
 def outline_overlap(
@@ -226,18 +181,11 @@ def outline_overlap(
 ) -> Overlap:
     """Returns the parts of each zone in a reader's polygons; the rest is one area, ``outside``.
 
-    Args:
-        zones: the published zones with their outlines.
-        end: ``origin`` or ``destination``.
-        codes, outlines: the reader's areas.
-        measure: what outlines are worth; by default their area.
-
-    Raises:
-        ParameterError: the zones have no outlines.
+    ``measure`` is what outlines are worth; by default their area.
     """
     worth = measure or areas_km2
-    listed = zones_of_end(zones, end)
-    shapes = shapely.from_wkb(listed["geometry"].to_numpy(zero_copy_only=False))
+    listed = zones_of(zones, end)
+    shapes = geometries(listed)
     drawn = np.flatnonzero(~shapely.is_missing(shapes))
     if len(drawn) == 0:
         raise ParameterError(
@@ -266,8 +214,7 @@ def outline_overlap(
     )
     middle = shapely.centroid(outlines)
     places = dict(zip(codes.tolist(), zip(shapely.get_y(middle), shapely.get_x(middle), strict=True), strict=True))
-    lat, lon = np.array([places.get(c, (np.nan, np.nan)) for c in found.codes.tolist()]).reshape(-1, 2).T
-    return Overlap(**{**vars(found), "lat": lat, "lon": lon})
+    return found.placed(places)
 
 
 def areas_km2(outlines: Outlines) -> Floats:
@@ -294,9 +241,6 @@ def hexagons_around(zones: pa.Table, level: int) -> tuple[NDArray[np.str_], Outl
     return _texts(cells64), _hexagons(cells64)
 
 
-# ---- public weights -----------------------------------------------------------------------------------------------
-
-
 def land_measure(land: Outlines) -> Measure:
     """Square kilometres of land of H3 cells, or of outlines."""
     ground = shapely.union_all(land)
@@ -314,7 +258,8 @@ def land_measure(land: Outlines) -> Measure:
 
 def population_measure(lat: Floats, lon: Floats, inhabitants: Floats) -> Measure:
     """Inhabitants of H3 cells, or of outlines, from points with inhabitants."""
-    finest = _fine_cells(lat, lon)
+    pairs = zip(lat.tolist(), lon.tolist(), strict=True)
+    finest = np.array([h3_int.latlng_to_cell(y, x, 13) for y, x in pairs], dtype=np.uint64)
     points = shapely.points(lon, lat)
 
     def measure(places: Any) -> Floats:
@@ -331,11 +276,6 @@ def population_measure(lat: Floats, lon: Floats, inhabitants: Floats) -> Measure
         return found
 
     return measure
-
-
-def _fine_cells(lat: Floats, lon: Floats) -> Cells64:
-    pairs = zip(lat.tolist(), lon.tolist(), strict=True)
-    return np.array([h3_int.latlng_to_cell(y, x, 13) for y, x in pairs], dtype=np.uint64)
 
 
 def _hexagons(cells: Cells64) -> Outlines:

@@ -14,6 +14,7 @@ from flowveil.errors import ParameterError, option
 from flowveil.reading.areas import OUTSIDE, Area, parse_area
 from flowveil.reading.columns import ROLES, ColumnMap
 from flowveil.reading.times import check_time_options
+from flowveil.record_keys import SecretKey, as_key
 from flowveil.slices import check_slice_columns
 from flowveil.times import Every
 from flowveil.zoning.h3 import MAX_RESOLUTION
@@ -28,23 +29,9 @@ _PROJ_TEXT = re.compile(r"(\+[a-z0-9_]{1,12}(=[A-Za-z0-9_.,:+-]{1,40})? *){2,30}
 _LABELS = {"month": re.compile(r"\d{4}-\d{2}"), "day": re.compile(r"\d{4}-\d{2}-\d{2}")}
 #: Settings that a report records under the names that users give; columns, zones and slices are recorded separately.
 _PLAIN = (
-    "resolution",
-    "within",
-    "outside",
-    "max_dropped",
-    "skip_unknown",
-    "partition_columns",
-    "person_case",
-    "time_format",
-    "timezone",
-    "same_zones",
-    "during",
-    "matrix",
-    "lookup",
-    "wide",
-    "crs",
-    "decimal_comma",
-)
+    "resolution", "within", "outside", "max_dropped", "skip_unknown", "partition_columns", "person_case", "time_format",
+    "timezone", "same_zones", "during", "matrix", "lookup", "wide", "crs", "decimal_comma",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -76,6 +63,7 @@ class Reading:
         decimal_comma: whether numbers in text have a decimal comma.
         ask_person: whether to refuse a table with a column that looks like persons if no person is named. Not recorded.
         remote: whether an address of another machine may be read. Not recorded.
+        key: the secret from which record keys are made; None if they are not needed. Only its fingerprint is recorded.
     """
 
     columns: ColumnMap = field(default_factory=ColumnMap)
@@ -100,6 +88,7 @@ class Reading:
     decimal_comma: bool = False
     ask_person: bool = True
     remote: bool = False
+    key: SecretKey | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.resolution, bool) or not isinstance(self.resolution, int | np.integer):
@@ -118,8 +107,12 @@ class Reading:
             raise ParameterError(
                 "outside='keep' (--outside keep) needs an area that something can be outside of. Hint: --within."
             )
+        if len(set(self.partition_columns)) < len(self.partition_columns):
+            raise ParameterError("A partition column is named twice; each can be named once.")
         if self.crs is not None:
             object.__setattr__(self, "crs", _publishable_crs(self.crs))
+        if self.columns.record_id and self.key is None:
+            raise ParameterError(f"{option('record_id')} is for record keys, which need {option('key_file')}.")
         check_time_options(self.time_format, self.timezone)
         if (self.time_format or self.timezone) and not self.columns.time:
             raise ParameterError("time_format and timezone (--time-format, --timezone) need a time (--time).")
@@ -147,13 +140,10 @@ class Reading:
         partition_columns: str | Iterable[str] = (),
         matrix: str | Iterable[str] = (),
         no_person: bool = False,
+        key_file: Any = None,
         **given: Any,
     ) -> Reading:
-        """Makes a reading from the arguments of `flowveil.read_slices`.
-
-        Raises:
-            ParameterError: an argument is wrong.
-        """
+        """Makes a reading from the arguments of `flowveil.read_slices`."""
         if no_person:
             if given.get("person"):
                 raise ParameterError("person and no_person (--person, --no-person) exclude each other.")
@@ -167,8 +157,9 @@ class Reading:
             zones=_map_of(zones),
             within=parse_area(within),
             outside=None if outside == "drop" else outside,
-            partition_columns=_distinct(_list_of(partition_columns)),
+            partition_columns=_list_of(partition_columns),
             matrix=_list_of(matrix),
+            key=as_key(key_file),
             **given,
         )
 
@@ -180,9 +171,6 @@ class Reading:
             parameters: the parameters in its report.
             **changes: arguments of `read_slices` that differ. They must include the map, if the release has one: a
                 report has only the names of its columns.
-
-        Raises:
-            ParameterError: a change is wrong, or the map is missing.
         """
         columns, slices = parameters.get("columns", {}), parameters.get("slices")
         given: dict[str, Any] = {role: columns[role] for role in ROLES if role in columns}
@@ -191,6 +179,8 @@ class Reading:
             given |= {"every": slices.get("every"), "by_many": slices.get("by_many") is True}
         # The question about persons was answered when the release was made.
         given |= {"ask_person": False, **changes}
+        if given.get("key_file") is None:
+            given.pop("record_id", None)
         if parameters.get("zones"):
             if given.get("zones") is None:
                 raise ParameterError(
@@ -214,16 +204,13 @@ class Reading:
             "by_many": self.by_many,
             "within": None if self.within is None else self.within.text,
             "outline": None if self.within is None else self.within.stored,
+            "key": None if self.key is None else self.key.fingerprint,
             **{name: getattr(used, name) for name in _PLAIN if name not in ("resolution", "within")},
         }
 
 
 def _publishable_crs(crs: str) -> str:
-    """Returns a code or a PROJ text of a reference system: it is published, and WKT may contain any words.
-
-    Raises:
-        ParameterError: the reference system is unknown.
-    """
+    """Returns a code or a PROJ text of a reference system: it is published, and WKT may contain any words."""
     from pyproj import CRS
     from pyproj.exceptions import CRSError
 
@@ -253,18 +240,8 @@ def _list_of(names: str | Iterable[str]) -> tuple[str, ...]:
     return tuple(part.strip() for part in parts if part.strip())
 
 
-def _distinct(partition_columns: tuple[str, ...]) -> tuple[str, ...]:
-    if len(set(partition_columns)) < len(partition_columns):
-        raise ParameterError("A partition column is named twice; each can be named once.")
-    return partition_columns
-
-
 def _step_of_label(during: Any, columns: ColumnMap, every: str | None) -> str:
-    """Returns the time step of a label.
-
-    Raises:
-        ParameterError: it is not a label, or trips are sliced by something else as well.
-    """
+    """Returns the time step of a label."""
     named = [name for name, form in _LABELS.items() if isinstance(during, str) and form.fullmatch(during)]
     if not named:
         raise ParameterError(f"{option('during')} must be a month such as 2024-01, or a day such as 2024-01-31.")

@@ -1,65 +1,86 @@
 """Roles of the columns of a trip table.
 
-Users name columns, or usual names are recognised: for ends and persons, never for counts and weights, which are only
-suggested (see `candidates`). Ambiguous names are not guessed: the error lists the candidates. Used columns are recorded
-in `ReadSummary.columns` and printed.
+Users name columns, or usual names are recognised: for ends and persons, never for counts and weights. A wrong guess of
+these would change every cell, so they are only suggested (`hints`). Persons who are not counted are not protected, so a
+column that looks like persons must be confirmed or denied (`refuse_unnamed_persons`). Ambiguous names are not guessed:
+the error lists the candidates. Used columns are recorded in `ReadSummary.columns` and printed.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from flowveil.errors import DataError, ParameterError, with_value
+from flowveil.errors import DataError, ParameterError, option, with_value, without_value
 from flowveil.flows import SUM_COLUMNS
 from flowveil.headers import Header, listed, plain_name
+from flowveil.reading.sql import MISSING
 
 Pair = tuple[str, str]
+#: Some values of a column, spread over the table.
+Sample = Callable[[str], list[Any]]
 
 #: Words for the two ends of a trip, in names such as ``start_lat`` or ``lat_start``.
 _ENDS: tuple[Pair, ...] = (
-    ("start", "end"),
-    ("origin", "destination"),
-    ("origin", "dest"),
-    ("orig", "dest"),
-    ("o", "d"),
-    ("from", "to"),
-    ("pickup", "dropoff"),
-    ("pu", "do"),
-    ("departure", "arrival"),
-    ("source", "target"),
-    ("src", "dst"),
-    ("startstation", "endstation"),
-    ("pickupcentroid", "dropoffcentroid"),
-    ("0", "1"),
-    ("1", "2"),
-)
-_LATITUDES = ("lat", "latitude")
-_LONGITUDES = ("lon", "lng", "long", "longitude")
+    ("start", "end"), ("origin", "destination"), ("origin", "dest"), ("orig", "dest"), ("o", "d"), ("from", "to"),
+    ("pickup", "dropoff"), ("pu", "do"), ("departure", "arrival"), ("source", "target"), ("src", "dst"),
+    ("startstation", "endstation"), ("pickupcentroid", "dropoffcentroid"), ("0", "1"), ("1", "2"),
+)  # fmt: skip
+_LATITUDES, _LONGITUDES = ("lat", "latitude"), ("lon", "lng", "long", "longitude")
 _TILES = ("h3", "hex", "h3cell", "h3index")
 #: Ambiguous words: recognised only if the column holds tiles.
 _TILES_IF_HELD = (
-    "",
-    "tile",
-    "cell",
-    "id",
-    "zone",
-    "zoneid",
-    "location",
-    "locationid",
-    "code",
-    "geocode",
-    "taz",
-    "tazid",
-)
+    "", "tile", "cell", "id", "zone", "zoneid", "location", "locationid", "code", "geocode", "taz", "tazid",
+)  # fmt: skip
 PERSONS = (
     "person", "personid", "idperson", "uid", "user", "userid", "participant", "participantid",
     "respondent", "respondentid", "traveler", "travelerid", "traveller", "travellerid",
 )  # fmt: skip
 #: Names of counts, for hints only.
 TRIPS = ("trips", "ntrips", "numtrips", "tripcount", "count", "counts", "flow", "flows", "volume", "s000")
+#: Words in names of columns that identify persons, or what only one person or household uses.
+_PERSONS = frozenset(
+    """
+    person pers user rider customer cust client member subscriber passenger pax participant respondent resp traveller
+    traveler commuter individual indiv resident citizen employee worker student patient driver cardholder household hh
+    device phone mobile imei imsi msisdn iccid sim card smartcard account acct token uid pid ssn passport licence
+    license plate tag transponder email surname visitor mac idfa gaid maid
+    """.split()  # noqa: SIM905  # a list of a word a line would be longer than the file
+)
+#: Words of vehicles, which many persons use one after the other.
+_VEHICLES = frozenset({"vehicle", "car", "taxi", "cab", "bike", "scooter", "truck", "medallion"})
+#: Words of identifiers: ``cab_id`` identifies, ``user_type`` does not.
+_IDENTIFIERS = frozenset({"id", "ids", "no", "nr", "num", "number", "code", "key", "hash", "ident", "identifier"})
+#: Words of properties and amounts, which no other word overrides.
+_PROPERTIES = frozenset(
+    """
+    type kind class category categories group segment status casual age sex gender birth year income size count counts
+    total share rate weight factor model make brand agent cost fare price plan os label time date day
+    """.split()  # noqa: SIM905
+)
+#: Words of identifiers of places or single trips.
+_OTHER_IDENTIFIERS = frozenset(
+    """
+    station stop dock hub zone tile cell h3 hex geohash route line street area tract block node link edge region origin
+    destination start end from to pickup dropoff trip ride journey tour order booking record row event session file
+    """.split()  # noqa: SIM905
+)
+_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+#: A hash or another generated identifier.
+_HASHED = re.compile(r"(?=.*[0-9])(?=.*[A-Za-z])[0-9A-Za-z+/=_-]{8,}")
+_DECIMAL = re.compile(r"[+-]?[0-9]*[.][0-9]*[1-9][0-9]*")
+#: Fewer values are not judged.
+_FEWEST_VALUES = 20
+#: Distinct values of a column of identifiers.
+_FEWEST_IDENTIFIED = 10
+#: Repetitions in a sample that exclude row numbers.
+_FEWEST_REPEATED = 3
+#: At least one value in ten is 0 where numbers are counts.
+_ZEROS_OF_COUNTS = 10
+#: Columns that are checked, and that are named in one hint.
+_MOST_COLUMNS, _MOST_NAMED = 60, 8
 
 _T = TypeVar("_T")
 
@@ -76,6 +97,7 @@ class ColumnMap:
         trips: number of trips of a row.
         by: attributes by which trips are sliced.
         time: time by which trips are sliced.
+        record_id: id of a record, from which its key is made; see `flowveil.record_keys`.
     """
 
     origin: Pair | None = None
@@ -87,24 +109,22 @@ class ColumnMap:
     trips: str | None = None
     by: tuple[str, ...] = ()
     time: str | None = None
+    record_id: str | None = None
 
     def __post_init__(self) -> None:
-        for one, other, what in (
-            ("origin", "destination", "coordinates"),
-            ("origin_tile", "destination_tile", "tiles"),
-        ):
-            if (getattr(self, one) is None) != (getattr(self, other) is None):
-                given, lacking = (one, other) if getattr(self, one) is not None else (other, one)
+        pairs = ("origin", "destination", "coordinates"), ("origin_tile", "destination_tile", "tiles")
+        for one, other, what in pairs:
+            given, lacking = (one, other) if getattr(self, one) is not None else (other, one)
+            if getattr(self, given) is not None and getattr(self, lacking) is None:
                 raise ParameterError(
                     f"{given!r} is given without {lacking!r}; {what} are needed for both ends, or for "
                     "neither: then known column names are recognised."
                 )
         if self.origin is not None and self.origin_tile is not None:
             raise ParameterError("The ends are given both as coordinates and as tiles; give one of the two.")
-        ends = self.ends
-        if len(set(ends)) < len(ends):
+        if len(set(self.ends)) < len(self.ends):
             raise ParameterError(
-                f"One column is named twice for the ends of a trip: {listed(ends)}. "
+                f"One column is named twice for the ends of a trip: {listed(self.ends)}. "
                 "Origin and destination, latitude and longitude need different columns."
             )
 
@@ -119,11 +139,7 @@ class ColumnMap:
         by: str | Sequence[str] = (),
         **others: str | None,
     ) -> ColumnMap:
-        """Makes a map from the arguments of users: pairs and lists may be texts with commas.
-
-        Raises:
-            ParameterError: an end does not have two names, or only one end is given.
-        """
+        """Makes a map from the arguments of users: pairs and lists may be texts with commas."""
         return cls(
             origin=parse_pair(origin, role="origin"),
             destination=parse_pair(destination, role="destination"),
@@ -149,7 +165,7 @@ class ColumnMap:
 
     def names(self) -> tuple[str, ...]:
         """Returns every column that is used, the ends first."""
-        counted = (self.person, *self.added.values(), self.trips)
+        counted = (self.person, *self.added.values(), self.trips, self.record_id)
         return (*self.ends, *(name for name in counted if name), *self.slice_names())
 
     @property
@@ -163,12 +179,12 @@ class ColumnMap:
 
     def as_recorded(self) -> dict[str, str]:
         """Returns column names by role, for `ReadSummary.columns`."""
-        recorded = {}
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if value is not None and value != ():
-                recorded[field.name] = value if isinstance(value, str) else ",".join(value)
-        return recorded
+        given = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {
+            role: name if isinstance(name, str) else ",".join(name)
+            for role, name in given.items()
+            if name is not None and name != ()
+        }
 
 
 #: The roles of columns, under the names of the arguments.
@@ -176,11 +192,7 @@ ROLES = tuple(role.name for role in fields(ColumnMap))
 
 
 def parse_pair(value: str | Sequence[str] | None, *, role: str) -> Pair | None:
-    """Returns latitude and longitude column from ``"lat,lon"`` or from a pair of names.
-
-    Raises:
-        ParameterError: it is neither.
-    """
+    """Returns latitude and longitude column from ``"lat,lon"`` or from a pair of names."""
     if value is None:
         return None
     parts = [p.strip() for p in value.split(",")] if isinstance(value, str) else list(value)
@@ -203,7 +215,7 @@ def complete(
     header: Callable[[], Header] | None = None,
     counts: Callable[[Sequence[str]], str] = lambda _: "",
 ) -> ColumnMap:
-    """Checks the named columns and recognises the others.
+    """Checks the named columns and recognises both ends and the person among the others.
 
     Args:
         wanted: the columns that the user named.
@@ -214,13 +226,6 @@ def complete(
         partitions: columns from the paths of files; only slices may use them.
         header: decides whether messages may quote names.
         counts: suggests a column of counts among all but these, for a message.
-
-    Returns:
-        A map with both ends, and a person if a column is recognised; weight and trips only if they were named.
-
-    Raises:
-        DataError: named columns are missing (all are reported) or occur twice, or several columns fit one role.
-        ParameterError: a partition column has a role other than slicing.
     """
     header = header or (lambda: Header(names))
     named = _resolve(wanted, names, header)
@@ -229,8 +234,16 @@ def complete(
     if not named.ends:
         named = _recognise_ends(named, in_files, holds_tiles, header, counts, cells=cells)
     if named.person is None:
-        named = replace(named, person=_recognise_one("person", PERSONS, named, in_files))
-    _refuse_doubles(named, names)
+        found = [name for name in in_files if plain_name(name) in PERSONS and name not in named.names()]
+        if len(found) > 1:
+            raise DataError(
+                f"Several columns could be the person: {listed(found)}. "
+                "Hint: say which with person (--person); an empty text means none."
+            )
+        named = replace(named, person=found[0] if found else None)
+    doubled = [name for name in dict.fromkeys(named.names()) if list(names).count(name) > 1]
+    if doubled:
+        raise DataError(f"Several columns are called {listed(doubled)}. Hint: give every column a different name.")
     persons = [n for n in named.slice_names() if n == named.person or plain_name(n) in PERSONS]
     if persons:
         raise ParameterError(
@@ -254,14 +267,11 @@ def _resolve(wanted: ColumnMap, names: Sequence[str], header: Callable[[], Heade
     def spelled(name: str) -> str:
         return name if name in names or not name else by_stripped[name.strip()]
 
-    changes: dict[str, str | tuple[str, ...]] = {}
-    for field in fields(wanted):
-        value = getattr(wanted, field.name)
-        if isinstance(value, str):
-            changes[field.name] = spelled(value)
-        elif value is not None:
-            changes[field.name] = tuple(map(spelled, value))
-    return replace(wanted, **changes)  # type: ignore[arg-type]  # each role keeps its own type
+    given = {role: getattr(wanted, role) for role in ROLES if getattr(wanted, role) is not None}
+    changes: dict[str, Any] = {
+        role: spelled(value) if isinstance(value, str) else tuple(map(spelled, value)) for role, value in given.items()
+    }
+    return replace(wanted, **changes)
 
 
 def _recognise_ends(
@@ -332,23 +342,10 @@ def _are_points(by_key: Mapping[str, Sequence[str]]) -> bool:
     return places == [1, 1] and any(re.search("time|date|stamp|^ts$", key) for key in by_key)
 
 
-def _recognise_one(role: str, known: Iterable[str], named: ColumnMap, names: Sequence[str]) -> str | None:
-    used = named.names()
-    found = [name for name in names if plain_name(name) in known and name not in used]
-    if len(found) > 1:
-        raise DataError(
-            f"Several columns could be the {role}: {listed(found)}. "
-            f"Hint: say which with {role} (--{role}); an empty text means none."
-        )
-    return found[0] if found else None
-
-
 def _refuse_partitions(named: ColumnMap, partitions: Sequence[str]) -> None:
-    roles: dict[str, tuple[str | None, ...]] = {
-        "origin": named.ends[: len(named.ends) // 2],
-        "destination": named.ends[len(named.ends) // 2 :],
-    }
-    roles |= {role: (getattr(named, role),) for role in ("person", *SUM_COLUMNS, "trips")}
+    half = len(named.ends) // 2
+    roles: dict[str, tuple[str | None, ...]] = {"origin": named.ends[:half], "destination": named.ends[half:]}
+    roles |= {role: (getattr(named, role),) for role in ("person", *SUM_COLUMNS, "trips", "record_id")}
     for role, columns in roles.items():
         wrong = [name for name in columns if name and name in partitions]
         if wrong:
@@ -356,12 +353,6 @@ def _refuse_partitions(named: ColumnMap, partitions: Sequence[str]) -> None:
                 f"Column {listed(wrong)} comes from the path of the files and cannot be the {role}. "
                 "Allowed: to slice trips by it (--by, --time)."
             )
-
-
-def _refuse_doubles(named: ColumnMap, names: Sequence[str]) -> None:
-    doubled = [name for name in dict.fromkeys(named.names()) if list(names).count(name) > 1]
-    if doubled:
-        raise DataError(f"Several columns are called {listed(doubled)}. Hint: give every column a different name.")
 
 
 def _spelled(by_key: dict[str, list[str]], end: str, words: Iterable[str]) -> list[tuple[str, str]]:
@@ -388,3 +379,140 @@ def _alike(starts: list[tuple[str, _T]], ends: list[tuple[str, _T]]) -> list[tup
     """Returns pairs of columns whose names have the same pattern; all pairs if none have."""
     alike = [(o, d) for o_shape, o in starts for d_shape, d in ends if o_shape == d_shape]
     return alike or [(o, d) for _, o in starts for _, d in ends]
+
+
+def refuse_unnamed_persons(
+    used: ColumnMap, names: Sequence[str], *, sample: Sample, header: Callable[[], Header]
+) -> None:
+    """Raises ParameterError if a column looks like persons and the user said nothing about persons.
+
+    The header decides whether messages may quote names.
+    """
+    if used.person is not None:
+        return
+    found = [name for name in _free(used, names) if _looks_like_persons(name, sample)]
+    if not found:
+        return
+    name = "COLUMN" if header().may_be_data else found[0]
+    raise ParameterError(
+        f"{'Columns look' if len(found) > 1 else 'A column looks'} like persons ({_named(found, header)}), and no "
+        f"person is named, so people would not be protected. Say which: {with_value('person', name)} protects people; "
+        f"{without_value('person')} says that no column identifies persons."
+    )
+
+
+def hints(used: ColumnMap, names: Sequence[str], *, sample: Sample, header: Callable[[], Header]) -> Iterator[str]:
+    """Yields sentences on unused columns that may be needed; arguments as for `refuse_unnamed_persons`."""
+    free = _free(used, names)
+    for role, column in SUM_COLUMNS.items():
+        found = [name for name in free if plain_name(name) in column.usual]
+        if found and getattr(used, role) is None:
+            yield (
+                f"No {column.one} is used, because none was named; columns that may hold one: "
+                f"{_named(found, header)}. Hint: {option(role)} names it."
+            )
+    if used.trips is None and used.has_tiles:
+        summed = {name for column in SUM_COLUMNS.values() for name in column.usual}
+        found = _count_columns(free, sample, but=summed)
+        if found:
+            yield (
+                "Every row is counted as one trip, because no column with the number of trips was named; columns that "
+                f"hold numbers: {_named(found, header)}. Hint: {option('trips')} names it."
+            )
+    if used.person is None:
+        found = [
+            name
+            for name in free
+            if plain_name(name) in PERSONS or _looks_like_persons(name, sample) or _identifies(name, sample, _VEHICLES)
+        ]
+        listed = f" Columns that look like one: {_named(found, header)}." if found else ""
+        yield f"No person column was recognised, so people are not counted.{listed} Hint: {option('person')} names one."
+
+
+def suggested_trips(names: Sequence[str], *, sample: Sample) -> str:
+    """Returns the option for the column that most likely has numbers of trips, with a leading blank; or nothing."""
+    found = _count_columns(names, sample)
+    return f" {with_value('trips', found[0])}" if found else ""
+
+
+def _count_columns(names: Sequence[str], sample: Sample, but: Iterable[str] = ()) -> list[str]:
+    """Returns the columns with a usual name of counts; else those that hold numbers and identify nothing."""
+    return [name for name in names if plain_name(name) in TRIPS] or [
+        name for name in names if plain_name(name) not in but and not _may_identify(name) and _are_counts(sample(name))
+    ]
+
+
+def _free(used: ColumnMap, names: Sequence[str]) -> list[str]:
+    """Returns the unused columns; not those whose name occurs twice."""
+    taken = {*used.names(), *(name for name in names if list(names).count(name) > 1)}
+    free = [name for name in names if name not in taken]
+    # In a wide table, columns with words of persons are checked first.
+    return sorted(free, key=lambda name: not _words_of(name) & _PERSONS)[:_MOST_COLUMNS]
+
+
+def _named(found: Sequence[str], header: Callable[[], Header]) -> str:
+    shown = header().listed(found[:_MOST_NAMED])
+    return f"{shown} and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else shown
+
+
+def _words_of(name: str) -> set[str]:
+    """Returns the words of a name; splits compounds such as ``userid``."""
+    words = {part.casefold() for part in _WORDS.findall(name)}
+    for word in tuple(words):
+        stem = next((end for end in ("id", "no", "nr", "hash") if word.endswith(end) and word != end), None)
+        if stem and word.removesuffix(stem) in _PERSONS | _VEHICLES:
+            words |= {word.removesuffix(stem), stem}
+        if word.startswith("id") and word[2:] in _PERSONS | _VEHICLES:
+            words |= {word[2:], "id"}
+    return words
+
+
+def _texts(values: Sequence[Any]) -> list[str]:
+    """Returns the values that are not missing, as text."""
+    texts = (str(value).strip() for value in values)
+    return [text for text in texts if text.casefold() not in MISSING]
+
+
+def _are_counts(values: Sequence[Any]) -> bool:
+    """Returns whether the values are numbers from 0 on, neither all equal nor all distinct."""
+    texts = _texts(values)
+    if not texts or not all(re.fullmatch(r"\d{1,12}(\.\d+)?", text) for text in texts):
+        return False
+    return len(set(texts)) > 1 and (len(set(texts)) < len(texts) or len(texts) < _FEWEST_VALUES)
+
+
+def _looks_like_persons(name: str, sample: Sample) -> bool:
+    """Returns whether a column identifies persons, by its name or by hashes that recur under a neutral name."""
+    words = _words_of(name)
+    if words & _PERSONS:
+        return _identifies(name, sample, _PERSONS)
+    if words & (_OTHER_IDENTIFIERS | _VEHICLES | _PROPERTIES):
+        return False
+    texts = _texts(sample(name))
+    distinct = set(texts)
+    if len(distinct) < _FEWEST_IDENTIFIED or len(texts) - len(distinct) < _FEWEST_REPEATED:
+        return False
+    return plain_name(name) == "id" or all(_HASHED.fullmatch(text) for text in distinct)
+
+
+def _may_identify(name: str) -> bool:
+    """Returns whether a name such as ``household_id`` is one of identifiers, whose numbers are never counts."""
+    words = _words_of(name)
+    return bool(words & _IDENTIFIERS or (words & _PERSONS and not words & _PROPERTIES))
+
+
+def _identifies(name: str, sample: Sample, of: frozenset[str]) -> bool:
+    """Returns whether a column with such a word in its name holds identifiers, not a property."""
+    words = _words_of(name)
+    if not words & of or words & _PROPERTIES:
+        return False
+    texts = _texts(sample(name))
+    if len(texts) < _FEWEST_VALUES or any(_DECIMAL.fullmatch(text) for text in texts):
+        return False
+    if words & _IDENTIFIERS:
+        return len(set(texts)) >= 2
+    # Small numbers with many zeros under a name such as ``car_driver`` are counts of a mode. A person numbered 0 is
+    # one of many.
+    if texts.count("0") * _ZEROS_OF_COUNTS >= len(texts) and all(re.fullmatch(r"\d{1,5}", text) for text in texts):
+        return False
+    return len(set(texts)) >= _FEWEST_IDENTIFIED

@@ -14,7 +14,7 @@ import duckdb
 import pyarrow as pa
 
 from flowveil.errors import DataError, FlowveilError, option
-from flowveil.private_files import scratch_folder
+from flowveil.output import scratch_folder
 from flowveil.reading.limits import duckdb_settings, silence, temporary_folder
 
 #: Less than DuckDB's default of 0.8, because the flows need memory as well.

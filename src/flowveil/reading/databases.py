@@ -30,13 +30,9 @@ _FORM = "Allowed: duckdb:FILE?table=NAME, sqlite:FILE?query=SELECT ..., postgres
 
 @dataclass(frozen=True)
 class DatabaseAddress:
-    """A table or the rows of a query in a database.
+    """A table or the rows of a query in a database of kind ``duckdb``, ``sqlite`` or ``postgresql``.
 
-    Attributes:
-        kind: ``duckdb``, ``sqlite`` or ``postgresql``.
-        place: the file, or host and database as ``postgresql://host/db``.
-        table: name of a table or view, with its schema before a dot if it has one; None for a query.
-        query: a SELECT; None for a table.
+    The place is a file, or host and database as ``postgresql://host/db``. A table may have its schema before a dot.
     """
 
     kind: str
@@ -53,10 +49,7 @@ class DatabaseAddress:
     @property
     def sql(self) -> str:
         """The SELECT that reads the rows."""
-        if self.query is not None:
-            return self.query
-        assert self.table is not None
-        return "SELECT * FROM " + ".".join(map(quoted_name, self.table.split(".")))
+        return self.query or "SELECT * FROM " + ".".join(map(quoted_name, str(self.table).split(".")))
 
     def moved(self, move: Callable[[str], str]) -> str:
         """Returns the address with the path of its file changed; the address of a server stays the same."""
@@ -64,11 +57,7 @@ class DatabaseAddress:
 
 
 def database_address(source: str) -> DatabaseAddress | None:
-    """Returns the address in a text; None if it is a path or an address of files.
-
-    Raises:
-        ParameterError: it names neither a table nor a query, or holds a password. The message never repeats it.
-    """
+    """Returns the address in a text; None if it is a path or an address of files."""
     scheme = _SCHEMES.match(source)
     if scheme is None:
         return None
@@ -92,13 +81,7 @@ def database_address(source: str) -> DatabaseAddress | None:
 
 
 def read_address(address: DatabaseAddress) -> pa.RecordBatchReader:
-    """Opens the table or query of an address as a stream, which closes its database at the end.
-
-    Raises:
-        ParameterError: the file does not exist.
-        DataError: the database cannot be opened, or lacks the table or a column.
-        MissingExtraError: the driver is not installed.
-    """
+    """Opens the table or query of an address as a stream, which closes its database at the end."""
     if address.kind != "postgresql" and not Path(address.place).expanduser().is_file():
         raise ParameterError(f"The {_NAMES[address.kind]} file '{address.place}' does not exist.")
     return {"duckdb": _read_duckdb, "sqlite": _read_sqlite, "postgresql": _read_postgresql}[address.kind](address)
@@ -181,7 +164,8 @@ def _read_postgresql(address: DatabaseAddress) -> pa.RecordBatchReader:
     except dbapi.Error:
         con.close()
         raise _refused(address, "check the name, and that this user may read it.") from None
-    schema = pa.schema([(one.name, _storage(one.type)) for one in reader.schema])
+    # Types without a counterpart in Arrow, such as numeric, arrive as text.
+    schema = pa.schema([(one.name, getattr(one.type, "storage_type", one.type)) for one in reader.schema])
 
     def batches() -> Iterator[pa.RecordBatch]:
         for batch in reader:
@@ -189,8 +173,3 @@ def _read_postgresql(address: DatabaseAddress) -> pa.RecordBatchReader:
             yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
     return _stream(schema, batches, cursor, con)
-
-
-def _storage(kind: pa.DataType) -> pa.DataType:
-    """Returns the type of the stored values: types without a counterpart in Arrow, such as numeric, arrive as text."""
-    return kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind

@@ -18,20 +18,18 @@ _TWO_ENDS = ("MultiPoint", "LineString")
 
 
 def with_coordinates(source: Any) -> Any:
-    """Returns the source with the geometries of its ends as columns of degrees; other sources unchanged.
-
-    Raises:
-        DataError: a column mixes geometries that cannot be ends of trips.
-    """
-    if _is_trajectories(source):
+    """Returns the source with the geometries of its ends as columns of degrees; other sources unchanged."""
+    if type(source).__module__.partition(".")[0] == "movingpandas" and hasattr(source, "trajectories"):
         return _from_trajectories(source)
     names = geometry_columns(source)
     if not names:
         return source
+    import pandas as pd
+
     added: dict[str, Any] = {}
     for name in names:
         added |= _ends(source[name], name)
-    frame = _plain_frame(source, [name for name in source.columns if name not in names])
+    frame = pd.DataFrame({name: source[name].array for name in source.columns if name not in names})
     return frame.assign(**{name: values for name, values in added.items() if name not in frame.columns})
 
 
@@ -51,12 +49,6 @@ def geometry_columns(source: Any) -> list[str]:
         return []
     kinds = zip(source.columns, source.dtypes, strict=True)
     return [name for name, kind in kinds if str(kind) == "geometry" and isinstance(name, str)]
-
-
-def _plain_frame(frame: Any, names: list[str]) -> Any:
-    import pandas as pd
-
-    return pd.DataFrame({name: frame[name].array for name in names})
 
 
 def _ends(column: Any, name: str) -> dict[str, Any]:
@@ -87,10 +79,6 @@ def _ends(column: Any, name: str) -> dict[str, Any]:
     return dict(zip(("start_lon", "start_lat", "end_lon", "end_lat"), found, strict=True))
 
 
-def _is_trajectories(source: Any) -> bool:
-    return type(source).__module__.partition(".")[0] == "movingpandas" and hasattr(source, "trajectories")
-
-
 def _from_trajectories(source: Any) -> Any:
     """Returns a row for each trajectory of movingpandas: both ends, start time, and the moving object if known."""
     import pandas as pd
@@ -105,7 +93,7 @@ def _from_trajectories(source: Any) -> Any:
             points = np.array(Transformer.from_crs(crs, _DEGREES, always_xy=True).transform(*points.T)).T
         (start_lon, start_lat), (end_lon, end_lat) = points.tolist()
         row = {"start_lat": start_lat, "start_lon": start_lon, "end_lat": end_lat, "end_lon": end_lon}
-        row |= {"started_at": one.get_start_time()}
+        row["started_at"] = one.get_start_time()
         # The name of the trajectory is not used: one person makes several.
         row |= {} if getattr(one, "obj_id", None) is None else {"person": one.obj_id}
         rows.append(row)

@@ -115,14 +115,8 @@ def is_limited() -> bool:
 def room_for(needed: int, *, what: str, hint: str, machine: bool = False) -> int | None:
     """Checks that numpy may allocate memory; returns the bytes that remain, or None without a limit.
 
-    Args:
-        needed: bytes beyond those of the program itself.
-        what: the computation that needs them, for the message.
-        hint: an alternative to more memory, for the message.
-        machine: whether the memory of this machine is the limit if none is given.
-
-    Raises:
-        ParameterError: the limit is too small.
+    The memory of the program itself comes on top of what is needed. ``what`` and ``hint`` complete the message; with
+    ``machine`` the memory of this machine is the limit if none is given.
     """
     given: int | None = (_given.get() or {}).get("memory")
     limit = _memory_of_machine() if given is None and machine else given

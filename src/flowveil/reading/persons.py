@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections import Counter
 from typing import Any
 
 import pyarrow as pa
@@ -30,103 +29,54 @@ PLACEHOLDERS = (
 #: the smallest and largest integers, which programs write for a missing one. 0, 999 and 99999 are persons: numbered
 #: persons can have these numbers.
 _SIGNS = {
-    "?": r"[?]+",
-    "-": r"-+",
-    ".": r"[.]+",
-    "*": r"[*]+",
-    "_": r"_+",
-    "x": r"x+",
-    "-1": r"-1",
-    "-9": r"-9+",
-    "00": r"0[0-]*0",
-    "smallest number": r"-(32768|2147483648|9223372036854775808)",
+    "?": r"[?]+", "-": r"-+", ".": r"[.]+", "*": r"[*]+", "_": r"_+", "x": r"x+", "-1": r"-1", "-9": r"-9+",
+    "00": r"0[0-]*0", "smallest number": r"-(32768|2147483648|9223372036854775808)",
     "largest number": r"2147483647|4294967295|9223372036854775807|18446744073709551615",
-}
+}  # fmt: skip
 #: The word under which rows with an empty person are counted.
 EMPTY = "empty"
 _NOBODY = "'" + "|".join([*(re.escape(w) for w in (*MISSING, *PLACEHOLDERS)), *_SIGNS.values()]) + "'"
 
 #: Outer blanks of every script, and invisible characters anywhere.
 _UNSEEN = r"^[\s\p{Z}\p{C}]+|[\s\p{Z}\p{C}]+$|\p{C}+"
-_WHOLE_SQL = r"regexp_replace({}, '^(-?[0-9]+)\.0+$', '\1')"
-_FLOAT_TYPE = re.compile(r"^(FLOAT|DOUBLE)$")
 
 
 def spelling_sql(column: str, kind: str) -> str:
     """Returns SQL: a person as text, as written in a column of this type."""
     text = f"CAST({column} AS VARCHAR)"
-    return f"CASE WHEN NOT isnan({column}) THEN {text} END" if _FLOAT_TYPE.match(kind) else text
+    return f"CASE WHEN NOT isnan({column}) THEN {text} END" if kind in ("FLOAT", "DOUBLE") else text
 
 
 def person_sql(spelling: str) -> str:
-    """Returns SQL: a person without outer blanks and invisible characters; whole numbers without a point.
-
-    Args:
-        spelling: SQL from `spelling_sql`.
-    """
-    return _WHOLE_SQL.format(f"regexp_replace({spelling}, '{_UNSEEN}', '', 'g')")
+    """Returns SQL: a spelling without outer blanks and invisible characters; whole numbers without a point."""
+    visible = f"regexp_replace({spelling}, '{_UNSEEN}', '', 'g')"
+    return rf"regexp_replace({visible}, '^(-?[0-9]+)\.0+$', '\1')"
 
 
 def placeholder_sql(person: str) -> str:
-    """Returns SQL: the placeholder in lower case; NULL for a person.
-
-    Args:
-        person: SQL from `person_sql`.
-    """
+    """Returns SQL: the placeholder in lower case that the result of `person_sql` is; NULL for a person."""
     lowered = f"lower({person})"
     return f"CASE WHEN {person} IS NULL THEN '' WHEN regexp_full_match({lowered}, {_NOBODY}) THEN {lowered} END"
 
 
 def known_persons(persons: Any, placeholders: Any, *, case: str) -> Any:
-    """Returns the persons of a batch, null for placeholders.
+    """Returns the persons of a batch, null for placeholders; in folded case unless the case is ``keep``.
 
-    Args:
-        persons: the column of `person_sql`.
-        placeholders: the column of `placeholder_sql`.
-        case: ``fold`` or ``keep``; see `flowveil.reading.Reading`.
+    Folded is Unicode case folding, after and before NFKC. A column of ASCII is folded by Arrow; otherwise Python folds
+    each distinct text of a batch once.
     """
     known = pc.if_else(pc.is_null(placeholders), persons, pa.scalar(None, persons.type))
-    return folded(known) if case == "fold" else known
+    if case == "keep":
+        return known
+    if pc.all(pc.string_is_ascii(known), min_count=0).as_py() is not False:
+        return pc.ascii_lower(known)
+    encoded = known.dictionary_encode()
+    texts = (unicodedata.normalize("NFKC", name).casefold() for name in encoded.dictionary.to_pylist())
+    return pa.array([unicodedata.normalize("NFKC", text) for text in texts], pa.string()).take(encoded.indices)
 
 
-def folded(persons: Any) -> Any:
-    """Returns persons in folded case: Unicode case folding, after and before NFKC.
-
-    A column of ASCII is folded by Arrow; otherwise Python folds each distinct text of a batch once.
-    """
-    if pc.all(pc.string_is_ascii(persons), min_count=0).as_py() is not False:
-        return pc.ascii_lower(persons)
-    encoded = persons.dictionary_encode()
-    names = [_fold(name) for name in encoded.dictionary.to_pylist()]
-    return pa.array(names, pa.string()).take(encoded.indices)
-
-
-def _fold(name: str) -> str:
-    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
-
-
-class Nobody:
-    """Counts rows without a person, by placeholder. Keeps only words of the documented list."""
-
-    def __init__(self) -> None:
-        self._rows: Counter[str] = Counter()
-
-    def add(self, placeholders: Any) -> None:
-        """Counts a batch of the column of `placeholder_sql`."""
-        for entry in pc.value_counts(placeholders.drop_null()):
-            self.count(entry["values"].as_py(), entry["counts"].as_py())
-
-    def count(self, word: str, rows: int) -> None:
-        """Counts rows with a placeholder."""
-        if rows:
-            self._rows[_listed_as(word)] += rows
-
-    def as_recorded(self) -> dict[str, int]:
-        """Returns the rows by placeholder, sorted."""
-        return dict(sorted(self._rows.items()))
-
-
-def _listed_as(word: str) -> str:
+def placeholder_name(word: str) -> str:
+    """Returns the name under which a placeholder is counted: only words of the documented list."""
     if word == "":
         return EMPTY
     return next((name for name, pattern in _SIGNS.items() if re.fullmatch(pattern, word)), word)

@@ -41,15 +41,12 @@ _GRIDS = (
     5179, 5514, 6372, 7856, 23700, 25829, 25830, 25831, 25832, 25833, 27700, 28992, 31256, 31370, 31983, 32719,
 )  # fmt: skip
 _MOST_GRIDS = 5
+#: A study area confirms unusual places.
+_AREA = "west,south,east,north"
 
 
 def degree_bins(points: Sequence[Floats], rows: NDArray[np.int64]) -> dict[int, int]:
-    """Counts rows by the degree cells of their origin and destination, packed into one number.
-
-    Args:
-        points: latitude and longitude of the origin, then of the destination, in degrees.
-        rows: which of them to count; of many, every n-th.
-    """
+    """Counts rows by the degree cells of their origin and destination, packed into one number; of many, every n-th."""
     rows = rows[:: max(1, len(rows) // _ROWS)]
     key = np.zeros(len(rows), dtype=np.int64)
     for axis, size in zip(points, (90, 180, 90, 180), strict=True):
@@ -59,12 +56,7 @@ def degree_bins(points: Sequence[Floats], rows: NDArray[np.int64]) -> dict[int, 
 
 
 def misplaced(bins: Counter[int], used: ColumnMap) -> str | None:
-    """Returns what is wrong with where most trips are, or None.
-
-    Args:
-        bins: what `degree_bins` counted.
-        used: the columns of the coordinates, for the hint.
-    """
+    """Returns what is wrong with where most trips are, or None, from the counts of `degree_bins`."""
     if sum(bins.values()) < _FEWEST_ROWS:
         return None
     key, weight = np.array(list(bins)), np.array(list(bins.values()))
@@ -80,7 +72,7 @@ def misplaced(bins: Counter[int], used: ColumnMap) -> str | None:
         return (
             f"Most trips are around latitude {lat:.0f}, longitude {lon:.0f}, far from any town; with the axes "
             f"exchanged they would be near one: latitude and longitude are swapped. Hint: {exchanged}; if they are "
-            f"really there, confirm it with {_confirmed()}."
+            f"really there, confirm it with {with_value('within', _AREA)}."
         )
     return None
 
@@ -109,12 +101,9 @@ def _misplaced_end(
     places = [f"latitude {lat:.0f}, longitude {lon:.0f}" for lat, lon in centers]
     return (
         f"Most trips begin around {places[0]} and end around {places[1]}, more than a continent away. Hint: are the "
-        f"columns of one end wrong, or has one lost its sign? If not, confirm the place of both with {_confirmed()}."
+        f"columns of one end wrong, or has one lost its sign? If not, confirm the place of both with "
+        f"{with_value('within', _AREA)}."
     )
-
-
-def _confirmed() -> str:
-    return with_value("within", "west,south,east,north")
 
 
 def _exchanged(end: str, used: ColumnMap) -> str:
@@ -123,12 +112,7 @@ def _exchanged(end: str, used: ColumnMap) -> str:
 
 
 def projected(off_earth: Sequence[tuple[float, float]], used: ColumnMap) -> Iterator[str]:
-    """Hints on points off the earth that are coordinates of a projected reference system.
-
-    Args:
-        off_earth: some of them: what was taken for latitude and longitude.
-        used: the columns of the coordinates.
-    """
+    """Hints on points off the earth (latitude, longitude) that are coordinates of a projected reference system."""
     if not off_earth:
         return
     north, east = (float(np.median(axis)) for axis in zip(*off_earth, strict=True))
@@ -173,12 +157,7 @@ def to_degrees(crs: str, north: Floats, east: Floats) -> tuple[Floats, Floats]:
     """Returns latitude and longitude of points in a reference system.
 
     Missing points stay missing, points at exactly 0,0 stay there (a placeholder, not a place), and points outside the
-    system become infinite.
-
-    Args:
-        crs: the reference system, as pyproj takes it.
-        north: what is named as the latitude: northing, or y.
-        east: what is named as the longitude: easting, or x.
+    system become infinite. Northing is what is named as the latitude, easting what is named as the longitude.
     """
     from pyproj import Transformer
 
@@ -192,9 +171,6 @@ def _median(values: Floats, weight: NDArray[np.int64]) -> float:
     order = np.argsort(values, kind="stable")
     reached = np.cumsum(weight[order])
     return float(values[order[np.searchsorted(reached, (reached[-1] + 1) // 2)]])
-
-
-# ---- cities -------------------------------------------------------------------------------------------------
 
 
 @cache

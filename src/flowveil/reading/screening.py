@@ -19,14 +19,22 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from flowveil.errors import DataError, option, switched_on, with_value
-from flowveil.flows import LARGEST_SUM, MILLION, SUM_COLUMNS, plain_amount, to_fixed_point
+from flowveil.flows import (
+    LARGEST_SUM,
+    MILLION,
+    ROUNDING_ALLOWED,
+    SUM_COLUMNS,
+    SumColumn,
+    plain_amount,
+    to_fixed_point,
+)
 from flowveil.read_summary import Days, ReadSummary
 from flowveil.reading import Reading
-from flowveil.reading.amounts import FixedPointSum
+from flowveil.reading.areas import Mask
 from flowveil.reading.plausibility import degree_bins, misplaced, projected
-from flowveil.reading.tiling import NO_TILE, Inside, MapTiling, Mask, Tiling
+from flowveil.reading.tiling import NO_TILE, H3Tiling, Inside, MapTiling, Tiling
 from flowveil.reading.times import TimeForm
-from flowveil.zoning.h3 import MAX_RESOLUTION, Cells64
+from flowveil.zoning.h3 import MAX_RESOLUTION, Cells64, resolution_of
 
 #: Upper bound for the trips of a row; sums of whole numbers stay exact.
 MAX_TRIPS = 2**53
@@ -55,6 +63,8 @@ _LEAST_TRIPS = 0.5 / MILLION
 #: Upper bound for the error of rounding fractions of trips to millionths, as a share of their sum.
 _TRIPS_ROUNDING_ALLOWED = 1e-3
 
+#: A number that differs more from whole millionths has more than six decimals.
+_ROUNDED = 1e-8
 _EXAMPLES = 5
 #: Points off the earth that are kept to recognise their reference system; they are never shown.
 _OFF_EARTH_KEPT = 200
@@ -71,14 +81,12 @@ class Batch:
     Attributes:
         points: latitude and longitude of the origin, then of the destination; None if there are tiles.
         tiles: the two ends as numbers of the tiling; None if there are points.
-        trips: numbers of trips, if the table has such a column.
         added: the columns of `flowveil.flows.SUM_COLUMNS`, by role.
         unknown_codes: the number of ends of each code that is not on the map.
         texts: by number column, the rows with text that is not a number.
         commas: whether such a text is a number with a decimal comma.
         no_time, no_attribute: rows without a time, or without an attribute that slices need.
-        times: rows whose time cannot be read.
-        time_shapes: the shapes of these times; see `flowveil.reading.times`.
+        times: rows whose time cannot be read; `time_shapes` has their shapes.
         day: days since 1970; null without a time.
     """
 
@@ -101,14 +109,9 @@ class Batch:
 
 @dataclass(frozen=True, eq=False)
 class Kept:
-    """The rows of a batch that are used.
+    """The rows of a batch that are used: their positions, tiles, whole trips, and sums in whole millionths.
 
-    Attributes:
-        rows: their positions.
-        origin, destination: their tiles.
-        trips: whole trips of each row.
-        fraction: the fraction beyond them, in millionths of a trip; None without a number of trips.
-        added: weights and other columns to sum, in whole millionths.
+    ``fraction`` has the fraction beyond the whole trips, in millionths of a trip; None without a number of trips.
     """
 
     rows: NDArray[np.int64]
@@ -141,9 +144,54 @@ class _Finding:
         return f"{_counted(self.count)} ({'row' if self.count == 1 else 'rows'} {where})"
 
 
+@dataclass(eq=False)
+class _FixedPointSum:
+    """The total of a column in millionths, and the error of rounding; sums do not depend on the order of rows."""
+
+    column: SumColumn
+    total: int = 0
+    off: float = 0.0
+    #: Whether a number has more than six decimals, and whether one was rounded to 0.
+    rounded: bool = False
+    vanishing: bool = False
+
+    def round_fixed_point(self, values: NDArray[np.float64]) -> NDArray[np.int64]:
+        """Returns numbers as whole millionths; records the error."""
+        whole = to_fixed_point(values)
+        # In float: exact up to the limit; beyond it an integer could wrap around.
+        self.total += int(whole.sum(dtype=np.float64))
+        off = np.abs(values - whole / MILLION)
+        self.off += float(off.sum())
+        self.rounded |= bool(np.any(off > _ROUNDED))
+        self.vanishing |= bool(np.any((whole == 0) & (values > 0)))
+        return whole
+
+    def __add__(self, other: _FixedPointSum) -> _FixedPointSum:
+        rounded, vanishing = self.rounded or other.rounded, self.vanishing or other.vanishing
+        return _FixedPointSum(self.column, self.total + other.total, self.off + other.off, rounded, vanishing)
+
+    def problems(self) -> Iterator[str]:
+        one, many = self.column.one, self.column.many
+        if self.vanishing or self.off * MILLION > ROUNDING_ALLOWED * self.total:
+            yield f"{many} too fine to be counted in millionths; multiply them all by a common factor"
+        if self.total > LARGEST_SUM * MILLION:
+            yield (
+                f"a total {one} above {LARGEST_SUM:,}, too large to be counted in millionths; divide all {many} by a "
+                "common factor"
+            )
+
+    @property
+    def note(self) -> str:
+        many = self.column.many
+        return (
+            f"{many.capitalize()} have more than six decimals and are counted as the nearest millionths, so that sums "
+            f"are exact in any order; to keep more of them, multiply all {many} by a common factor."
+        )
+
+
 #: The counters of a screening.
 _COUNTED = (
-    "_rows", "_kept", "_trips", "_left_out", "_amounts", "_rounding", "_has_fractions", "_errors", "_resolutions",
+    "rows", "_kept", "_trips", "_left_out", "_amounts", "_rounding", "_has_fractions", "_errors", "_resolutions",
     "_on_earth_if_swapped", "_off_earth", "_bins", "_commas", "_sums", "_time_shapes", "_unknown_codes", "_days",
 )  # fmt: skip
 
@@ -152,14 +200,11 @@ class Screening:
     """Screens batches in the order of the table, and reports once at the end."""
 
     def __init__(self, reading: Reading, tiling: Tiling, *, times: TimeForm | None = None) -> None:
-        self._times = times
+        self._reading, self._tiling, self._times = reading, tiling, times
         self._time_shapes: Counter[str] = Counter()
         self._unknown_codes: Counter[str] = Counter()
-        self._reading = reading
-        self._tiling = tiling
-        self._rows = 0
-        self._kept = 0
-        self._trips = 0
+        #: Rows that were screened; rows and trips that are used.
+        self.rows, self._kept, self._trips = 0, 0, 0
         self._left_out = dict.fromkeys(REASONS, 0)
         #: Trips and weight in millionths, by column and by use of the row.
         self._amounts: Counter[str] = Counter()
@@ -171,18 +216,15 @@ class Screening:
         self._off_earth: list[tuple[float, float]] = []
         self._bins: Counter[int] = Counter()
         self._commas = False
-        self._sums = {name: FixedPointSum(column) for name, column in SUM_COLUMNS.items()}
+        self._sums = {name: _FixedPointSum(column) for name, column in SUM_COLUMNS.items()}
         self._inside = Inside(reading.within, tiling)
+        #: Whether unknown codes become the tile `outside`, like points in no zone.
+        self._keeps_unknown = reading.outside == "keep" and isinstance(tiling, MapTiling)
         self._unreadable_time = (
             f"a time in column {reading.columns.time!r} in another form than the other rows, or an impossible date"
         )
         #: Days of used rows, with None if a used row has no time; a counter, so that parts can be added.
         self._days: Counter[int | None] = Counter()
-
-    @property
-    def rows(self) -> int:
-        """The number of rows screened so far."""
-        return self._rows
 
     def pass_batch(self, batch: Batch) -> Kept:
         """Screens the next batch; returns the rows that are used."""
@@ -207,7 +249,7 @@ class Screening:
         rows, origin, destination = self._placed(batch, rows)
         trips, fraction = self._trips_of(batch, rows)
         added = {name: self._sums[name].round_fixed_point(values[rows]) for name, values in batch.added.items()}
-        self._rows += len(batch)
+        self.rows += len(batch)
         self._kept += len(rows)
         # Summed as floats: an integer sum could overflow before the limit is checked.
         self._trips += int(trips.sum(dtype=np.float64)) if batch.trips is not None else len(rows)
@@ -225,20 +267,15 @@ class Screening:
 
     def _count(self, fate: str, batch: Batch, rows: NDArray[np.int64]) -> None:
         """Adds the trips and weight of rows to the totals. A missing or impossible number adds 0."""
-        if not len(rows):
-            return
-        columns = {"trips": batch.trips, **batch.added}
-        for name, values in columns.items():
+        for name, values in {"trips": batch.trips, **batch.added}.items():
             if values is None:
                 self._amounts[f"{name} {fate}"] += len(rows) * MILLION
                 continue
             present = values[rows]
             present = present[(present >= 0) & (present <= MAX_TRIPS)]
             # Sums of whole doubles are exact up to 2**53, which no column may exceed.
-            if np.any(present != np.floor(present)):
-                amount = int(np.sum(np.rint(present * MILLION)))
-            else:
-                amount = int(np.sum(present)) * MILLION
+            is_whole = not np.any(present != np.floor(present))
+            amount = int(np.sum(present)) * MILLION if is_whole else int(np.sum(np.rint(present * MILLION)))
             self._amounts[f"{name} {fate}"] += amount
 
     def _trips_of(self, batch: Batch, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64] | None]:
@@ -276,17 +313,8 @@ class Screening:
             else:
                 setattr(self, name, mine or found if isinstance(found, bool) else mine + found)
 
-    def finish(self, *, label: str, nobody: dict[str, int], notes: tuple[str, ...] = ()) -> ReadSummary:
-        """Returns the summary of reading, after all batches.
-
-        Args:
-            label: the name of the table in messages.
-            nobody: rows without a known person; see `ReadSummary`.
-            notes: further notes for the user.
-
-        Raises:
-            DataError: there are errors, too many rows are dropped, or none is left; the message reports everything.
-        """
+    def finish(self, *, label: str, nobody: Counter[str], notes: tuple[str, ...] = ()) -> ReadSummary:
+        """Returns the summary of reading, after all batches; refuses the table with one message on all problems."""
         resolutions = np.flatnonzero(self._resolutions)
         problems = [f"{what}: {found}{self._like(what)}" for what, found in self._errors.items()]
         if self._times is not None and self._times.problem is not None:
@@ -303,22 +331,18 @@ class Screening:
             self._refuse(label, problems)
         counts = self._counts()
         self._refuse_too_many_gaps(label, counts)
-        wrong = misplaced(self._bins, self._reading.columns)
-        if wrong is not None:
+        if (wrong := misplaced(self._bins, self._reading.columns)) is not None:
             raise DataError(wrong)
         # Cells that are coarser than the requested resolution keep theirs.
         as_read = replace(self._reading, resolution=min([*resolutions.tolist(), self._reading.resolution]))
-        notes = (*((self._times.note,) if self._times is not None and self._times.note else ()), *notes)
-        notes = (*notes, *(column.note for column in self._sums.values() if column.rounded))
-        return replace(counts, nobody=nobody, notes=notes, days=self._found_days(), **as_read.to_dict())
-
-    def _found_days(self) -> Days | None:
-        """Returns the days of the used rows; None without a time column."""
-        reading = self._reading
-        if reading.columns.time is None:
-            return None
-        days = frozenset(str(np.datetime64(day, "D")) for day in self._days if day is not None)
-        return Days(reading.columns.time, reading.timezone, reading.time_format, days, missing=None in self._days)
+        on_times = (self._times.note,) if self._times is not None and self._times.note else ()
+        notes = (*on_times, *notes, *(column.note for column in self._sums.values() if column.rounded))
+        days, reading = None, self._reading
+        if reading.columns.time is not None:
+            found = frozenset(str(np.datetime64(day, "D")) for day in self._days if day is not None)
+            days = Days(reading.columns.time, reading.timezone, reading.time_format, found, missing=None in self._days)
+        unnamed = {word: n for word, n in sorted(nobody.items()) if n}
+        return replace(counts, nobody=unnamed, notes=notes, days=days, **as_read.to_dict())
 
     def _counts(self) -> ReadSummary:
         """Returns the counters, without the settings."""
@@ -329,7 +353,7 @@ class Screening:
 
         every = (_USED, _DROPPED, _OUTSIDE)
         return ReadSummary(
-            rows=self._rows,
+            rows=self.rows,
             empty_rows=self._left_out[NO_TRIPS],
             dropped={reason: n for reason, n in self._left_out.items() if n and reason not in _NOT_DROPPED},
             dropped_trips=amount("trips", _DROPPED),
@@ -342,43 +366,37 @@ class Screening:
         )
 
     def _like(self, what: str) -> str:
-        """Returns details of a finding: the shapes of times, the most frequent first; unknown codes."""
+        """Returns details of a finding: shapes of times, the most frequent first; number of unknown codes.
+
+        Unknown codes are listed if they look like codes of the map and are frequent.
+        """
         if what.startswith("a tile that is not") and self._unknown_codes:
-            return self._about_codes()
+            known, unknown = self._reading.zones, self._unknown_codes
+            shapes = set() if known is None else {_shape_of(code) for code in known.hierarchy.code.tolist()}
+            frequent = sorted(code for code, n in unknown.items() if n >= _FEWEST_ENDS and _shape_of(code) in shapes)
+            listed = f"; with {_FEWEST_ENDS} ends or more: {', '.join(frequent[:_EXAMPLES])}" if frequent else ""
+            return f", {len(unknown):,} different code{'s' if len(unknown) > 1 else ''}{listed}"
         if what != self._unreadable_time:
             return ""
-        shapes = sorted(self._time_shapes, key=lambda shape: (-self._time_shapes[shape], shape))
-        listed = ", ".join(f"'{shape}'" for shape in shapes[:_EXAMPLES])
+        frequent = sorted(self._time_shapes, key=lambda shape: (-self._time_shapes[shape], shape))
+        listed = ", ".join(f"'{shape}'" for shape in frequent[:_EXAMPLES])
         return f", such as {listed} (9 is a digit, A a letter)"
-
-    def _about_codes(self) -> str:
-        """Returns the number of unknown codes, and those that look like codes of the map and are frequent."""
-        known = self._reading.zones
-        shapes = set() if known is None else {_shape_of(code) for code in known.hierarchy.code.tolist()}
-        frequent = sorted(
-            code for code, n in self._unknown_codes.items() if n >= _FEWEST_ENDS and _shape_of(code) in shapes
-        )
-        listed = f"; with {_FEWEST_ENDS} ends or more: {', '.join(frequent[:_EXAMPLES])}" if frequent else ""
-        return f", {len(self._unknown_codes):,} different code{'s' if len(self._unknown_codes) > 1 else ''}{listed}"
 
     def _find(self, what: str, mask: Mask) -> None:
         if mask.any():
-            self._errors.setdefault(what, _Finding()).add(mask, self._rows)
+            self._errors.setdefault(what, _Finding()).add(mask, self.rows)
 
     def _check_amounts(self, batch: Batch) -> Mask:
         bad = np.zeros(len(batch), dtype=np.bool_)
+        wrong: dict[str, Mask] = {}
         if batch.trips is not None:
-            trips = batch.trips
-            for what, mask in (
-                ("a negative number of trips", trips < 0),
-                ("an infinite or impossibly large number of trips", trips > MAX_TRIPS),
-            ):
-                self._find(what, mask)
-                bad |= mask
+            wrong["a negative number of trips"] = batch.trips < 0
+            wrong["an infinite or impossibly large number of trips"] = batch.trips > MAX_TRIPS
         for name, values in batch.added.items():
-            for what, mask in SUM_COLUMNS[name].wrong(values).items():
-                self._find(what, mask)
-                bad |= mask
+            wrong |= SUM_COLUMNS[name].wrong(values)
+        for what, mask in wrong.items():
+            self._find(what, mask)
+            bad |= mask
         return bad
 
     def _check_tiles(self, batch: Batch) -> Mask:
@@ -389,11 +407,6 @@ class Screening:
         self._unknown_codes.update(batch.unknown_codes)
         return unknown
 
-    @property
-    def _keeps_unknown(self) -> bool:
-        """Whether unknown codes become the tile `outside`, like points in no zone."""
-        return self._reading.outside == "keep" and isinstance(self._tiling, MapTiling)
-
     def _unknown(self, tiles: tuple[Cells64, Cells64]) -> Mask:
         return _any_of([~self._tiling.is_tile(t) & (t != NO_TILE) for t in tiles])
 
@@ -403,9 +416,8 @@ class Screening:
             gaps[NO_TRIPS] = (batch.trips >= 0) & (batch.trips < _LEAST_TRIPS)
             gaps[MISSING_COUNT] = np.isnan(batch.trips)
         gaps |= {SUM_COLUMNS[name].missing: np.isnan(values) for name, values in batch.added.items()}
-        for reason, gap in ((MISSING_TIME, batch.no_time), (MISSING_ATTRIBUTE, batch.no_attribute)):
-            if gap is not None:
-                gaps[reason] = gap
+        missing = {MISSING_TIME: batch.no_time, MISSING_ATTRIBUTE: batch.no_attribute}
+        gaps |= {reason: gap for reason, gap in missing.items() if gap is not None}
         if batch.points is not None:
             lats, lons = batch.points[0::2], batch.points[1::2]
             gaps[MISSING_END] = _any_of([np.isnan(p) for p in batch.points])
@@ -414,7 +426,9 @@ class Screening:
             gaps[OFF_EARTH] = off
             gaps[AT_ZERO] = _any_of([(lat == 0) & (lon == 0) for lat, lon in zip(lats, lons, strict=True)])
             if off.any():
-                self._off_earth += self._some(lats + lons, off)
+                some = np.flatnonzero(off)[: max(0, _OFF_EARTH_KEPT - len(self._off_earth))]
+                for lat, lon in zip(lats, lons, strict=True):
+                    self._off_earth += zip(lat[some].tolist(), lon[some].tolist(), strict=True)
                 swapped = _any_of([np.abs(x[off]) > 90 for x in lons] + [np.abs(y[off]) > 180 for y in lats])
                 self._on_earth_if_swapped += int(np.count_nonzero(~swapped))
         if batch.tiles is not None:
@@ -422,12 +436,6 @@ class Screening:
             if self._reading.skip_unknown and not self._keeps_unknown:
                 gaps[UNKNOWN_TILE] = self._unknown(batch.tiles)
         return gaps
-
-    def _some(self, points: tuple[NDArray[np.float64], ...], off: Mask) -> list[tuple[float, float]]:
-        """Returns some of the points off the earth, from both latitudes and both longitudes."""
-        first = np.flatnonzero(off)[: max(0, _OFF_EARTH_KEPT - len(self._off_earth))]
-        pairs = (zip(points[i][first].tolist(), points[i + 2][first].tolist(), strict=True) for i in (0, 1))
-        return [pair for side in pairs for pair in side]
 
     def _placed(self, batch: Batch, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], Cells64, Cells64]:
         """Returns the rows inside the area and the map, with the tiles of both ends; counts the others."""
@@ -450,13 +458,12 @@ class Screening:
 
     def _placed_or_outside(self, batch: Batch, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], Cells64, Cells64]:
         """Returns the same if trips across the border are kept: the end outside becomes the tile ``outside``."""
-        ends, inside = list(self._ends(batch, rows)), []
-        for i, tiles in enumerate(ends):
+        ends, some = [], np.zeros(len(rows), dtype=np.bool_)
+        for tiles in self._ends(batch, rows):
             known = tiles != NO_TILE
             known[known] = self._inside.contains(tiles[known])
-            ends[i] = np.where(known, tiles, np.uint64(self._tiling.outside))
-            inside.append(known)
-        some = inside[0] | inside[1]
+            ends.append(np.where(known, tiles, np.uint64(self._tiling.outside)))
+            some |= known
         self._drop(OUTSIDE_AREA, batch, rows[~some])
         return rows[some], ends[0][some], ends[1][some]
 
@@ -469,7 +476,8 @@ class Screening:
             given = tiles[rows]
             if self._keeps_unknown:
                 given = np.where(self._tiling.is_tile(given), given, np.uint64(NO_TILE))
-            self._resolutions += self._tiling.resolutions(given)
+            if isinstance(self._tiling, H3Tiling):
+                self._resolutions += np.bincount(resolution_of(given), minlength=MAX_RESOLUTION + 1)
             lifted.append(self._tiling.lift(given))
         return lifted[0], lifted[1]
 
@@ -488,15 +496,14 @@ class Screening:
             )
         if self._left_out_text():
             problems = [*problems, f"rows to be dropped: {self._left_out_text()}"]
-        name = label[:1].upper() + label[1:]
-        lines = "".join(f"\n- {p}" for p in problems)
-        hint = f"\nHint: {' '.join(hints)}" if hints else ""
+        lines = "".join(f"\n- {p}" for p in problems) + (f"\nHint: {' '.join(hints)}" if hints else "")
         numbered = ", row 1 being the first of the table" if any(f.rows for f in self._errors.values()) else ""
-        raise DataError(f"{name} cannot be used. Found in {_counted(self._rows)}{numbered}:{lines}{hint}")
+        name = label[:1].upper() + label[1:]
+        raise DataError(f"{name} cannot be used. Found in {_counted(self.rows)}{numbered}:{lines}")
 
     def _refuse_too_many_gaps(self, label: str, counts: ReadSummary) -> None:
         """Raises DataError if more than ``max_dropped`` of the rows or their trips is dropped, or no trip is left."""
-        if self._rows == 0:
+        if self.rows == 0:
             raise DataError(f"No trip is left in {label}: it has no rows. At least one row with both ends is needed.")
         if self._kept and counts.dropped_share <= self._reading.max_dropped:
             return
@@ -512,7 +519,7 @@ class Screening:
         hint = " ".join(self._advice(counts))
         if not self._kept:
             raise DataError(
-                f"No trip is left in {label}: all {_counted(self._rows)} are dropped or outside: "
+                f"No trip is left in {label}: all {_counted(self.rows)} are dropped or outside: "
                 f"{self._left_out_text()}. {f'Hint: {hint}' if hint else 'At least one row with both ends is needed.'}"
             )
         raise DataError(

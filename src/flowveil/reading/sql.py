@@ -45,11 +45,7 @@ def literal_path(path: PurePath) -> str:
 def csv_sql(paths: str, *, delimiter: str, columns: int, more: str = "") -> str:
     """Returns a FROM clause over text files: columns c0, c1, ... as text, no types guessed, none taken from folders.
 
-    Args:
-        paths: SQL of the path or paths.
-        delimiter: what separates columns.
-        columns: number of columns.
-        more: further options of read_csv.
+    ``paths`` is SQL of the path or paths, ``more`` are further options of read_csv.
     """
     types = ", ".join(f"'c{i}': 'VARCHAR'" for i in range(columns))
     return (
@@ -62,15 +58,7 @@ def partition_sql(files: Sequence[PurePath], name: str, path_column: str) -> str
     """Returns SQL: the value of a partition column as text, from the folder ``name=value`` of each file.
 
     Only folders that the user names become columns, and only to slice trips by: a folder named ``trips=1000`` must not
-    count each trip a thousand times.
-
-    Args:
-        files: all files.
-        name: the column.
-        path_column: the column with the path of each row's file.
-
-    Raises:
-        ParameterError: a file is not in exactly one folder ``name=...``.
+    count each trip a thousand times. ``path_column`` has the path of each row's file.
     """
     start = f"{name}="
     values: set[str] = set()

@@ -1,20 +1,27 @@
-"""The trip table that engines read: columns by position, whatever its source."""
+"""The trip table that engines read: columns by position, whatever its source; and tables in memory."""
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
+from flowveil.errors import ParameterError
 from flowveil.headers import Header
 from flowveil.reading.matrices import Form
 
 PEEKED_ROWS = 1000
 #: Rows in a sample.
 SAMPLED_ROWS = 2_000
+_NAME_IN_DUCKDB = "flowveil_source"
+ACCEPTED = (
+    "Allowed: a path to .csv, .tsv, .txt (also with .gz), .parquet or .omx, a folder or pattern of Parquet or of text "
+    "files, a table of a database (duckdb:FILE?table=NAME), or a pyarrow, pandas, polars or geopandas table."
+)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -29,6 +36,8 @@ class Table(ABC):
         partitions: the columns that come from the paths of files.
         form: the roles of the columns of a matrix; None if they are to be recognised.
         in_text: whether the names are the first line of a text file.
+        timezones: the time zones that the types of columns name, by position.
+        once: whether an attached table can be read only once.
     """
 
     con: Any
@@ -38,6 +47,8 @@ class Table(ABC):
     partitions: Sequence[str] = ()
     form: Form | None = None
     in_text: bool = False
+    timezones: Mapping[int, str] = field(default_factory=dict)
+    once: bool = False
 
     @abstractmethod
     def peek(self, position: int) -> list[Any]:
@@ -47,9 +58,9 @@ class Table(ABC):
         """Returns some values of a column, spread over the table if that is possible without reading all of it."""
         return self.peek(position)
 
-    def timezone_of(self, position: int) -> str | None:  # noqa: ARG002
+    def timezone_of(self, position: int) -> str | None:
         """Returns the time zone that the type of a column names, or None."""
-        return None
+        return self.timezones.get(position)
 
     def header(self) -> Header:
         """Returns the names of the columns for messages; searches rows for them."""
@@ -60,15 +71,150 @@ class Table(ABC):
         """Makes columns readable as c0, c1, ...; returns a FROM clause."""
 
     def rereadable(self, relation: str) -> str:
-        """Returns a FROM clause of the same rows that can be read more than once."""
-        return relation
+        """Returns a FROM clause of the same rows that can be read more than once; DuckDB spills a copy to disk."""
+        if not self.once:
+            return relation
+        self.con.execute(f"CREATE TEMP TABLE {_NAME_IN_DUCKDB}_kept AS SELECT * FROM {relation}")
+        return f"{_NAME_IN_DUCKDB}_kept"
 
 
-def spread_rows(n: int) -> list[int]:
-    """Returns up to `SAMPLED_ROWS` row numbers, evenly spread over n rows."""
-    return list(range(n)) if n <= SAMPLED_ROWS else [i * n // SAMPLED_ROWS for i in range(SAMPLED_ROWS)]
+def timezones_of(types: Iterable[Any]) -> dict[int, str]:
+    """Returns the time zones that types of pyarrow, pandas or polars name, by position."""
+    zones = (getattr(kind, "tz", None) or getattr(kind, "time_zone", None) for kind in types)
+    return {i: str(zone) for i, zone in enumerate(zones) if zone is not None}
 
 
-def timezone_of_type(kind: pa.DataType) -> str | None:
-    """Returns the time zone of an Arrow type, or None."""
-    return kind.tz if pa.types.is_timestamp(kind) else None
+def open_in_memory(con: Any, source: Any, *, label: str = "the table", form: Form | None = None) -> Table:
+    """Returns the table of an object."""
+    library = type(source).__module__.partition(".")[0]
+    if library in ("pandas", "geopandas") and hasattr(source, "iloc") and hasattr(source, "columns"):
+        names, zones = [str(c) for c in source.columns], timezones_of(source.dtypes)
+        return _PandasTable(con=con, label=label, names=names, n_rows=len(source), timezones=zones, source=source)
+    if library == "polars" and hasattr(source, "collect_schema"):
+        schema, n_rows = source.collect_schema(), getattr(source, "height", None)
+        names, zones = schema.names(), timezones_of(schema.dtypes())
+        return _PolarsTable(con=con, label=label, names=names, n_rows=n_rows, timezones=zones, source=source)
+    # The caller has imported it to make a data set; importing it here would load pandas.
+    datasets = sys.modules.get("pyarrow.dataset")
+    is_dataset = datasets is not None and isinstance(source, datasets.Dataset)
+    if not is_dataset and not isinstance(source, pa.Table | pa.RecordBatch | pa.RecordBatchReader):
+        if not hasattr(source, "__arrow_c_stream__"):
+            raise ParameterError(f"A {type(source).__name__} cannot be read as trips. {ACCEPTED}")
+        source = pa.RecordBatchReader.from_stream(source)
+    common = {"con": con, "label": label, "names": source.schema.names, "timezones": timezones_of(source.schema.types)}
+    if is_dataset:
+        folders = getattr(getattr(source, "partitioning", None), "schema", None)
+        from_path = () if folders is None else tuple(folders.names)
+        return _DatasetTable(**common, n_rows=source.count_rows(), partitions=from_path, source=source, once=True)
+    if isinstance(source, pa.RecordBatchReader):
+        return _StreamTable(**common, source=source, once=True)
+    return _ArrowTable(**common, n_rows=source.num_rows, form=form, source=source)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _MemoryTable(Table):
+    source: Any
+
+    def peek(self, position: int) -> list[Any]:
+        return self._values(position, range(PEEKED_ROWS if self.n_rows is None else min(self.n_rows, PEEKED_ROWS)))
+
+    def sample(self, position: int) -> list[Any]:
+        n = self.n_rows
+        if n is None:
+            return self.peek(position)
+        return self._values(
+            position, range(n) if n <= SAMPLED_ROWS else [i * n // SAMPLED_ROWS for i in range(SAMPLED_ROWS)]
+        )
+
+    def attach(self, positions: Sequence[int]) -> str:
+        self.con.register(_NAME_IN_DUCKDB, self._select(positions))
+        return _NAME_IN_DUCKDB
+
+    @abstractmethod
+    def _values(self, position: int, rows: Sequence[int]) -> list[Any]:
+        """Returns the values of a column in these rows, or in as many others."""
+
+    @abstractmethod
+    def _select(self, positions: Sequence[int]) -> pa.Table | pa.RecordBatchReader:
+        """Returns columns as c0, c1, ...; without a copy if the table is Arrow."""
+
+
+class _ArrowTable(_MemoryTable):
+    def _values(self, position: int, rows: Sequence[int]) -> list[Any]:
+        return self.source.column(position).take(pa.array(rows, pa.int64())).to_pylist()  # type: ignore[no-any-return]
+
+    def _select(self, positions: Sequence[int]) -> pa.Table:
+        return pa.table({f"c{i}": self.source.column(p) for i, p in enumerate(positions)})
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _StreamTable(_MemoryTable):
+    """Batches that can be read once; those that were peeked at are kept and come first."""
+
+    _peeked: list[pa.RecordBatch] = field(default_factory=list)
+
+    def _values(self, position: int, rows: Sequence[int]) -> list[Any]:
+        while not any(b.num_rows for b in self._peeked):
+            try:
+                self._peeked.append(self.source.read_next_batch())
+            except StopIteration:
+                return []
+        return self._peeked[-1].column(position)[: len(rows)].to_pylist()  # type: ignore[no-any-return]
+
+    def _select(self, positions: Sequence[int]) -> pa.RecordBatchReader:
+        schema = pa.schema([(f"c{i}", self.source.schema.field(p).type) for i, p in enumerate(positions)])
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            for source in (self._peeked, self.source):
+                for batch in source:
+                    yield pa.RecordBatch.from_arrays([batch.column(p) for p in positions], schema=schema)
+
+        return pa.RecordBatchReader.from_batches(schema, batches())
+
+
+class _DatasetTable(_MemoryTable):
+    def sample(self, position: int) -> list[Any]:
+        return self.peek(position)
+
+    def _values(self, position: int, rows: Sequence[int]) -> list[Any]:
+        name = self.names[position]
+        return self.source.head(len(rows), columns=[name]).column(0).to_pylist()  # type: ignore[no-any-return]
+
+    def _select(self, positions: Sequence[int]) -> pa.RecordBatchReader:
+        names = list(dict.fromkeys(self.names[p] for p in positions))
+        reader = self.source.scanner(columns=names).to_reader()
+        stream = _StreamTable(con=self.con, label=self.label, names=names, source=reader)
+        return stream._select([names.index(self.names[p]) for p in positions])
+
+
+class _PandasTable(_MemoryTable):
+    def _values(self, position: int, rows: Sequence[int]) -> list[Any]:
+        return self.source.iloc[list(rows), position].tolist()  # type: ignore[no-any-return]
+
+    def _select(self, positions: Sequence[int]) -> pa.Table:
+        return pa.table({f"c{i}": _from_pandas(self.source.iloc[:, p]) for i, p in enumerate(positions)})
+
+
+def _from_pandas(series: Any) -> Any:
+    first = series.dropna().head(1).tolist() if series.dtype == object else []
+    if first and getattr(first[0], "tzinfo", None):
+        # Times may have different offsets; an Arrow type would keep only the first.
+        return pa.array([None if t != t or t is None else str(t) for t in series], pa.string())
+    try:
+        return pa.array(series, from_pandas=True)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        # Values of several types in one column: as text, each row is checked separately.
+        return pa.array(series.astype("string"), from_pandas=True)
+
+
+class _PolarsTable(_MemoryTable):
+    def _values(self, position: int, rows: Sequence[int]) -> list[Any]:
+        column = self.source.lazy().select(self.names[position])
+        # A lazy frame has no number of rows.
+        column = column.head(len(rows)).collect() if self.n_rows is None else column.collect()[list(rows)]
+        return column.to_series().to_list()  # type: ignore[no-any-return]
+
+    def _select(self, positions: Sequence[int]) -> pa.Table:
+        wanted = list(dict.fromkeys(self.names[p] for p in positions))
+        table = self.source.lazy().select(wanted).collect().to_arrow()
+        return pa.table({f"c{i}": table.column(self.names[p]) for i, p in enumerate(positions)})

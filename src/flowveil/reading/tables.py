@@ -9,8 +9,8 @@ from __future__ import annotations
 import csv
 import gzip
 import io
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from glob import glob, has_magic
 from os import PathLike, fspath
@@ -26,9 +26,8 @@ from flowveil.reading import Reading
 from flowveil.reading.database import in_own_words
 from flowveil.reading.databases import database_address, read_address
 from flowveil.reading.matrices import Form, omx_table, wide_sql
-from flowveil.reading.memory_tables import ArrowTable, StreamTable, open_in_memory
 from flowveil.reading.sql import csv_sql, literal_path, partition_sql, quoted_name, quoted_text
-from flowveil.reading.table import PEEKED_ROWS, SAMPLED_ROWS, Table, timezone_of_type
+from flowveil.reading.table import ACCEPTED, PEEKED_ROWS, SAMPLED_ROWS, Table, open_in_memory, timezones_of
 
 #: Endings of file names, by kind.
 ENDINGS = {
@@ -37,10 +36,6 @@ ENDINGS = {
     "omx": (".omx",),
 }
 DELIMITERS = ",;\t|"
-_ACCEPTED = (
-    "Allowed: a path to .csv, .tsv, .txt (also with .gz), .parquet or .omx, a folder or pattern of Parquet or of text "
-    "files, a table of a database (duckdb:FILE?table=NAME), or a pyarrow, pandas, polars or geopandas table."
-)
 _WORKBOOK = "is a workbook, which is not read. Hint: save the sheet as CSV UTF-8, or as Parquet from Python."
 #: What to do with files of other programs.
 _EXPORTED = {
@@ -62,25 +57,13 @@ def open_table(con: Any, source: Any, reading: Reading | None = None) -> Table:
     """Opens a source and finds its columns.
 
     Columns come from the contents of files: a folder named ``weight=100000`` would otherwise give every trip that
-    weight.
-
-    Args:
-        con: a database.
-        source: files or a table in memory.
-        reading: partition columns, matrices and remote addresses that are read.
-
-    Raises:
-        ParameterError: the source is of an unknown kind, or the path leads to no file.
-        DataError: the file is empty, or its content does not match its name.
+    weight. The reading says which partition columns, matrices and remote addresses are read.
     """
     reading = reading or Reading()
     if isinstance(source, str | PathLike):
         return _open_path(con, fspath(source), reading)
     _refuse_file_options(reading)
-    table = open_in_memory(con, source)
-    if table is None:
-        raise ParameterError(f"A {type(source).__name__} cannot be read as trips. {_ACCEPTED}")
-    return table
+    return open_in_memory(con, source)
 
 
 def _refuse_file_options(reading: Reading) -> None:
@@ -90,15 +73,11 @@ def _refuse_file_options(reading: Reading) -> None:
         raise ParameterError("matrix, lookup and wide are for files that hold matrices, not for a table in memory.")
 
 
-# ---- files -------------------------------------------------------------------------------------------------
-
-
 def _open_path(con: Any, path: str, reading: Reading) -> Table:
     address = database_address(path)
     if address is not None:
         _refuse_file_options(reading)
-        reader = read_address(address)
-        return StreamTable(con=con, names=reader.schema.names, label="the table of the database", reader=reader)
+        return open_in_memory(con, read_address(address), label="the table of the database")
     if "://" in path:
         return _open_remote(con, path, reading)
     here = named_path(path, what="the input").expanduser()
@@ -109,9 +88,9 @@ def _open_path(con: Any, path: str, reading: Reading) -> Table:
     if has_magic(str(here)):
         found = sorted(Path(p) for p in glob(str(here), recursive=True) if Path(p).is_file())
         if not found:
-            raise ParameterError(f"The pattern '{path}' matches no file. {_ACCEPTED}")
+            raise ParameterError(f"The pattern '{path}' matches no file. {ACCEPTED}")
         return _open_files(con, here.name, found, reading)
-    raise ParameterError(f"There is no file '{path}'. {_ACCEPTED}")
+    raise ParameterError(f"There is no file '{path}'. {ACCEPTED}")
 
 
 def _open_files(con: Any, label: str, files: list[Path], reading: Reading) -> Table:
@@ -129,12 +108,11 @@ def _open_files(con: Any, label: str, files: list[Path], reading: Reading) -> Ta
         return _open_csv(con, label, files, reading.partition_columns)
     if kinds == {"omx"} and len(files) == 1:
         rows, form = omx_table(files[0], matrices=reading.matrix, lookup=reading.lookup)
-        names, n_rows = rows.schema.names, rows.num_rows
-        return ArrowTable(con=con, label=f"'{label}'", names=names, n_rows=n_rows, form=form, table=rows)
+        return open_in_memory(con, rows, label=f"'{label}'", form=form)
     if len(files) == 1:
         how = next((how for ending, how in _EXPORTED.items() if label.casefold().endswith(ending)), None)
-        raise ParameterError(f"'{label}' {how}" if how else f"The kind of '{label}' is not known. {_ACCEPTED}")
-    raise ParameterError(f"'{label}' matches files of several kinds, or of a kind that is not read. {_ACCEPTED}")
+        raise ParameterError(f"'{label}' {how}" if how else f"The kind of '{label}' is not known. {ACCEPTED}")
+    raise ParameterError(f"'{label}' matches files of several kinds, or of a kind that is not read. {ACCEPTED}")
 
 
 def kind_of(name: str) -> str | None:
@@ -153,7 +131,7 @@ def _files_in(folder: Path) -> list[Path]:
         files = [p for p in found if kind_of(p.name) == kind]
         if files:
             return files
-    raise ParameterError(f"The folder '{folder.name}' holds no Parquet file and no text file. {_ACCEPTED}")
+    raise ParameterError(f"The folder '{folder.name}' holds no Parquet file and no text file. {ACCEPTED}")
 
 
 def _open_remote(con: Any, address: str, reading: Reading) -> FileTable:
@@ -205,18 +183,16 @@ def _open_parquet(con: Any, label: str, files: Sequence[Path | str], partition_c
         partitions=partition_columns,
         relation=relation,
         identifiers=(*map(quoted_name, names), *from_paths),
-        timezones=_timezones_of(schemas, names),
+        timezones={i: zone for i, name in enumerate(names) if (zone := _timezone_of(schemas, name)) is not None},
         files=[path for path in files if isinstance(path, Path)],
     )
 
 
-def _timezones_of(schemas: Sequence[pa.Schema], names: Sequence[str]) -> dict[int, str]:
-    """Returns the time zones of columns by position, if all files name the same."""
-    found: dict[str, set[str | None]] = {}
-    for column in (column for schema in schemas for column in schema):
-        found.setdefault(column.name, set()).add(timezone_of_type(column.type))
-    zones = {name: zone for name, (zone, *others) in found.items() if zone is not None and not others}
-    return {i: zones[name] for i, name in enumerate(names) if name in zones}
+def _timezone_of(schemas: Sequence[pa.Schema], name: str) -> str | None:
+    """Returns the time zone of a column, if all files that have it name the same."""
+    types = [schema.field(name).type for schema in schemas if schema.names.count(name) == 1]
+    zones = timezones_of(types)
+    return zones[0] if len(zones) == len(types) > 0 and len(set(zones.values())) == 1 else None
 
 
 def _names_in_files(label: str, schemas: Sequence[pa.Schema], names: list[str]) -> list[str]:
@@ -333,14 +309,12 @@ class FileTable(Table):
     Attributes:
         relation: a FROM clause of all columns.
         identifiers: SQL of each column in it.
-        timezones: time zones of columns, by position.
         files: local files that can be sampled.
         delimiter: what separates the columns of text files.
     """
 
     relation: str
     identifiers: tuple[str, ...]
-    timezones: Mapping[int, str] = field(default_factory=dict)
     files: Sequence[Path] = ()
     delimiter: str = ","
 
@@ -353,19 +327,13 @@ class FileTable(Table):
         """Returns values from all over the files; the first ones of compressed files."""
         if not self.files:
             return self.peek(position)
-        found = self._sample_rows(position) if self.in_text else _sample_parquet(self.files, position)
-        return found or self.peek(position)
-
-    def _sample_rows(self, position: int) -> list[Any]:
-        return [row[position] for row in self._sampled_rows]
+        if self.in_text:
+            return [row[position] for row in self._sampled_rows] or self.peek(position)
+        return _sample_parquet(self.files, position) or self.peek(position)
 
     @cached_property
     def _sampled_rows(self) -> list[list[str]]:
         return _sample_text(self.files, self.delimiter, len(self.names) - len(self.partitions))
-
-    def timezone_of(self, position: int) -> str | None:
-        """Returns the time zone that the schema of a Parquet file names."""
-        return self.timezones.get(position)
 
     def header(self) -> Header:
         """Returns the names of the columns; they are data if they recur in the first rows or cannot be searched for."""
@@ -388,14 +356,11 @@ class FileTable(Table):
         return f"(SELECT {selected} FROM {self.relation})"
 
 
-# ---- samples: rows are often sorted by time or person, so the first ones say little --------------------------
-
-
 def _sample_text(files: Sequence[Path], delimiter: str, columns: int) -> list[list[str]]:
     """Returns rows from blocks at evenly spread positions; empty for compressed files.
 
-    A block begins and ends within a row, and may begin within a quoted text. So its first and last line are not used,
-    nor are rows with another number of columns.
+    Rows are often sorted by time or person, so the first ones say little. A block may begin within a row or a quoted
+    text, so its first and last line are not used, nor are rows with another number of columns.
     """
     if any(path.name.casefold().endswith(".gz") for path in files):
         return []

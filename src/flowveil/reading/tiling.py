@@ -1,13 +1,13 @@
 """Tilings: H3 cells, or the zones of a user's map, as 64-bit numbers.
 
-A tiling converts columns and points to numbers, knows which numbers are tiles, and builds the tree over them.
+A tiling converts columns and points to numbers, knows which numbers are tiles, and builds the tree over them. Missing
+and unreadable tiles have the numbers `NO_TILE` and `UNREADABLE_TILE`; the tile ``outside`` has the largest number.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
 
 import h3.api.basic_int as h3_int
 import numpy as np
@@ -15,17 +15,15 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from flowveil.errors import DataError, ParameterError
-from flowveil.hierarchy import OUTSIDE_CELL, Hierarchy
+from flowveil.hierarchy import OUTSIDE_CELL, Floats, Hierarchy
 from flowveil.reading import Reading
-from flowveil.reading.areas import Area, Bounds
+from flowveil.reading.areas import Area, Bounds, Mask
 from flowveil.zoning.files import ZoneMap
 from flowveil.zoning.geometry import NOWHERE
-from flowveil.zoning.h3 import MAX_RESOLUTION, Cells64, h3_hierarchy, is_cell, parent_of, resolution_of
+from flowveil.zoning.h3 import Cells64, h3_hierarchy, is_cell, parent_of, resolution_of
 from flowveil.zoning.outside import with_outside
 from flowveil.zoning.points import index_points
 from flowveil.zoning.restriction import restricted_tree
-
-Mask = NDArray[np.bool_]
 
 #: Numbers of a missing and of an unreadable tile; smaller than any H3 cell.
 NO_TILE = 0
@@ -35,76 +33,26 @@ _KILOMETRES_A_DEGREE = 111.0
 _FARTHEST_NORTH = 80.0
 
 
-class Tiling(Protocol):
-    """Converts columns and points to tiles."""
-
-    @property
-    def noun(self) -> str:
-        """Completes the message "a tile that is not ..."."""
-        ...
-
-    @property
-    def takes_points(self) -> bool:
-        """Whether points can be converted to tiles."""
-        ...
-
-    @property
-    def outside(self) -> int:
-        """The number of the tile `outside`, larger than all others."""
-        ...
-
-    def tile_numbers(self, column: pa.Array) -> Cells64:
-        """Returns a column of the engine's query as numbers; `NO_TILE` or `UNREADABLE_TILE` for other values."""
-        ...
-
-    def is_tile(self, numbers: Cells64) -> Mask:
-        """Returns which numbers are tiles."""
-        ...
-
-    def tiles_at(self, lat: NDArray[np.float64], lon: NDArray[np.float64]) -> Cells64:
-        """Returns the tile of each point, `NO_TILE` if none contains it. Only if `takes_points`."""
-        ...
-
-    def lift(self, numbers: Cells64) -> Cells64:
-        """Returns the ancestors of tiles that are finer than the resolution."""
-        ...
-
-    def in_area(self, numbers: Cells64, area: Area) -> Mask:
-        """Returns which tiles have their centres in an area."""
-        ...
-
-    def resolutions(self, numbers: Cells64) -> NDArray[np.int64]:
-        """Returns the number of tiles of each H3 resolution; zeros for a map."""
-        ...
-
-    def hierarchy(self, tiles: Cells64) -> Hierarchy:
-        """Returns the tree whose leaves are these distinct tiles, in increasing order."""
-        ...
-
-    @property
-    def whole_map(self) -> Hierarchy | None:
-        """The tree over all tiles of a map, also those without trips; None for H3."""
-        ...
-
-
 @dataclass(frozen=True)
 class H3Tiling:
     """H3 cells of one resolution; coarser cells of the input keep theirs."""
 
     resolution: int
+    #: Completes the message "a tile that is not ...".
     noun: str = "an H3 cell"
     takes_points: bool = True
     outside: int = OUTSIDE_CELL
+    whole_map: None = None
 
     def tile_numbers(self, column: pa.Array) -> Cells64:
-        """Returns the numbers of the query."""
+        """Returns a column of the engine's query as numbers."""
         return column.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
 
     def is_tile(self, numbers: Cells64) -> Mask:
         """Returns which numbers are valid cells."""
         return is_cell(numbers)
 
-    def tiles_at(self, lat: NDArray[np.float64], lon: NDArray[np.float64]) -> Cells64:
+    def tiles_at(self, lat: Floats, lon: Floats) -> Cells64:
         """Returns the cell of each point."""
         return index_points(lat, lon, self.resolution)
 
@@ -116,20 +64,11 @@ class H3Tiling:
         """Returns which cells have their centres in the area."""
         return area.holds_cells(numbers)
 
-    def resolutions(self, numbers: Cells64) -> NDArray[np.int64]:
-        """Returns the number of cells of each resolution."""
-        return np.bincount(resolution_of(numbers), minlength=MAX_RESOLUTION + 1)
-
     def hierarchy(self, tiles: Cells64) -> Hierarchy:
-        """Returns the smallest H3 tree that contains the cells."""
+        """Returns the smallest H3 tree whose leaves are these distinct cells, in increasing order."""
         if tiles[0] == np.uint64(self.outside):
             raise DataError("All trips begin, or all end, outside the area. Hint: a larger area (--within).")
         return h3_hierarchy(tiles)
-
-    @property
-    def whole_map(self) -> None:
-        """None: the tiles of the earth are not listed."""
-        return None
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,17 +76,17 @@ class MapTiling:
     """Zones of a map, numbered in the order of its leaves."""
 
     zone_map: ZoneMap
-    noun: str = "on the map"
     keeps_outside: bool = False
+    noun: str = "on the map"
 
     @cached_property
-    def _tree(self) -> Hierarchy:
-        """The tree of the map, with the tile `outside` if it is kept."""
+    def whole_map(self) -> Hierarchy:
+        """The tree over all tiles of the map, also those without trips; with `outside` if it is kept."""
         return with_outside(self.zone_map.hierarchy) if self.keeps_outside else self.zone_map.hierarchy
 
     @property
     def outside(self) -> int:
-        """Returns the zone number of everything outside the map: one above the last zone."""
+        """The number of everything outside the map: one above the last zone."""
         return self.zone_map.hierarchy.n_tiles + _FIRST_OF_MAP
 
     @property
@@ -155,10 +94,9 @@ class MapTiling:
         """Whether the map has outlines."""
         return self.zone_map.locator is not None
 
-    def tiles_at(self, lat: NDArray[np.float64], lon: NDArray[np.float64]) -> Cells64:
-        """Returns the zone whose outline contains each point."""
-        if self.zone_map.locator is None:
-            raise ParameterError("The map has no outlines, so points cannot be found on it.")
+    def tiles_at(self, lat: Floats, lon: Floats) -> Cells64:
+        """Returns the zone whose outline contains each point; only if `takes_points`."""
+        assert self.zone_map.locator is not None
         zone = self.zone_map.locator.zones_of(lat, lon).astype(np.int64)
         return np.where(zone == NOWHERE, NO_TILE, zone + _FIRST_OF_MAP).astype(np.uint64)
 
@@ -185,18 +123,12 @@ class MapTiling:
             raise ParameterError("The map has no coordinates, so its zones cannot be compared with the area.")
         return area.holds(*tree.geography.centers(tree.leaf_node[numbers.astype(np.int64) - _FIRST_OF_MAP]))
 
-    def resolutions(self, numbers: Cells64) -> NDArray[np.int64]:  # noqa: ARG002
-        """Returns zeros."""
-        return np.zeros(MAX_RESOLUTION + 1, dtype=np.int64)
-
     def hierarchy(self, tiles: Cells64) -> Hierarchy:
         """Returns the tree of the map over these tiles."""
-        return restricted_tree(self._tree, tiles.astype(np.int64) - _FIRST_OF_MAP)[0]
+        return restricted_tree(self.whole_map, tiles.astype(np.int64) - _FIRST_OF_MAP)[0]
 
-    @property
-    def whole_map(self) -> Hierarchy:
-        """The tree of the whole map, with `outside` if it is kept."""
-        return self._tree
+
+Tiling = H3Tiling | MapTiling
 
 
 def tiling_of(reading: Reading) -> Tiling:
@@ -215,13 +147,8 @@ class Inside:
         self._known = np.zeros(0, dtype=np.uint64)
         self._inside = np.zeros(0, dtype=np.bool_)
 
-    def near(self, points: tuple[NDArray[np.float64], ...], rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Returns the rows with both ends near the area; tiles of other points cannot be in it.
-
-        Args:
-            points: latitude and longitude of the origin, then of the destination.
-            rows: the rows to check.
-        """
+    def near(self, points: tuple[Floats, ...], rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Returns the rows with both ends near the area; tiles of other points cannot be in it."""
         if self._bounds is None:
             return rows
         west, south, east, north = self._bounds
@@ -249,10 +176,9 @@ def _bounds_of(area: Area | None, tiling: Tiling) -> Bounds | None:
     The centre of an H3 cell is less than two mean edges of its resolution from any of its points. Near the poles and
     the 180th meridian there are no bounds.
     """
-    bounds = area.bounds if area is not None and isinstance(tiling, H3Tiling) else None
-    if bounds is None or not isinstance(tiling, H3Tiling):
+    if area is None or area.bounds is None or not isinstance(tiling, H3Tiling):
         return None
-    west, south, east, north = bounds
+    west, south, east, north = area.bounds
     up = 2 * h3_int.average_hexagon_edge_length(tiling.resolution, unit="km") / _KILOMETRES_A_DEGREE
     if max(-south, north) + up > _FARTHEST_NORTH:
         return None

@@ -46,7 +46,7 @@ _OFFSET = r"[+-](0[0-9]|1[0-4])(:?[0-5][0-9])?$"
 _MINUTE = 60_000_000
 #: Upper bound for distinct shapes; a column with more does not hold times.
 _MOST_SHAPES = 2_000
-#: Rows whose shapes are determined first.
+#: Rows that are tried first.
 _FIRST_ROWS = 10_000
 #: A time of day without a date, and an hour as a number.
 _CLOCK = r"^([01]?[0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9](\.[0-9]{1,6})?)?$"
@@ -156,14 +156,9 @@ def decide(
     Args:
         con: a database.
         relation: a FROM clause that can be read more than once.
-        column: SQL of the column.
-        kind: its type in DuckDB.
-        time_format: a format of strptime, if the user gave one.
-        timezone: the zone to show times in, if the user gave one.
+        column, kind: SQL of the column, and its type in DuckDB.
+        time_format, timezone: the format of strptime, and the zone to show times in, if the user gave them.
         column_zone: the zone that the type of the column names, which DuckDB drops.
-
-    Raises:
-        ParameterError: the zone does not exist, or an option does not apply to a column of this kind.
     """
     found = _recognised(con, relation, column, kind, time_format=time_format, column_zone=column_zone)
     shown: str | None
@@ -175,9 +170,13 @@ def decide(
                 "taken as local times. Hint: leave it out, or write the times with their zone."
             )
         moment, shown, note, needs = _in_zone(con, found.moment, timezone), timezone, None, None
-    elif found.has_offsets:
+    elif found.offsets - {0}:
+        # The local time is the one written.
         moment, needs = f"({found.moment}) + ({found.offset})", None
-        shown, note = _zone_of_offsets(found)
+        shown = None if len(found.offsets) > 1 else _fixed_zone(next(iter(found.offsets)))
+        note = "Times have different offsets from UTC and are shown in local time, without conversion."
+        if shown is not None:
+            note = f"Times are shown in {shown}, the offset that they are written with."
     else:
         shown = _zone_of_type(con, found.zone)
         moment = found.moment if shown is None else _in_zone(con, found.moment, shown)
@@ -197,8 +196,7 @@ class _Column:
         problem: what is wrong with the column as a whole, or None.
         instants: "Unix times" or "in UTC" for instants, None for times without a zone.
         zone: the zone that the type of the column names.
-        offset: SQL: the offset from UTC that a text has, in microseconds.
-        offsets: the different offsets of the texts, in minutes.
+        offset, offsets: SQL of the offset from UTC of a text in microseconds; all different offsets, in minutes.
         of_day: whether the values are times of day without a date.
     """
 
@@ -209,11 +207,6 @@ class _Column:
     offset: str | None = None
     offsets: frozenset[int] = frozenset()
     of_day: bool = False
-
-    @property
-    def has_offsets(self) -> bool:
-        """Whether texts have offsets other than zero, so that the local time is the one written."""
-        return bool(self.offsets - {0})
 
 
 def _recognised(
@@ -293,14 +286,6 @@ def _fixed_zone(minutes: int) -> str:
     return f"UTC{'-' if minutes < 0 else '+'}{abs(minutes) // 60:02}{abs(minutes) % 60:02}"
 
 
-def _zone_of_offsets(column: _Column) -> tuple[str | None, str]:
-    """Returns the fixed offset that all texts have, or None if they differ; and a note."""
-    if len(column.offsets) > 1:
-        return None, "Times have different offsets from UTC and are shown in local time, without conversion."
-    zone = _fixed_zone(next(iter(column.offsets)))
-    return zone, f"Times are shown in {zone}, the offset that they are written with."
-
-
 def _zone_of_type(con: Any, zone: str | None) -> str | None:
     """Returns the zone of a column's type if it says more than UTC."""
     if zone is None or zone.casefold().removeprefix("etc/") in _UTC_NAMES:
@@ -327,16 +312,13 @@ def _zone_names(con: Any) -> set[str]:
 
 @dataclass(frozen=True)
 class _Shape:
-    """A recognised shape of texts.
+    """A recognised shape of texts."""
 
-    Attributes:
-        family: order of the date, separator, clock, and whether there is a zone; the same for all texts of a column.
-        rest: the format after the date.
-        cut: start and end of the digits of a fraction beyond microseconds.
-    """
-
+    #: Order of the date, separator, clock, and whether there is a zone; the same for all texts of a column.
     family: str
+    #: The format after the date.
     rest: str
+    #: Start and end of the digits of a fraction beyond microseconds.
     cut: tuple[int, int] | None
 
     @classmethod
@@ -368,8 +350,14 @@ class _Shape:
 
 
 def _of_text(con: Any, relation: str, text: str) -> _Column:
-    """Recognises a column of text."""
-    counts = _shapes(con, relation, text)
+    """Recognises a column of text, by the number of texts of each shape."""
+    counts: dict[str, int] = dict(
+        con.execute(
+            f"SELECT translate({text}, '0123456789', '9999999999') AS shape, count(*) FROM {relation} "
+            f"WHERE {text} IS NOT NULL AND NOT regexp_full_match(lower({text}), {MISSING_PATTERN}) "
+            f"GROUP BY shape ORDER BY count(*) DESC, shape LIMIT {_MOST_SHAPES}"
+        ).fetchall()
+    )
     shapes = {shape: _Shape.parse(shape) for shape in counts}
     families: Counter[str] = Counter()
     for shape, known in shapes.items():
@@ -464,26 +452,5 @@ def _matches(text: str, pattern: str) -> str:
 
 def _any_of(text: str, shapes: Iterable[str]) -> str:
     """Returns SQL: whether a text has one of these shapes."""
-    # Days, months and hours may have one digit or two: fewer patterns match faster.
-    escaped = (re.sub(r"(?<![:9])99?(?!9)", "<>", re.escape(shape)) for shape in shapes)
-    patterns = dict.fromkeys(one.replace("9", "[0-9]").replace("<>", "[0-9]{1,2}") for one in escaped)
-    return f"regexp_full_match({text}, {quoted_text('|'.join(patterns))})"
-
-
-def _shapes(con: Any, relation: str, text: str) -> Counter[str]:
-    """Returns the number of texts of each shape; the usual shapes are counted in the first rows only.
-
-    Matching is faster than making shapes, so shapes are made only of the first texts and of texts of other shapes.
-    """
-    shape = f"translate({text}, '0123456789', '9999999999')"
-    grouped = f"GROUP BY shape ORDER BY count(*) DESC, shape LIMIT {_MOST_SHAPES}"
-    present = f"{text} IS NOT NULL AND NOT regexp_full_match(lower({text}), {MISSING_PATTERN})"
-    first = f"(SELECT * FROM {relation} LIMIT {_FIRST_ROWS})"
-    seen = Counter(
-        dict(con.execute(f"SELECT {shape} AS shape, count(*) FROM {first} WHERE {present} {grouped}").fetchall())
-    )
-    usual = [one for one in seen if _Shape.parse(one) is not None]
-    if usual:
-        present = f"{text} IS NOT NULL AND NOT {_any_of(text, usual)}"
-    others = con.execute(f"SELECT {shape} AS shape, count(*) FROM {relation} WHERE {present} {grouped}").fetchall()
-    return Counter({one: seen[one] for one in usual}) + Counter(dict(others))
+    patterns = "|".join(re.escape(shape).replace("9", "[0-9]") for shape in shapes)
+    return f"regexp_full_match({text}, {quoted_text(patterns)})"

@@ -9,21 +9,19 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from flowveil.flows import MILLION, Cells, is_fixed_point, to_fixed_point
+from flowveil.guarantee import DIFFERENCING
 from flowveil.hierarchy import Ints
-from flowveil.release.confirmation import DIFFERENCING
-from flowveil.release.published import Published
-from flowveil.release.statement import Shares, Statement, round_share, share_step
+from flowveil.release.statement import INEXACT, Published, Shares, Statement, round_share, share_step
 from flowveil.times import TIME, TIME_COLUMNS
 from flowveil.zoning.h3 import resolution_of
 from flowveil.zoning.public_map import BoxMap, H3Map, PublicMap, TreeMap, TwoTreesMap
 
 if TYPE_CHECKING:
     from flowveil.flows import Flows
+    from flowveil.release.plan import Zones
     from flowveil.release.release import Matrix, Publishable, Release
-    from flowveil.release.zones import Zones
 
 #: Rows whose codes are made text in one batch: noisy releases have millions.
 _BATCH_ROWS = 1 << 20
@@ -43,12 +41,8 @@ def to_published(
 ) -> Published:
     """Returns what may be published of a release: recounted cells, and the statement.
 
-    Args:
-        release: its cells were recounted when it was made.
-        about: title, source, period, licence and contact.
-        formats: exports of the folder.
-        basemap: address of a tile server for the page.
-        outlines: text of the operator's GeoJSON.
+    Its cells were recounted when it was made. ``about`` has title, source, period, licence and contact; ``outlines`` is
+    the text of the operator's GeoJSON.
     """
     cells = cells_table(release)
     plans = [part.plan for _, part in release.parts]
@@ -63,7 +57,7 @@ def to_published(
         about=dict(about or {}),
         homogeneous=all(plan.homogeneous for plan in plans),
         suppression=plans[-1].suppression.to_dict(),
-        boxes=None if plans[-1].boxes is None else plans[-1].boxes.to_dict(),
+        boxes=None if plans[-1].boxes is None else vars(plans[-1].boxes),
         slice_columns=release.slice_columns,
         timezone=timezone if isinstance(timezone, str) else None,
         shares=_shares(release),
@@ -76,7 +70,9 @@ def to_published(
         basemap=basemap,
         context=outlines is not None,
     )
-    return Published(cells, statement, public_map(_whole(release), boxed=plans[-1].boxes is not None), outlines)
+    # The first slice, where there are slices: all have the same trees.
+    flows: Flows = release.input.slices[0] if release.slice_columns else release.input
+    return Published(cells, statement, public_map(flows, boxed=plans[-1].boxes is not None), outlines)
 
 
 def public_map(flows: Flows, *, boxed: bool) -> PublicMap:
@@ -91,17 +87,11 @@ def public_map(flows: Flows, *, boxed: bool) -> PublicMap:
     return TwoTreesMap(flows.origins, flows.destinations)
 
 
-def _whole(release: Publishable) -> Flows:
-    """The flows of a release, of the first slice where it has slices: all have the same trees."""
-    given = release.input
-    return cast("Flows", given.slices[0] if release.slice_columns else given)
-
-
 def _guarantee_rule(release: Publishable) -> dict[str, Any]:
     """Returns the guarantee; k mean weights are stated as the rule, not as the number."""
     guarantee = release.guarantee  # type: ignore[attr-defined]
     stated: dict[str, Any] = guarantee.to_dict()
-    if release.kind != "noisy" and "population" in stated and not guarantee.population_is_given:
+    if release.kind not in INEXACT and "population" in stated and not guarantee.population_is_given:
         stated["population"] = None
     return stated
 
@@ -120,7 +110,7 @@ def _without_paths(value: Any) -> Any:
 
 def _shares(release: Publishable) -> Shares | None:
     """Returns the rounded shares; None for noise and for revisions."""
-    if release.kind == "noisy" or getattr(release, "revision", None) is not None:
+    if release.kind in INEXACT or getattr(release, "revision", None) is not None:
         return None
     guarantee = release.guarantee  # type: ignore[attr-defined]
     basis = guarantee.basis
@@ -235,14 +225,11 @@ def _matrix_tables(matrix: Matrix) -> Iterator[pa.Table]:
     destination, destination_rank = _codes_and_ranks(plan.destination_zones, cells.destination)
     ends = (origin_rank[cells.origin], destination_rank[cells.destination])
     timed = plan.timed
-    order = _sorted_order(*ends)
-    if timed is not None:
-        order = np.lexsort((*ends[::-1], timed.stop[cells.origin], timed.start[cells.origin]))
-    if plan.layer is not None:
-        times = () if timed is None else (timed.stop[cells.origin], timed.start[cells.origin])
-        order = np.lexsort((plan.layer[cells.origin], *ends[::-1], *times))
+    times = () if timed is None else (timed.stop[cells.origin], timed.start[cells.origin])
+    layers = () if plan.layer is None else (plan.layer[cells.origin],)
+    order = np.lexsort((*layers, *ends[::-1], *times))
     for first in range(0, len(cells), _BATCH_ROWS):
-        rows = slice(first, first + _BATCH_ROWS) if order is None else order[first : first + _BATCH_ROWS]
+        rows = order[first : first + _BATCH_ROWS]
         columns: dict[str, pa.Array] = {
             "origin_zone": origin.take(pa.array(cells.origin[rows])),
             "destination_zone": destination.take(pa.array(cells.destination[rows])),
@@ -259,14 +246,6 @@ def _matrix_tables(matrix: Matrix) -> Iterator[pa.Table]:
             for name, texts in zip(TIME_COLUMNS, (timed.start, timed.stop), strict=True):
                 columns[name] = pa.array(texts[cells.origin[rows]].tolist(), type=pa.string())
         yield pa.table(columns)
-
-
-def _sorted_order(first: Ints, second: Ints) -> NDArray[np.int64] | None:
-    """Returns the order of pairs of ranks; None if they are sorted."""
-    step = np.sign(np.diff(first))
-    if np.all((step > 0) | ((step == 0) & (second[1:] > second[:-1]))):
-        return None
-    return np.lexsort((second, first))
 
 
 def _codes_and_ranks(zones: Zones, number: Ints) -> tuple[pa.Array, Ints]:

@@ -1,13 +1,11 @@
 """Boxes as zones: rectangles between grid lines of longitude and latitude.
 
-The methods that use coordinates instead of a hierarchy publish rectangles around the trips of a cell. The edge of
-the tightest such rectangle is the coordinate of one trip. So edges are on the lines of a declared grid
-(by default about as wide as a tile): every tile is known by the grid square of its centre, and nothing finer than
-a square enters a method or a release.
+The edge of the tightest rectangle around some trips is the coordinate of one trip. So edges are on the lines of a
+declared grid (by default about as wide as a tile): every tile is known by the grid square of its centre, and nothing
+finer than a square enters a method or a release.
 
-Grid lines are whole numbers of 10⁻⁷ degrees. Squares are numbered by integers, so whether a box contains a tile is a
-comparison of integers here, and exactly the same comparison of published degrees for a reader: a tile is in
-a box when west <= longitude < east and south <= latitude < north.
+Grid lines are whole numbers of 10⁻⁷ degrees and squares are numbered by integers, so whether a box contains a tile is
+the same comparison here and, in published degrees, for a reader: west <= longitude < east, south <= latitude < north.
 """
 
 from __future__ import annotations
@@ -84,17 +82,12 @@ class Boxes:
     disjoint: bool
     finer_than_tiles: bool
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for reports."""
-        return dict(vars(self))
-
 
 @dataclass(frozen=True, eq=False)
 class Frame:
     """Positions of the flows in the grid.
 
     Attributes:
-        grid: the lines.
         origin_squares, destination_squares: column and row of every tile of each end.
         point: int32, one row for each of the four dimensions and one column for each flow.
         step_cm: width of a square in each dimension, at the median latitude of the tiles; whole centimetres, so
@@ -111,15 +104,9 @@ class Frame:
 
     @classmethod
     def of(cls, flows: Flows, *, grid_m: float | None = None) -> Frame:
-        """Lay the grid over the tiles of these flows.
+        """Lays the grid over the tiles of these flows, which need a map.
 
-        Args:
-            flows: they need a map.
-            grid_m: width of the grid squares in metres; by default that of a square as large as the median tile.
-
-        Raises:
-            DataError: the place of the tiles is not known.
-            ParameterError: the width is out of range.
+        Squares are ``grid_m`` metres wide; by default as large as the median tile.
         """
         if grid_m is not None and not 1 <= grid_m <= 1e7:
             raise ParameterError(f"grid_m must be at least 1 metre and at most 10,000 km; found {grid_m!r}.")
@@ -187,11 +174,7 @@ def _round_units(degrees: float) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Hulls:
-    """The smallest 4-D box of squares around each group of flows; both bounds belong to it.
-
-    Attributes:
-        low, high: int32, one row for each dimension and one column for each group.
-    """
+    """The smallest 4-D box of squares around each group: ``low`` and ``high`` belong to it, one row a dimension."""
 
     low: Ints
     high: Ints
@@ -264,7 +247,6 @@ class BoxZones:
     """Zones that are rectangles of grid squares; distinct, in the order of their bounds.
 
     Attributes:
-        grid: the lines of their edges.
         squares: column and row of every tile of this end.
         x0, y0, x1, y1: first and last column and row; both belong to the box.
         size: tiles of this end with their centre in the box.
@@ -309,10 +291,7 @@ class BoxZones:
         return self._rectangles(zones).centers()
 
     def _rectangles(self, zones: Ints) -> Rectangles:
-        return Rectangles(*self._units(zones))
-
-    def _units(self, zones: Ints) -> tuple[NDArray[np.int64], ...]:
-        """West, south, east and north in units, as published."""
+        """Returns the bounds as published."""
         west = self.x0[zones].astype(np.int64) * self.grid.lon_units
         east = (self.x1[zones].astype(np.int64) + 1) * self.grid.lon_units
         south = self.y0[zones].astype(np.int64) * self.grid.lat_units
@@ -323,4 +302,4 @@ class BoxZones:
             west, east = np.where(west >= half, west - FULL_TURN, west), np.where(east > half, east - FULL_TURN, east)
         else:
             west, east = np.maximum(west, -half), np.minimum(east, half)
-        return west, np.maximum(south, -_POLE), east, np.minimum(north, _POLE)
+        return Rectangles(west, np.maximum(south, -_POLE), east, np.minimum(north, _POLE))

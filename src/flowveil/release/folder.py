@@ -29,11 +29,7 @@ _OWN = ("flows.parquet", "zones.parquet", "report.json")
 
 @dataclass(frozen=True)
 class ReleaseFolder:
-    """The folder of a release; files are read lazily; only the form of report.json is checked.
-
-    Attributes:
-        path: the folder.
-    """
+    """The folder of a release; files are read lazily; only the form of report.json is checked."""
 
     path: Path
 
@@ -80,11 +76,7 @@ class ReleaseFolder:
             raise ParameterError("The release is not on a user's map: it has no lookup.csv.") from None
 
     def check_manifest(self) -> None:
-        """Refuse a folder in which a table or the report is not the file that its manifest lists.
-
-        Raises:
-            ParameterError: one was changed since it was published, or the manifest is missing.
-        """
+        """Refuse a folder in which a table or the report is not the file that its manifest lists."""
         try:
             listed = dict(read_json(self.path / "manifest.json")["sha256"])
             files = [name for name in (*_OWN, "lookup.csv") if name in listed]
@@ -98,11 +90,7 @@ class ReleaseFolder:
             )
 
     def sha256(self, name: str) -> str:
-        """The hash of a file.
-
-        Raises:
-            OSError: it is missing, or not a regular file.
-        """
+        """The hash of a file."""
         with open_regular(self.path / name) as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -120,14 +108,7 @@ class ReleaseFolder:
 
 @contextmanager
 def taken_at_its_word(name: object) -> Iterator[None]:
-    """Turns errors of reading an unverified folder into a ParameterError.
-
-    Args:
-        name: of the folder, for the message.
-
-    Raises:
-        ParameterError: something is missing in its tables or its report, or is not what a release has.
-    """
+    """Turns errors of reading the unverified folder of this name into a ParameterError."""
     import pyarrow as pa
     from shapely.errors import ShapelyError
 
@@ -142,12 +123,7 @@ def taken_at_its_word(name: object) -> Iterator[None]:
 
 
 def read_bounded(path: Path) -> pa.Table:
-    """Reads a Parquet file that may be hostile.
-
-    Raises:
-        OSError: it cannot be read, or is not a regular file.
-        ValueError: it is not a Parquet file, or would unpack to far more than it holds.
-    """
+    """Reads a Parquet file that may be hostile; raises OSError or ValueError if it is not a plain, bounded table."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

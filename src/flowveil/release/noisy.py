@@ -1,9 +1,8 @@
 """A release of noisy counts, and what it promises.
 
-A `Release` shows exact counts of cells that are large enough. A `NoisyRelease` shows counts of all pairs, each with
-noise that hides whether any one person, or trip, is in the data at all. It has the same surface, but nothing in it can
-be recounted, and hardly any measure of it may be published: a measure that is computed from the true counts would
-disclose something of them without noise.
+A `NoisyRelease` shows counts of all pairs, each with noise that hides whether any one person, or trip, is in the data.
+It has the surface of a `Release`, but nothing in it can be recounted, and no measure computed from the true counts may
+be published.
 """
 
 from __future__ import annotations
@@ -26,14 +25,9 @@ from flowveil.slices import Key, SlicedFlows
 
 @dataclass(frozen=True)
 class NoiseStep:
-    """One of several parts of a budget: what was counted with it, and the noise that this part pays for.
+    """One of several parts of a budget (of ε or of ρ, whichever adds up), and the noise that this part pays for.
 
-    Attributes:
-        of: what was counted: ``all``, or the level of the zones.
-        scale: of the noise; σ where its law is Gaussian.
-        deviation: standard deviation of the noise.
-        epsilon: the part of ε, where ε is what adds up.
-        rho: the part of ρ, where that is.
+    ``of`` says what was counted: ``all``, or the level of the zones. The scale of Gaussian noise is σ.
     """
 
     of: str
@@ -55,13 +49,10 @@ class PrivacyLoss:
     persons are not known) give any set of possible releases with probabilities P and Q such that P <= exp(ε) Q + δ.
 
     Attributes:
-        unit: whom the promise is about: ``person`` or ``trip``.
-        epsilon: ε.
-        delta: δ; 0 where the promise holds without exception.
         bound: most trips that one unit contributes; 1 for a trip.
         mechanism: how the noise was drawn, as text.
-        scale: of the noise on the published counts: its law is P(X = x) proportional to exp(-abs(x) / scale),
-            or, where ``rho`` is given, to exp(-x² / (2 scale²)).
+        scale: of the noise on the published counts: P(X = x) is proportional to exp(-abs(x) / scale), or, where ``rho``
+            is given, to exp(-x² / (2 scale²)).
         deviation: standard deviation of the noise.
         threshold: smallest count that is published; None where pairs are listed whether they have trips or not.
         domain: which pairs could have been published, and where the list of zones comes from.
@@ -86,11 +77,10 @@ class PrivacyLoss:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for reports."""
-        named = {n: getattr(self, n) for n in self.__dataclass_fields__ if n not in ("steps", "rho", "layers")}
+        unset: dict[str, Any] = {"steps": (), "rho": None, "layers": 1}
+        stated = {name: value for name, value in vars(self).items() if unset.get(name, ...) != value}
         steps = {"steps": [step.to_dict() for step in self.steps]} if self.steps else {}
-        rho = {} if self.rho is None else {"rho": self.rho}
-        layers = {} if self.layers == 1 else {"layers": self.layers}
-        return {**named, "domain": dict(self.domain), **steps, **rho, **layers}
+        return {**stated, "domain": dict(self.domain), **steps}
 
     def in_words(self) -> str:
         """The promise in a few words: 'ε = 1, δ = 0 for each person with up to 20 trips'."""
@@ -98,12 +88,43 @@ class PrivacyLoss:
         return f"ε = {self.epsilon:g}, δ = {self.delta:g} for {whom}"
 
 
-class NothingLeftError(InfeasibleError):
-    """After noise no pair is left to publish. That is an outcome of the noise too, and has cost what it would have.
+@dataclass(frozen=True)
+class Perturbation:
+    """What a release of perturbed counts states: how far a count may be off. No k and no ε is claimed.
 
     Attributes:
-        promise: what the release would have promised.
+        mechanism: how counts were perturbed, as text.
+        maximum: largest absolute perturbation of a count.
+        deviation: its standard deviation.
+        key: fingerprint of the secret key; None for trials without one.
+        domain: which pairs are listed.
+        details: parameters of the method that a reader needs.
     """
+
+    mechanism: str
+    maximum: int
+    deviation: float
+    key: str | None
+    domain: Mapping[str, Any]
+    details: Mapping[str, Any]
+
+    @property
+    def unit(self) -> Literal["trip"]:
+        """What is perturbed: single trips, not persons."""
+        return "trip"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for reports."""
+        named = {n: getattr(self, n) for n in ("unit", "mechanism", "maximum", "deviation", "key")}
+        return {**named, "domain": dict(self.domain), **self.details}
+
+    def in_words(self) -> str:
+        """The statement in a few words."""
+        return f"counts perturbed by at most {self.maximum:,}"
+
+
+class NothingLeftError(InfeasibleError):
+    """After noise no pair is left to publish. That outcome has cost what the release would have, its ``promise``."""
 
     def __init__(self, promise: PrivacyLoss) -> None:
         least = "" if promise.threshold is None else f": none reaches the threshold of {promise.threshold:,}"
@@ -114,15 +135,24 @@ class NothingLeftError(InfeasibleError):
         self.promise = promise
 
 
+def nothing_left(guarantee: PrivacyLoss | Perturbation) -> InfeasibleError:
+    """Returns the error of a release without cells."""
+    if isinstance(guarantee, PrivacyLoss):
+        return NothingLeftError(guarantee)
+    return InfeasibleError("No pair is left to publish: all counts became 0. Hint: a coarser level.")
+
+
+def _kind(guarantee: PrivacyLoss | Perturbation) -> Literal["noisy", "perturbed"]:
+    return "noisy" if isinstance(guarantee, PrivacyLoss) else "perturbed"
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class NoisyCounts:
     """What a noisy method returns.
 
     Attributes:
         plan: the zones, and in which of them the flows lie; ``kept`` marks the flows inside the domain.
-        cells: the pairs that are published with their noisy trips, at least 1, sorted; numbers of the plan's zones.
-            There may be none.
-        guarantee: what they promise.
+        cells: the published pairs with their noisy trips, at least 1, sorted; there may be none.
         left_out: trips of the input that were not counted, by reason. Exact, so never published.
         zones_are_public: the zones' numbers of tiles owe nothing to the data.
         repeatable: the noise came from a seed and hides nothing.
@@ -130,7 +160,7 @@ class NoisyCounts:
 
     plan: Plan
     cells: Cells
-    guarantee: PrivacyLoss
+    guarantee: PrivacyLoss | Perturbation
     left_out: Mapping[str, int]
     zones_are_public: bool
     repeatable: bool
@@ -138,15 +168,9 @@ class NoisyCounts:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class NoisyRelease(Matrix):
-    """Noisy counts that may be published.
+    """Noisy counts that may be published, made by `flowveil.anonymize` with a method that adds noise.
 
-    Made by `flowveil.anonymize` with a method that adds noise.
-
-    Attributes:
-        input: the flows that were counted. Internal: never written.
-        counts: what the method returned.
-        method: name of the method.
-        parameters: what the user chose.
+    The input is internal and never written; ``counts`` is what the method returned.
     """
 
     input: Flows
@@ -156,19 +180,15 @@ class NoisyRelease(Matrix):
 
     @classmethod
     def of(cls, flows: Flows, counts: NoisyCounts, *, method: str, parameters: Mapping[str, Any]) -> NoisyRelease:
-        """Put together what a method returned and how it was called.
-
-        Raises:
-            NothingLeftError: no pair is left.
-        """
+        """Returns the release; raises NothingLeftError if no pair is left."""
         if len(counts.cells) == 0:
-            raise NothingLeftError(counts.guarantee)
+            raise nothing_left(counts.guarantee)
         return cls(flows, counts, method, MappingProxyType(dict(parameters)))
 
     @property
-    def kind(self) -> Literal["noisy"]:
-        """Noisy counts of one matrix."""
-        return "noisy"
+    def kind(self) -> Literal["noisy", "perturbed"]:
+        """Noisy counts of one matrix, with an ε or without."""
+        return _kind(self.guarantee)
 
     @property
     def plan(self) -> Plan:
@@ -181,7 +201,7 @@ class NoisyRelease(Matrix):
         return self.counts.cells
 
     @property
-    def guarantee(self) -> PrivacyLoss:
+    def guarantee(self) -> PrivacyLoss | Perturbation:
         """What the release promises."""
         return self.counts.guarantee
 
@@ -202,11 +222,9 @@ class NoisyRelease(Matrix):
         return np.where(found, at, -1).astype(np.int32)
 
     def check_publishable(self) -> None:
-        """Refuse noise that can be repeated.
-
-        Raises:
-            ParameterError: the noise was drawn from a seed.
-        """
+        """Raises ParameterError if the noise was drawn from a seed, or without a secret key."""
+        if self.counts.repeatable and self.kind == "perturbed":
+            raise ParameterError("This release cannot be written: it was made without a secret key. Hint: key_file.")
         if self.counts.repeatable:
             raise ParameterError(
                 "This release cannot be written: its noise was drawn from a seed (unsafe_seed_for_tests), and "
@@ -221,23 +239,16 @@ class NoisyRelease(Matrix):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class NoisySlices(Publishable):
-    """Noisy counts of many slices.
+    """Noisy counts of many slices, made by `flowveil.anonymize_slices` with a method that adds noise.
 
-    Made by `flowveil.anonymize_slices` with a method that adds noise.
-
-    Attributes:
-        input: the flows of all slices. Internal: never written.
-        keys: the slices in which noise left something to publish, coarsest kinds first.
-        releases: their noisy counts; the input of each is what was counted in it.
-        guarantee: what all of them promise together.
-        method: name of the method.
-        parameters: what the user chose, the declared slices included.
+    ``keys`` are the slices in which noise left something to publish, coarsest kinds first; ``guarantee`` is what all
+    promise together. The input is internal and never written.
     """
 
     input: SlicedFlows
     keys: tuple[Key, ...]
     releases: tuple[NoisyRelease, ...]
-    guarantee: PrivacyLoss
+    guarantee: PrivacyLoss | Perturbation
     method: str
     parameters: Mapping[str, Any]
 
@@ -245,9 +256,9 @@ class NoisySlices(Publishable):
         return len(self.keys)
 
     @property
-    def kind(self) -> Literal["noisy"]:
-        """Noisy counts."""
-        return "noisy"
+    def kind(self) -> Literal["noisy", "perturbed"]:
+        """Noisy counts, with an ε or without."""
+        return _kind(self.guarantee)
 
     @property
     def slice_columns(self) -> tuple[str, ...]:

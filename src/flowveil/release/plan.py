@@ -8,19 +8,112 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flowveil.flows import Flows
-from flowveil.hierarchy import Ints
+from flowveil.hierarchy import Floats, Hierarchy, Ints
 from flowveil.release.boxes import Boxes, BoxZones, Frame, Hulls
-from flowveil.release.zones import NodeZones, TimedZones, Zones
+from flowveil.times import Times
 from flowveil.zoning.places import Places
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+class Zones(Protocol):
+    """The zones of one end, numbered from 0: nodes of a hierarchy, or boxes."""
+
+    def __len__(self) -> int: ...
+
+    @property
+    def size(self) -> Ints:
+        """Tiles in each zone."""
+        ...
+
+    @property
+    def level(self) -> Ints:
+        """Level of each zone in its hierarchy."""
+        ...
+
+    def codes(self, zones: Ints) -> NDArray[np.str_]:
+        """Published codes."""
+        ...
+
+    def centers(self, zones: Ints) -> tuple[Floats, Floats] | None:
+        """Latitude and longitude of the centres, or None where the map is unknown."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class NodeZones:
+    """Zones that are nodes of a hierarchy: a cut, or any nodes that a method chose.
+
+    Attributes:
+        layer: of origin zones where cells come in layers: the layer of each, from 1. The same node in two layers is
+            two zones here, and one in zones.parquet. None where there are no layers.
+    """
+
+    hierarchy: Hierarchy
+    nodes: Ints
+    layer: NDArray[np.int8] | None = field(default=None, kw_only=True)
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    @cached_property
+    def size(self) -> Ints:
+        """Tiles below each node."""
+        return self.hierarchy.size[self.nodes]
+
+    @cached_property
+    def level(self) -> Ints:
+        """Level of each node."""
+        return self.hierarchy.level[self.nodes]
+
+    def codes(self, zones: Ints) -> NDArray[np.str_]:
+        """Published codes."""
+        return self.hierarchy.code_text(self.nodes[zones])
+
+    def centers(self, zones: Ints) -> tuple[Floats, Floats] | None:
+        """Latitude and longitude of the centres, or None where the map is unknown."""
+        where = self.hierarchy.geography
+        return None if where is None else where.centers(self.nodes[zones])
+
+
+@dataclass(frozen=True, eq=False)
+class TimedZones(NodeZones):
+    """Origin zones where time is folded: each is a node and an interval of time.
+
+    So a cell is still a pair of zones, and all that counts, merges and measures pairs does so for triples. The same
+    node with two intervals is two zones here, and one in zones.parquet. ``time`` is the node of the tree of ``times``.
+    """
+
+    times: Times
+    time: Ints
+
+    @cached_property
+    def start(self) -> NDArray[np.str_]:
+        """The beginning of the interval of each zone, as text."""
+        return self.times.start[self.time]
+
+    @cached_property
+    def stop(self) -> NDArray[np.str_]:
+        """The end of the interval of each zone, which is not in it."""
+        return self.times.stop[self.time]
+
+    @cached_property
+    def hours(self) -> Floats:
+        """How long the interval of each zone is."""
+        return self.times.hours[self.time]
+
+    @cached_property
+    def steps(self) -> Ints:
+        """Steps in the interval of each zone."""
+        return self.times.tree.size[self.time]
 
 
 #: A rule on cells that is not monotone. Arguments: positions of flows, the cell of each (-1 for none), and for each end
@@ -54,7 +147,6 @@ class Plan:
 
     Attributes:
         origin_zone, destination_zone: the zones that hold the flow's tiles, for every flow, kept or not.
-        kept: which flows are published; the others are suppressed.
         origin_zones, destination_zones: the zones that those numbers mean.
         homogeneous: the origin zones are disjoint, and so are the destination zones.
         boxes: properties of the boxes; None if zones are nodes.
@@ -135,14 +227,10 @@ class Plan:
         disjoint: bool,
         notes: Mapping[str, Any] | None = None,
     ) -> Plan:
-        """The plan that publishes the hull of each group of flows as a cell.
+        """Returns the plan that publishes the hull of each group of flows as a cell.
 
-        Args:
-            frame: where the flows lie.
-            group: number of the group of each flow, from 0 without gaps. A group is kept or suppressed as a whole.
-            kept: which flows are published.
-            disjoint: no flow is in the hull of two groups. Single ends may overlap.
-            notes: what the method has to say of its run.
+        Groups are numbered from 0 without gaps, and kept or suppressed as a whole. ``disjoint``: no flow is in the hull
+        of two groups; single ends may overlap.
         """
         grid, hulls = frame.grid, Hulls.around(frame.point, group)
         (x0, y0, x2, y2), (x1, y1, x3, y3) = hulls.low, hulls.high

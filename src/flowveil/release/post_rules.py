@@ -4,32 +4,46 @@ Methods rely on monotonicity, so these rules do not enter their search. For a me
 are applied after planning, and suppress whole cells. A method in layers takes them as a `CellRule`: a cell that breaks
 a rule is not published in its layer, and its trips go on to the next. What is suppressed counts towards the limit.
 
+- Dominance (statistical offices): in no cell does one person make more than a share of the trips.
+- Stricter places: cells around a clinic, a shelter or a place of worship must reach a higher k or l. A cell is around a
+  place if one of its zones contains the place's tile on the map, whether or not a trip ends there: otherwise a cell
+  that is published below the higher threshold would reveal that none does.
+- t-closeness (Li et al. 2007): no zone's trips are farther than t from all published trips. The distance is the total
+  variation: the share of a zone's trips that would have to end elsewhere for its destinations to be distributed like
+  those of all trips; likewise for the origins of a destination zone. All trips are the published ones, so every reader
+  can check the rule. Whole zones are suppressed, the farthest first, until none is farther than t.
+
 A revision publishes cells again that readers know already, so it cannot be combined with such a rule.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from flowveil.errors import InfeasibleError, ParameterError
-from flowveil.flows import Flows
+from flowveil.errors import DataError, InfeasibleError, ParameterError
+from flowveil.flows import Flows, group_pairs
 from flowveil.guarantee import Guarantee
-from flowveil.hierarchy import Ints
-from flowveil.release.closeness import check_closeness, plan_close, refusal
-from flowveil.release.dominance import check_dominance, dominance_rule, without_dominated
-from flowveil.release.plan import CellRule, Plan
+from flowveil.hierarchy import Floats, Ints
+from flowveil.release.plan import CellRule, NodeZones, Plan
 from flowveil.release.release import Release
 from flowveil.release.revision import Earlier, revise
-from flowveil.release.stricter import plan_stricter, stricter_rule, too_much_suppressed
-from flowveil.zoning.places import read_places
+from flowveil.zoning.places import Places, read_places
+
+Positions = NDArray[np.int64]
+Mask = NDArray[np.bool_]
 
 #: A limit on suppression that every plan keeps.
 _NO_LIMIT = float(np.nextafter(1, 0))
+#: Shares of the limit on suppression that the method itself gets with t-closeness, in the order of the trials.
+_SHARES_OF_METHOD = (1.0, 0.5, 0.25, 0.0)
+#: Runs of the method that leave more of the limit to stricter places; the last one suppresses nothing.
+_TRIES = 3
 
 
 class Planner(Protocol):
@@ -60,21 +74,16 @@ class PostRules:
     def from_request(
         cls, *, dominance: float | None, stricter: Any, revision: Any, t: float | None = None
     ) -> PostRules:
-        """Checks that the rules can be combined.
-
-        Raises:
-            ParameterError: the share is out of range, or a rule is combined with a revision.
-        """
-        earlier = None if revision is None else Earlier.of(revision)
-        if earlier is not None and dominance is not None:
-            raise ParameterError("A revision cannot suppress dominated cells: the earlier release shows them.")
-        if earlier is not None and stricter is not None:
-            raise ParameterError("A revision cannot ask more around listed places: the earlier release shows them.")
-        if earlier is not None and t is not None:
-            raise ParameterError("A revision cannot suppress distant zones (t): the earlier release shows them.")
-        check_dominance(dominance)
-        check_closeness(t)
-        return cls(dominance, stricter, earlier, t)
+        """Checks that the rules can be combined."""
+        if revision is not None and (dominance is not None or stricter is not None or t is not None):
+            raise ParameterError(
+                "A revision cannot suppress dominated cells, cells around listed places (stricter) or distant zones "
+                "(t): the earlier release shows them."
+            )
+        for name, value, hint in (("dominance", dominance, "0.5 is one half"), ("t", t, "0.8")):
+            if value is not None and not 0 < value < 1:
+                raise ParameterError(f"{name} must be above 0 and below 1; found {value}. Hint: {hint}.")
+        return cls(dominance, stricter, None if revision is None else Earlier.of(revision), t)
 
     @property
     def given(self) -> list[str]:
@@ -82,15 +91,11 @@ class PostRules:
         return [name for name in ("dominance", "stricter", "t") if getattr(self, name) is not None]
 
     def zones_of(self, given: Any) -> Any:
-        """The zones that are kept: those of the release that is revised, or those that were given."""
+        """Returns the zones that are kept: those of the release that is revised, or those that were given."""
         return given if self.earlier is None else self.earlier.zones_of(given)
 
     def on(self, flows: Flows) -> PostRules:
-        """The same with the list of places read, by the tiles of these flows.
-
-        Raises:
-            DataError, ParameterError: the list cannot be read, or a place is not on the map.
-        """
+        """Returns the same with the list of places read, by the tiles of these flows."""
         if self.stricter is None:
             return self
         return replace(self, stricter=read_places(self.stricter, asking=True).on(flows))
@@ -98,7 +103,7 @@ class PostRules:
     def plan(
         self, decide: Planner, flows: Flows, guarantee: Guarantee, *, max_suppressed: float, in_layers: bool
     ) -> tuple[Plan, dict[str, Any]]:
-        """Plans flows under the rules.
+        """Plans flows under the rules; returns the plan, and what the report says of the rules.
 
         Args:
             decide: the method.
@@ -106,12 +111,6 @@ class PostRules:
             guarantee: what every cell must satisfy.
             max_suppressed: the largest share of the volume that may be suppressed in all.
             in_layers: whether the method takes rules on cells.
-
-        Returns:
-            The plan, and what the report says of the rules.
-
-        Raises:
-            InfeasibleError: more would be suppressed than may be.
         """
         parameters: dict[str, Any] = {}
         if self.stricter is not None:
@@ -129,25 +128,27 @@ class PostRules:
             if self.stricter is None:
                 plan = decide(share)
             else:
-                plan = plan_stricter(decide, flows, self.stricter, guarantee, max_suppressed=share)
+                plan = _plan_stricter(decide, flows, self.stricter, guarantee, max_suppressed=share)
             if self.dominance is None:
                 return plan
-            return without_dominated(flows, plan, self.dominance, max_suppressed=share, basis=guarantee.basis)
+            return _without_dominated(flows, plan, self.dominance, max_suppressed=share, basis=guarantee.basis)
 
         if self.t is None:
             return plan_within(max_suppressed), parameters
-        plan = plan_close(plan_within, flows, self.t, max_suppressed=max_suppressed, basis=guarantee.basis)
+        plan = _plan_close(plan_within, flows, self.t, max_suppressed=max_suppressed, basis=guarantee.basis)
         return plan, parameters
 
     def _plan_layers(self, decide: Planner, flows: Flows, guarantee: Guarantee, max_suppressed: float) -> Plan:
+        if flows.times is not None:
+            raise ParameterError("Dominance and stricter places are not for folded times. Hint: omit --fold-time.")
         rules: list[CellRule] = []
         if self.stricter is not None:
-            rules.append(stricter_rule(flows, self.stricter, guarantee))
+            rules.append(_stricter_rule(flows, self.stricter, guarantee))
         if self.dominance is not None:
-            rules.append(dominance_rule(flows, self.dominance))
+            rules.append(_dominance_rule(flows, self.dominance))
 
-        def breaks_any(rows: NDArray[np.int64], cell: NDArray[np.int64], nodes: Sequence[Ints]) -> NDArray[np.bool_]:
-            broken: NDArray[np.bool_] = np.any([rule(rows, cell, nodes) for rule in rules], axis=0)
+        def breaks_any(rows: Positions, cell: Positions, nodes: Sequence[Ints]) -> Mask:
+            broken: Mask = np.any([rule(rows, cell, nodes) for rule in rules], axis=0)
             return broken
 
         try:
@@ -155,19 +156,231 @@ class PostRules:
         except InfeasibleError:
             # Without the rules the method may fail as well, and says why.
             decide(max_suppressed)
-            volume = flows.volume(guarantee.basis).astype(np.float64)
-            kept = _kept_without_limit(decide, breaks_any)
-            share = 1.0 if kept is None else float(volume[~kept].sum() / volume.sum())
-            raise too_much_suppressed(share, max_suppressed) from None
+            try:
+                share = suppressed_share(flows, decide(_NO_LIMIT, cell_rule=breaks_any), guarantee.basis)
+            except InfeasibleError:
+                share = 1.0
+            raise _too_much_suppressed(share, max_suppressed) from None
         return replace(plan, stricter=self.stricter)
 
     def revised(self, release: Release) -> Release:
-        """The release, or what may be published of it next to the earlier ones."""
+        """Returns the release, or what may be published of it next to the earlier ones."""
         return release if self.earlier is None else revise(release, self.earlier)
 
 
-def _kept_without_limit(decide: Planner, rule: CellRule) -> NDArray[np.bool_] | None:
-    try:
-        return decide(_NO_LIMIT, cell_rule=rule).kept
-    except InfeasibleError:
-        return None
+def suppressed_share(flows: Flows, plan: Plan, basis: str) -> float:
+    """Returns the share of the volume that a plan suppresses."""
+    volume = flows.volume(basis).astype(np.float64)
+    return float(volume[~plan.kept].sum() / volume.sum())
+
+
+def _without_broken(plan: Plan, rule: CellRule) -> Plan:
+    """Returns the plan without the cells that break a rule."""
+    assert isinstance(plan.origin_zones, NodeZones)
+    assert isinstance(plan.destination_zones, NodeZones)
+    rows = np.flatnonzero(plan.kept)
+    origin, destination = plan.origin_zone[rows], plan.destination_zone[rows]
+    cell = group_pairs(origin, destination, len(plan.origin_zones), len(plan.destination_zones)).row.astype(np.int64)
+    kept = plan.kept.copy()
+    broken = rule(rows, cell, (plan.origin_zones.nodes[origin], plan.destination_zones.nodes[destination]))
+    kept[rows] = ~broken[cell]
+    return replace(plan, kept=kept)
+
+
+# ---- dominance -------------------------------------------------------------------------------------------------
+
+
+def _without_dominated(flows: Flows, plan: Plan, share: float, *, max_suppressed: float, basis: str) -> Plan:
+    """Returns the plan without the cells in which one person makes more than ``share`` of the trips."""
+    if plan.boxes is not None or plan.suppression.rule != "short cells" or flows.times is not None:
+        raise ParameterError(
+            "Dominance is checked in cells that are whole pairs of zones: not in boxes, folded times, or cells without "
+            "their hopeless flows. Hint: choose another method, or --option budget=volume."
+        )
+    left = _without_broken(plan, _dominance_rule(flows, share))
+    if not left.kept.any() or suppressed_share(flows, left, basis) > max_suppressed:
+        raise InfeasibleError(
+            f"Cells in which one person makes more than {share:.0%} of the trips cannot be suppressed within the limit "
+            f"of {max_suppressed:.0%}. Hint: a larger --dominance or --max-suppressed, or fewer and larger zones."
+        )
+    return left
+
+
+def _dominance_rule(flows: Flows, share: float) -> CellRule:
+    people = flows.people
+    trips_of = None if people is None else people.trips
+    if people is None or trips_of is None:
+        raise DataError("--dominance (dominance) needs persons. Hint: name their column with --person.")
+
+    def is_dominated(rows: Positions, cell: Positions, nodes: Sequence[Ints]) -> Mask:  # noqa: ARG001
+        of_flow = np.full(len(flows), -1, dtype=np.int64)
+        of_flow[rows] = cell
+        n_cells, n_people = int(cell.max(initial=0)) + 1, int(people.person.max(initial=0)) + 1
+        at = np.flatnonzero(of_flow[people.cell] >= 0)
+        key, member = np.unique(of_flow[people.cell[at]] * n_people + people.person[at], return_inverse=True)
+        largest = np.zeros(n_cells)
+        np.maximum.at(largest, key // n_people, np.bincount(member, weights=trips_of[at]))
+        inside = of_flow >= 0
+        return largest > share * np.bincount(of_flow[inside], weights=flows.trips[inside], minlength=n_cells)
+
+    return is_dominated
+
+
+# ---- stricter places -------------------------------------------------------------------------------------------
+
+
+def _plan_stricter(
+    decide: Callable[[float], Plan], flows: Flows, places: Places, guarantee: Guarantee, *, max_suppressed: float
+) -> Plan:
+    """Returns a plan whose cells around listed places reach the thresholds there.
+
+    A method may spend the whole limit itself; if nothing is left for the places, it runs again with less.
+    """
+    rule = _stricter_rule(flows, places, guarantee)
+    allowed, share = max_suppressed, 1.0
+    for left in range(_TRIES, -1, -1):
+        try:
+            decided = decide(allowed)
+        except InfeasibleError:
+            if left == _TRIES:
+                raise
+            break
+        if decided.kind != "plain":
+            raise ParameterError(
+                "Higher thresholds around listed places are for one matrix whose zones are nodes of a tree: not for "
+                "boxes, nor for folded times. Hint: choose another method."
+            )
+        # Numbers in the notes of the method describe the cells before suppression.
+        notes = {name: value for name, value in decided.notes.items() if isinstance(value, str | bool | None)}
+        plan = replace(_without_broken(decided, rule), stricter=places, notes=notes)
+        share = suppressed_share(flows, plan, guarantee.basis)
+        if share <= max_suppressed and plan.kept.any():
+            return plan
+        if allowed == 0:
+            break
+        # What the places took this time, they may take next time: the method gets the rest, or half of what it had.
+        rest = max_suppressed - (share - suppressed_share(flows, decided, guarantee.basis))
+        allowed = 0.0 if left == 1 else max(0.0, min(rest, allowed / 2))
+    raise _too_much_suppressed(share, max_suppressed)
+
+
+def _too_much_suppressed(share: float, allowed: float) -> InfeasibleError:
+    """Returns the error for rules that suppress more than the limit; it says which share suffices."""
+    needed = math.ceil(round(share * 100, 6)) / 100
+    if needed >= 1:
+        reason = "nothing would be left to publish. Hint: weaker rules, or larger zones."
+    else:
+        reason = f"{needed:.0%} would be needed. Hint: --max-suppressed {needed:g}, or weaker rules."
+    return InfeasibleError(
+        f"Cells that break a rule (stricter places, dominance) cannot be suppressed within the limit of {allowed:.0%}: "
+        f"{reason}",
+        best={"suppressed": needed},
+    )
+
+
+def _stricter_rule(flows: Flows, places: Places, guarantee: Guarantee) -> CellRule:
+    if guarantee.population_is_given and places.highest["k"] is not None:
+        raise ParameterError(
+            "A higher k around listed places cannot be combined with a population that is given as a number "
+            "(k_population), which has nothing to do with k. Hint: leave --k-population out."
+        )
+    if places.highest["l"] is not None:
+        flows = flows.with_tile_members()
+    trees = (flows.origins, flows.destinations)
+    of_nodes = {
+        name: [places.thresholds_of_nodes(tree, flows.whole_map, name) for tree in trees] for name in ("k", "l")
+    }
+
+    def is_below(rows: Positions, cell: Positions, nodes: Sequence[Ints]) -> Mask:
+        n_cells = int(cell.max(initial=0)) + 1
+        of_flow = np.full(len(flows), -1, dtype=np.int32)
+        of_flow[rows] = cell
+        cells = flows.merge(of_flow, np.zeros(len(flows), dtype=np.int32), n_cells, 1).cells
+        inside, below = cell >= 0, np.zeros(n_cells, dtype=np.bool_)
+        for name, thresholds in of_nodes.items():
+            required = np.zeros(n_cells, dtype=np.int64)
+            required[cell[inside]] = np.maximum(*(of[node[inside]] for of, node in zip(thresholds, nodes, strict=True)))
+            here = required[cells.origin]
+            for least in np.unique_values(here[here > 0]).tolist():
+                short = (here == least) & ~guarantee.raised(flows, **{name: least}).safe(cells)
+                below[cells.origin[short]] = True
+        return below
+
+    return is_below
+
+
+# ---- t-closeness -----------------------------------------------------------------------------------------------
+
+
+def total_variation(own: NDArray[Any], other: NDArray[Any], trips: NDArray[Any], n_own: int, n_other: int) -> Floats:
+    """Returns for each zone of one end the distance of its trips from all trips; 0 for a zone without trips.
+
+    Products of counts are exact below 2**53, so that equal distances are equal numbers.
+
+    Args:
+        own, other: the zones of each cell at this end and at the other; no two cells have the same pair.
+        trips: trips of each cell.
+        n_own, n_other: number of zones of each end.
+    """
+    each = np.asarray(trips, dtype=np.float64)
+    total = np.bincount(own, weights=each, minlength=n_own).astype(np.float64)
+    whole = np.bincount(other, weights=each, minlength=n_other).astype(np.float64)
+    n = float(each.sum())
+    expected = whole[other] * total[own]
+    # Over pairs without trips the differences sum to what is expected there.
+    apart = np.bincount(own, weights=np.abs(each * n - expected) - expected, minlength=n_own) + n * total
+    distance: Floats = np.divide(apart, 2 * n * total, out=np.zeros(n_own), where=total > 0)
+    return np.clip(distance, 0.0, 1.0)
+
+
+def _plan_close(decide: Callable[[float], Plan], flows: Flows, t: float, *, max_suppressed: float, basis: str) -> Plan:
+    """Returns a plan in which no zone is farther than ``t`` from all published trips.
+
+    A method may spend the whole limit itself. So it gets all of it first, then a half, a quarter and nothing.
+    """
+    for share in _SHARES_OF_METHOD:
+        try:
+            plan = decide(share * max_suppressed)
+        except InfeasibleError:
+            if share == 1:
+                raise
+            break
+        close = without_distant(flows, plan, t, max_suppressed=max_suppressed, basis=basis)
+        if close is not None:
+            return close
+    raise InfeasibleError(
+        f"Zones whose trips are farther than t = {t:g} from all trips cannot be suppressed within the limit of "
+        f"{max_suppressed:.0%}. Hint: a larger --t or --max-suppressed, or a larger k for coarser zones."
+    )
+
+
+def without_distant(flows: Flows, plan: Plan, t: float, *, max_suppressed: float, basis: str) -> Plan | None:
+    """Returns the plan without zones that are farther than ``t``; None if more would be suppressed than may be.
+
+    Ties: origins first, then the zone that comes first.
+    """
+    if not plan.homogeneous or plan.boxes is not None or flows.times is not None:
+        raise refusal()
+    sizes = len(plan.origin_zones), len(plan.destination_zones)
+    cells = group_pairs(np.where(plan.kept, plan.origin_zone, np.int32(-1)), plan.destination_zone, *sizes)
+    trips = cells.sum(flows.trips).astype(np.float64)
+    volume = flows.volume(basis).astype(np.float64)
+    limit, left = max_suppressed * volume.sum(), cells.sum(volume).astype(np.float64)
+    is_shown = np.ones(len(trips), dtype=np.bool_)
+    while is_shown.any() and volume.sum() - left[is_shown].sum() <= limit:
+        origin, destination, shown = cells.origin[is_shown], cells.destination[is_shown], trips[is_shown]
+        ends = (origin, destination, shown, *sizes), (destination, origin, shown, *sizes[::-1])
+        distance = np.concatenate([total_variation(*end) for end in ends])
+        farthest = int(np.argmax(distance))
+        if distance[farthest] <= t:
+            return replace(plan, kept=np.append(is_shown, False)[cells.row])
+        is_shown &= cells.origin != farthest if farthest < sizes[0] else cells.destination != farthest - sizes[0]
+    return None
+
+
+def refusal() -> ParameterError:
+    """Returns the error for a method whose zones overlap."""
+    return ParameterError(
+        "t-closeness (--t) needs one matrix of zones that do not overlap, so that the destinations of two zones can be "
+        "compared: not layers, boxes or folded times. Hint: --method twincut, odkanon, oigh or suppression."
+    )

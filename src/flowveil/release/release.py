@@ -1,14 +1,14 @@
 """The base class of releases, and the release of one matrix with exact counts.
 
 A `Release` is a plan that was applied and recounted: its cells satisfy the guarantee. `flowveil.release.noisy` has the
-release of noisy counts, `flowveil.release.sliced` that of many matrices. Code that publishes, measures or draws a
+release of noisy counts, `flowveil.release.release` that of many matrices. Code that publishes, measures or draws a
 release uses its `kind` and its `parts`, not its class.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
@@ -17,28 +17,29 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
-from flowveil.errors import GuaranteeError, InfeasibleError
+from flowveil.errors import GuaranteeError, InfeasibleError, ParameterError
 from flowveil.flows import Cells, Flows
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Ints
 from flowveil.release.plan import Plan
 from flowveil.release.statement import Kind
-from flowveil.slices import Key
+from flowveil.slices import Key, SlicedFlows
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     import pyarrow as pa
 
-    from flowveil.release.reconstruction import Reconstruction
+    from flowveil.release.reconstruction import Reconstruction, Zoning
     from flowveil.release.revision import Revision
+    from flowveil.release.subtraction import Differencing
 
 
 class Publishable(ABC):
     """What every release can do, whether it has one matrix or many, exact counts or noisy ones.
 
-    A release of one matrix is a family of one: `parts` has one entry, whose key is empty. Files, pictures and pages
-    are made by rooms that know releases, so the methods that ask for them go through the front door, `flowveil.api`.
+    A release of one matrix is a family of one: `parts` has one entry, whose key is empty. Methods that write, draw or
+    measure go through `flowveil.api`.
     """
 
     if TYPE_CHECKING:  # Fields, or properties, of every class below.
@@ -141,10 +142,7 @@ class Publishable(ABC):
         )
 
     def derive(self, **how: Any) -> Any:
-        """Computes another table from what this release publishes: coarser zones, sums, some slices.
-
-        See `flowveil.derive` for the arguments; the result has ``flows``, ``zones``, ``report`` and ``write``.
-        """
+        """Computes another table from what this release publishes; see `flowveil.derive` for the arguments."""
         from flowveil import api
 
         return api.derive_release(self, **how)
@@ -153,19 +151,19 @@ class Publishable(ABC):
         """The published ``flows`` or ``zones`` as a pandas table."""
         from flowveil import api
 
-        return api.frame(self, table, "pandas")
+        return api.to_frame(self, table, "pandas")
 
     def to_polars(self, table: str = "flows") -> Any:
         """The published ``flows`` or ``zones`` as a polars table."""
         from flowveil import api
 
-        return api.frame(self, table, "polars")
+        return api.to_frame(self, table, "polars")
 
     def to_geopandas(self, table: str = "zones") -> Any:
         """The published ``zones`` with their outlines, or ``flows`` as lines, as a geopandas table in EPSG:4326."""
         from flowveil import api
 
-        return api.frame(self, table, "geopandas")
+        return api.to_frame(self, table, "geopandas")
 
     def picture(self, path: str | PathLike[str], *, show: str = "origins", **style: Any) -> Path:
         """Draw a map into a PNG, SVG or PDF file: ``origins``, ``destinations``, ``both`` or ``flows``.
@@ -224,9 +222,7 @@ class Release(Matrix):
 
     Attributes:
         input: the flows that were anonymised. Internal: never written.
-        plan: the decision.
         guarantee: what every cell satisfies.
-        method: name of the method.
         parameters: everything needed to run it again.
         cells: the published cells; ``origin`` and ``destination`` number the plan's zones.
         cell_of_flow: the published cell each flow is counted in, -1 for suppressed flows.
@@ -284,12 +280,11 @@ class Release(Matrix):
         """Whether zones are nodes, nodes in layers, boxes, or nodes with times."""
         return self.plan.kind
 
-    def reconstruct(self, zones: Any) -> Reconstruction:
+    def reconstruct(self, zones: int | Zoning) -> Reconstruction:
         """Estimate the flows between areas of choice, each cell spread evenly over its tiles.
 
         Args:
-            zones: a level (for H3 the resolution), a release whose zones do not overlap, a pair of cuts, or a
-                `flowveil.release.reconstruction.Zoning`.
+            zones: a level (for H3 the resolution), or a `flowveil.release.reconstruction.Zoning`.
         """
         from flowveil.release.reconstruction import reconstruct
 
@@ -297,3 +292,64 @@ class Release(Matrix):
 
     def __repr__(self) -> str:
         return f"<Release {self.method}: {len(self.cells)} cells, at least {self.guarantee.in_words()} in each>"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SlicedRelease(Publishable):
+    """The releases of all slices that can be published, made by `flowveil.anonymize_slices`.
+
+    Every slice is anonymised separately. Where a matrix is published with finer ones of the same trips, the remainder
+    after subtraction must satisfy the guarantee too, or the release is refused.
+
+    Attributes:
+        input: the flows of all slices. Internal: never written.
+        keys: the slice of each release, coarsest kinds first, sorted within a kind.
+        guarantee: what every cell of every release satisfies.
+        parameters: everything needed to run it again.
+        differencing: what can be learnt by subtraction.
+    """
+
+    input: SlicedFlows
+    keys: tuple[Key, ...]
+    releases: tuple[Release, ...]
+    guarantee: Guarantee
+    method: str
+    parameters: Mapping[str, Any]
+    differencing: Differencing
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def __iter__(self) -> Iterator[tuple[Key, Release]]:
+        return iter(self.parts)
+
+    def __getitem__(self, key: str | Key) -> Release:
+        wanted = (key,) if isinstance(key, str) or key is None else tuple(key)
+        try:
+            return self.releases[self.keys.index(wanted)]
+        except ValueError:
+            named = ", ".join(self.slice_columns)
+            raise ParameterError(
+                f"There is no release for that slice. Slices are named by {named}, in this order."
+            ) from None
+
+    @property
+    def kind(self) -> Literal["sliced"]:
+        """Several matrices."""
+        return "sliced"
+
+    @property
+    def slice_columns(self) -> tuple[str, ...]:
+        """Names of the slice columns."""
+        return self.input.columns
+
+    @property
+    def parts(self) -> tuple[tuple[Key, Release], ...]:
+        """The matrices with their slices."""
+        return tuple(zip(self.keys, self.releases, strict=True))
+
+    def __repr__(self) -> str:
+        return (
+            f"<SlicedRelease {self.method}: {len(self)} slices by {', '.join(self.slice_columns)}, at least "
+            f"{self.guarantee.in_words()} in each cell>"
+        )

@@ -44,13 +44,7 @@ Places = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Earlier:
-    """The releases that are revised, the oldest first.
-
-    Attributes:
-        folders: their folders.
-        sha256: of the flows.parquet of each.
-        statements: what each states.
-    """
+    """The releases that are revised, the oldest first: folders, hashes of flows.parquet, and statements."""
 
     folders: tuple[ReleaseFolder, ...]
     sha256: tuple[str, ...]
@@ -58,11 +52,7 @@ class Earlier:
 
     @classmethod
     def of(cls, folders: str | PathLike[str] | Sequence[str | PathLike[str]]) -> Earlier:
-        """Read them.
-
-        Raises:
-            ParameterError: one cannot be read or revised, or they are not all that were published of these trips.
-        """
+        """Read them."""
         named = [folders] if isinstance(folders, str | PathLike) else list(folders)
         read = tuple(ReleaseFolder(Path(folder)) for folder in named)
         if not read:
@@ -81,11 +71,7 @@ class Earlier:
         return found
 
     def zones_of(self, given: Any) -> FrozenMap:
-        """The map of the revision: that of the latest release, or the one that this was made over.
-
-        Raises:
-            ParameterError: another map was given.
-        """
+        """The map of the revision: that of the latest release, or the one that this was made over."""
         own = FrozenMap.read(self.folders[-1].path)
         if given is None:
             return own
@@ -95,11 +81,7 @@ class Earlier:
         return frozen
 
     def check_promise(self, parameters: Mapping[str, Any]) -> None:
-        """Refuse another guarantee than the earlier releases have.
-
-        Raises:
-            ParameterError: it differs.
-        """
+        """Refuse another guarantee than the earlier releases have."""
         other = [name for name in PROMISE if self.statements[-1].parameters.get(name) != parameters.get(name)]
         if other:
             raise ParameterError(
@@ -133,28 +115,14 @@ def _refuse_kind(statement: Statement) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Revision:
-    """Marks of a revised release.
-
-    Attributes:
-        revised: which cells have a new value; the others have that of the latest earlier release.
-        earlier: the releases that are revised.
-    """
+    """Marks of a revised release: which cells have a new value; the others have that of the latest earlier release."""
 
     revised: Bools
     earlier: Earlier
 
 
 def revise(release: Release, earlier: Earlier) -> Release:
-    """Returns the release of corrected trips, with the earlier value where the change is below the guarantee.
-
-    Args:
-        release: of the corrected trips, over the zones of the earlier releases.
-        earlier: what was published of them before.
-
-    Raises:
-        ParameterError: the guarantee is another one.
-        InfeasibleError: a zone of an earlier release has lost all trips.
-    """
+    """Returns the release of corrected trips, with the earlier value where the change is below the guarantee."""
     parameters = {**release.parameters, "revision_of": list(earlier.sha256)}
     earlier.check_promise(parameters)
     chain = [_Published.of(folder, release.plan) for folder in earlier.folders]
@@ -186,11 +154,7 @@ def revise(release: Release, earlier: Earlier) -> Release:
 
 @dataclass(frozen=True, eq=False)
 class _Table:
-    """Values of cells that are numbered by their zones.
-
-    Attributes:
-        key: the numbers, sorted.
-    """
+    """Values of cells that are numbered by their zones; ``key`` is sorted."""
 
     key: NDArray[np.int64]
 
@@ -238,12 +202,7 @@ class _Published(_Table):
 class _Change(_Table):
     """The corrected trips, cells below the threshold included, and bounds on a change.
 
-    Attributes:
-        cells: what lies between each pair of zones that has trips.
-        row: the cell of each flow.
-        safe: which cells reach the guarantee.
-        flows: the trips.
-        guarantee: what a change must reach.
+    ``row`` is the cell of each flow, ``safe`` says which cells reach the guarantee.
     """
 
     cells: Cells
@@ -286,19 +245,17 @@ class _Change(_Table):
             safe &= np.abs(grown[0]) >= guarantee.trips
         if guarantee.population is not None:
             safe &= np.abs(grown[1]) >= guarantee.population
+        people = self.flows.people
         if guarantee.people is not None:
-            safe &= self._most_of(self._persons(), guarantee.people - 1)[at] < grown[0]
+            assert people is not None
+            assert people.trips is not None
+            persons = (self.row[people.cell], people.person, people.trips)
+            safe &= self._most_of(persons, guarantee.people - 1)[at] < grown[0]
         if guarantee.locations is not None:
             for tile in (self.flows.origin, self.flows.destination):
                 rows = (self.row, tile, self.flows.trips)
                 safe &= self._most_of(rows, guarantee.locations - 1)[at] < grown[0]
         return safe
-
-    def _persons(self) -> tuple[Ints, Ints, NDArray[np.int64]]:
-        people = self.flows.people
-        assert people is not None
-        assert people.trips is not None
-        return self.row[people.cell], people.person, people.trips
 
     def _most_of(self, rows: tuple[Ints, Ints, NDArray[np.int64]], n: int) -> NDArray[np.int64]:
         """The most trips that n members can have made in each cell; trips of unknown persons are included."""

@@ -16,11 +16,19 @@ from fractions import Fraction
 from functools import cache
 from importlib.resources import files
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from flowveil.errors import ParameterError
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from flowveil.zoning.public_map import PublicMap
+
+
 Kind = Literal["plain", "layered", "boxed", "folded", "sliced", "noisy", "perturbed"]
+#: Kinds whose counts are not exact: nothing computed from raw trips is stated of them.
+INEXACT: tuple[Kind, ...] = ("noisy", "perturbed")
 #: Entries of report.json that stand next to ``statement``, not in it.
 _TOP = ("kind", "method", "parameters", "guarantee")
 _SMALLEST_STEP = Fraction(1, 100)
@@ -125,11 +133,7 @@ class Statement:
 
     @classmethod
     def from_report(cls, report: Mapping[str, Any]) -> Statement:
-        """Reads a statement back.
-
-        Raises:
-            ParameterError: the report has another form, or is one of an earlier version.
-        """
+        """Reads a statement back."""
         check_report(report)
         return cls.from_checked(report)
 
@@ -144,11 +148,7 @@ class Statement:
 
 
 def check_report(report: Any) -> None:
-    """Refuses a report.json that has another form than `report.schema.json`.
-
-    Raises:
-        ParameterError: it has; the message names the place, never a value.
-    """
+    """Refuses a report.json that has another form than `report.schema.json`."""
     if isinstance(report, Mapping) and str(report.get("version", "")).startswith(f"{_EARLIER}."):
         raise ParameterError(
             f"This release was written by flowveil {_EARLIER}, whose report.json has another form. "
@@ -236,3 +236,20 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float):
         return value + 0.0 if value - value == 0 else None
     return value if value is None or isinstance(value, str | int) else str(value)
+
+
+@dataclass(frozen=True, eq=False)
+class Published:
+    """A release as its readers have it. Every file of the folder is a function of this.
+
+    Attributes:
+        cells: flows.parquet: the zones of each cell by code, its trips, its slice or time; sorted.
+        statement: the closed list of all other published facts.
+        map: where zones lie, by their codes: a function of the map that was given, never of the trips.
+        outlines: text of context.geojson, where the operator gave outlines.
+    """
+
+    cells: pa.Table
+    statement: Statement
+    map: PublicMap
+    outlines: str | None = None

@@ -1,7 +1,7 @@
-"""What can be learnt by subtracting published matrices from each other.
+"""What a reader learns by subtracting published matrices of one release from each other.
 
-A total and its segments, or a day and its hours, give a reader two counts of nested sets of trips; their
-difference is a count too, which a reader can compute. It must satisfy the guarantee like a cell.
+A total and its segments, or a day and its hours, give two counts of nested sets of trips. Their difference is a count
+too, and must satisfy the guarantee like a cell.
 
 One comparison takes a coarser matrix and a layer of finer ones that together hold the same trips: the days of a week.
 On any region whose published volume is known from the coarser matrix, the finer cells that lie wholly inside it can be
@@ -14,33 +14,32 @@ is published of the hours of Wednesday. What no layer covers is the least that a
 well. If it is nothing, a mixture leaves only what one layer covers and another does not, and that is a difference
 between these two, which is looked at on its own.
 
-The regions are
-
-- each cell of the coarser matrix;
-- each pair of nodes of the two trees that is made of whole cells of the coarser matrix, nothing in it suppressed: a
-  finer zone either lies inside a node, or holds it, or has nothing to do with it, so on such a pair every finer matrix
-  can be subtracted whole or not at all. In trees too deep for that, where both matrices have one cut for each end, only
-  the smallest areas that are unions of zones of both, for each finer matrix and for all of them together.
+The regions are each cell of the coarser matrix, and each pair of nodes of the two trees that is made of whole cells of
+the coarser matrix, nothing in it suppressed: a finer zone either lies inside a node, or holds it, or has nothing to do
+with it, so on such a pair every finer matrix can be subtracted whole or not at all. In trees that are too deep for all
+pairs of levels, nothing is compared and the result is open.
 
 Zones are slices of the leaf order of common trees, so "lies inside" is two comparisons.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import astuple, dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from flowveil.errors import HierarchyError
-from flowveil.flows import MILLION, Cells, Flows, concat_cells, group_pairs, to_fixed_point
+from flowveil.errors import InfeasibleError
+from flowveil.flows import MILLION, Flows, concat_cells, group_pairs, to_fixed_point
 from flowveil.hierarchy import Hierarchy, Ints
+from flowveil.release.plan import NodeZones
 from flowveil.release.release import Release
-from flowveil.release.zones import NodeZones, Zones
+from flowveil.slices import Key, SlicedFlows, holds
 
 Rows = NDArray[np.int64]
+Mask = NDArray[np.bool_]
 
 #: Pairs of depths that are looked at one by one: the trees of H3 have a dozen levels at most, three times as many where
 #: they are refined into halves, dendrograms dozens.
@@ -55,8 +54,8 @@ class Differencing:
         comparisons: pairs of a coarser matrix and a set of finer ones that were compared.
         differences: regions where a difference above zero is known.
         short: how many of these are below the guarantee.
-        unchecked: comparisons that settle nothing: zones are not nodes of one tree, or something is suppressed, or
-            there are more than two kinds of matrices.
+        unchecked: comparisons that settle nothing: zones are not nodes of one tree, trees are too deep, something is
+            suppressed, or there are more than two kinds of matrices.
     """
 
     comparisons: int = 0
@@ -70,255 +69,188 @@ class Differencing:
         return self.short == 0 and self.unchecked == 0
 
     def __add__(self, other: Differencing) -> Differencing:
-        return Differencing(
-            self.comparisons + other.comparisons,
-            self.differences + other.differences,
-            self.short + other.short,
-            self.unchecked + other.unchecked,
-        )
+        return Differencing(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
 
 
 #: For each finest slice, the finer matrix that counts it; None where that one is not published.
 Layer = Sequence[Release | None]
 
 
+# ---- which matrices are compared -------------------------------------------------------------------------------
+
+
+def differences(
+    flows: SlicedFlows, coarser: Sequence[Key], published: Mapping[Key, Release], *, common_zones: bool
+) -> Differencing:
+    """Returns what subtraction reveals in finer and coarser matrices of the same trips.
+
+    Over common zones a coarser matrix is the sum of published cells of finer ones and reveals nothing new. Otherwise
+    the differences of a matrix and one layer of finer ones are counted. Where anything is suppressed, what is missing
+    from one matrix can follow from another and back, in more combinations than are looked at, and so with more than
+    two layers: then no count settles it.
+    """
+    found = Differencing()
+    requested = _kinds(flows, coarser)
+    kinds = [kind for kind in requested if any(key in published for key in kind)]
+    complete = len(published) == len(coarser) + len(flows.keys) and all(
+        bool((release.cell_of_flow >= 0).all()) for release in published.values()
+    )
+    # Slices that are all missing are known to be short, and a total of short slices may reveal each.
+    if len(requested) < 2 or not any(key in published for key in coarser):
+        return found
+    if any(release.plan.layer is not None for release in published.values()):
+        return Differencing(comparisons=1, unchecked=1)
+    for key in coarser:
+        if key in published and common_zones:
+            found += Differencing(comparisons=1)
+        elif key in published:
+            parts, subtracted = _finer_layers(flows, requested, key, published)
+            for layers in subtracted:
+                found += compare(published[key], parts, layers)
+            if not complete or len(kinds) > 2:
+                found += Differencing(unchecked=1)
+    return found
+
+
+def refuse_differences(found: Differencing, *, accepted: bool) -> None:
+    """Raises InfeasibleError if matrices reveal, or may reveal, what the guarantee hides, unless that is accepted."""
+    if accepted or found.harmless:
+        return
+    hint = (
+        "Hint: --common-zones gives all matrices the same zones and makes the coarser ones sums of the finer ones, so "
+        "that subtraction reveals nothing; or leave out the total (--total) or the longer step and compute it from the "
+        "release (`flowveil derive DIR --sum COLUMN`); or publish nevertheless with --accept-differencing."
+    )
+    if found.short:
+        raise InfeasibleError(
+            "The matrices are safe one by one but not together: subtracting them from each other gives "
+            f"{found.short:,} differences above zero that are short of the guarantee, known to any reader. "
+            f"Nothing was published. {hint}"
+        )
+    raise InfeasibleError(
+        "Matrices of the same trips are published together, and whether subtraction reveals something cannot be "
+        "determined: something is suppressed in them, or there are more than two kinds, or their zones are layers or "
+        f"not nodes of one tree. Nothing was published. {hint}"
+    )
+
+
+def _kinds(flows: SlicedFlows, coarser: Sequence[Key]) -> list[list[Key]]:
+    """Returns the keys by kind, coarsest first: keys of one kind are disjoint and together hold everything."""
+    kinds: dict[tuple[int, ...], list[Key]] = {}
+    for key in (*coarser, *flows.keys):
+        # Labels of one step of time are equally long; of attributes, only whether one is given makes a kind.
+        last = len(key[-1]) if key[-1] is not None and flows.every is not None else 0
+        kinds.setdefault((*(int(value is None) for value in key), last), []).append(key)
+    return list(kinds.values())
+
+
+def _finer_layers(
+    flows: SlicedFlows, kinds: Sequence[list[Key]], key: Key, published: Mapping[Key, Release]
+) -> tuple[list[Flows], list[list[Layer]]]:
+    """Returns the finest slices of a coarser matrix, and the layers to subtract: each finer kind alone, then all."""
+    own = next(i for i, kind in enumerate(kinds) if key in kind)
+    members = flows.members(key)
+    layers: list[Layer] = []
+    for kind in kinds[own + 1 :]:
+        of_part: dict[int, Release | None] = {}
+        for finer in kind:
+            if holds(key, finer, columns=flows.columns):
+                of_part |= dict.fromkeys(flows.members(finer), published.get(finer))
+        layers.append([of_part[m] for m in members])
+    subtracted = [[layer] for layer in layers]
+    return [flows.slices[m] for m in members], [*subtracted, layers] if len(layers) > 1 else subtracted
+
+
+# ---- one comparison --------------------------------------------------------------------------------------------
+
+
 def compare(coarse: Release, parts: Sequence[Flows], layers: Sequence[Layer]) -> Differencing:
-    """Count the differences between a matrix and finer ones.
+    """Counts the differences between a matrix and finer ones.
 
     Args:
         coarse: the coarser matrix.
         parts: the flows of the finest slices that together are the coarser one's.
         layers: kinds of finer matrices that are subtracted together; each names the matrix of every part.
     """
-    fine = _distinct_releases(layers)
-    if any(
-        not isinstance(z, NodeZones) for r in [coarse, *fine] for z in (r.plan.origin_zones, r.plan.destination_zones)
+    plans = [coarse.plan, *(release.plan for layer in layers for release in layer if release is not None)]
+    origins, destinations = coarse.input.origins, coarse.input.destinations
+    if (
+        any(not isinstance(z, NodeZones) for plan in plans for z in (plan.origin_zones, plan.destination_zones))
+        or (origins.max_depth + 1) * (destinations.max_depth + 1) > MOST_LEVEL_PAIRS
     ):
         return Differencing(comparisons=1, unchecked=1)
-    records = _Records.of(coarse, parts, layers)
+    records = _Records(coarse, parts, layers)
     known, short = [], []
-    for regions in _region_sets(coarse, fine):
-        difference, bad = records.short(coarse, regions)
-        known.append(regions.rectangle.take(difference).corners())
-        short.append(regions.rectangle.take(bad).corners())
-    return Differencing(comparisons=1, differences=_distinct(known), short=_distinct(short))
-
-
-def _distinct_releases(layers: Sequence[Layer]) -> list[Release]:
-    return list({id(release): release for layer in layers for release in layer if release is not None}.values())
-
-
-def _distinct(corners: Sequence[NDArray[np.int32]]) -> int:
-    """How many different rectangles there are: the same one may be a region in several ways."""
-    return len(np.unique(np.concatenate(corners), axis=0))
-
-
-def too_deep(origins: Hierarchy, destinations: Hierarchy) -> bool:
-    """Whether the trees have more pairs of levels than are looked at, so that a comparison settles nothing."""
-    return (origins.max_depth + 1) * (destinations.max_depth + 1) > MOST_LEVEL_PAIRS
-
-
-# ---- regions -----------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class _Rectangles:
-    """Pairs of leaf slices: one of the origins, one of the destinations."""
-
-    origin_start: Ints
-    origin_stop: Ints
-    destination_start: Ints
-    destination_stop: Ints
-
-    @classmethod
-    def of(cls, origins: Hierarchy, destinations: Hierarchy, node_o: Ints, node_d: Ints) -> _Rectangles:
-        return cls(
-            origins.leaf_start[node_o],
-            origins.leaf_stop[node_o],
-            destinations.leaf_start[node_d],
-            destinations.leaf_stop[node_d],
-        )
-
-    def take(self, at: NDArray[Any]) -> _Rectangles:
-        return _Rectangles(
-            self.origin_start[at], self.origin_stop[at], self.destination_start[at], self.destination_stop[at]
-        )
-
-    def corners(self) -> NDArray[np.int32]:
-        columns = (self.origin_start, self.origin_stop, self.destination_start, self.destination_stop)
-        return np.stack(columns, axis=1).astype(np.int32)
-
-    def inside(self, other: _Rectangles) -> NDArray[np.bool_]:
-        within: NDArray[np.bool_] = (
-            (self.origin_start >= other.origin_start)
-            & (self.origin_stop <= other.origin_stop)
-            & (self.destination_start >= other.destination_start)
-            & (self.destination_stop <= other.destination_stop)
-        )
-        return within
+    for regions in _region_sets(coarse):
+        difference, bad = records.remainders(regions)
+        known.append(regions.rectangle[difference])
+        short.append(regions.rectangle[bad])
+    # The same rectangle may be a region in several ways.
+    n_known, n_short = (len(np.unique(np.concatenate(found), axis=0)) for found in (known, short))
+    return Differencing(comparisons=1, differences=n_known, short=n_short)
 
 
 @dataclass(frozen=True, eq=False)
 class _Regions:
-    """Disjoint rectangles that hold every flow of the coarser matrix: whose region each flow is in.
+    """Disjoint rectangles that hold every flow of the coarser matrix, and the region of each flow.
 
-    ``whole``: only regions in which the coarser matrix suppresses nothing count, because elsewhere its published
-    volume is not that of the region.
+    A rectangle is a row: first and last leaf of the origins, then of the destinations, the last ones excluded. If
+    ``whole``, only regions in which the coarser matrix suppresses nothing count: elsewhere its published volume is
+    not that of the region.
     """
 
     of_flow: Ints
-    rectangle: _Rectangles
+    rectangle: Ints
     whole: bool
 
 
-def _cells_of(release: Release) -> _Regions:
-    plan, flows = release.plan, release.input
-    origins, destinations = _nodes(plan.origin_zones), _nodes(plan.destination_zones)
-    groups = group_pairs(plan.origin_zone, plan.destination_zone, len(origins), len(destinations))
-    rectangle = _Rectangles.of(
-        flows.origins, flows.destinations, origins[groups.origin], destinations[groups.destination]
-    )
-    return _Regions(groups.row, rectangle, whole=False)
+def _rectangles(flows: Flows, node_o: Ints, node_d: Ints) -> Ints:
+    ends = ((flows.origins, node_o), (flows.destinations, node_d))
+    return np.stack([bound[node] for tree, node in ends for bound in (tree.leaf_start, tree.leaf_stop)], axis=1)
 
 
-def _region_sets(coarse: Release, fine: Sequence[Release]) -> Iterator[_Regions]:
-    flows = coarse.input
-    yield _cells_of(coarse)
-    if not too_deep(flows.origins, flows.destinations):
-        yield from _node_pairs(flows)
-        return
-    own = _cuts_of(coarse)
-    cuts = [_cuts_of(release) for release in fine]
-    if own is None or any(c is None for c in cuts):
-        # Zones that overlap have no smallest common unions; the cells of the finer matrices are looked at one by one.
-        for release in fine:
-            yield _covered_cells(coarse, release)
-        return
-    everything = own
-    for cut in cuts:
-        if cut is not None:
-            yield _joined(flows, own, cut)
-            everything = _larger(flows, everything, cut)
-    if len(cuts) > 1:
-        yield _joined(flows, everything, own)
+def _inside(inner: Ints, outer: Ints) -> Mask:
+    within: Mask = np.all((inner[:, ::2] >= outer[:, ::2]) & (inner[:, 1::2] <= outer[:, 1::2]), axis=1)
+    return within
 
 
-def _node_pairs(flows: Flows) -> Iterator[_Regions]:
-    """All pairs of nodes: for each pair of depths, the pair that holds each flow."""
-    up_o, up_d = _ancestors(flows.origins), _ancestors(flows.destinations)
-    for at_o in up_o:
-        node_o = at_o[flows.origin]
+def _region_sets(coarse: Release) -> Iterator[_Regions]:
+    """Yields the cells of a matrix, and for each pair of depths the pair of nodes that holds each flow."""
+    plan, flows = coarse.plan, coarse.input
+    groups = group_pairs(plan.origin_zone, plan.destination_zone, len(plan.origin_zones), len(plan.destination_zones))
+    yield _Regions(groups.row, _cell_rectangles(coarse, groups.origin, groups.destination), whole=False)
+    up_d = list(_ancestors(flows.destinations))
+    for at_o in _ancestors(flows.origins):
         for at_d in up_d:
-            node_d = at_d[flows.destination]
-            groups = group_pairs(node_o, node_d, flows.origins.n_nodes, flows.destinations.n_nodes)
-            rectangle = _Rectangles.of(flows.origins, flows.destinations, groups.origin, groups.destination)
-            yield _Regions(groups.row, rectangle, whole=True)
+            groups = group_pairs(
+                at_o[flows.origin], at_d[flows.destination], flows.origins.n_nodes, flows.destinations.n_nodes
+            )
+            yield _Regions(groups.row, _rectangles(flows, groups.origin, groups.destination), whole=True)
 
 
-def _ancestors(tree: Hierarchy) -> list[Ints]:
-    """For each depth, the node of that depth above each tile; the tile itself where it is not that deep."""
-    found = [tree.leaf_node]
+def _ancestors(tree: Hierarchy) -> Iterator[Ints]:
+    """Yields for each depth the node of that depth above each tile; the tile itself where it is not that deep."""
+    node = tree.leaf_node
+    yield node
     for depth in range(tree.max_depth - 1, -1, -1):
-        node = found[-1]
-        found.append(np.where(tree.depth[node] > depth, tree.lift(node), node).astype(np.int32))
-    return found
+        node = np.where(tree.depth[node] > depth, tree.lift(node), node).astype(np.int32)
+        yield node
 
 
-def _cuts_of(release: Release) -> tuple[Ints, Ints] | None:
-    """The node of the zone of every tile, at each end; None where zones overlap."""
-    if not release.plan.homogeneous:
-        return None
-    found = []
-    for tree, zones in (
-        (release.input.origins, release.plan.origin_zones),
-        (release.input.destinations, release.plan.destination_zones),
-    ):
-        cut = _nodes(zones)
-        try:
-            tree.check_cut(cut)
-        except HierarchyError:
-            return None
-        found.append(cut[tree.zone_of_tile(cut)])
-    return found[0], found[1]
+def _cell_rectangles(release: Release, origin: Ints, destination: Ints) -> Ints:
+    """Returns the rectangles of pairs of zones of a release."""
+    zones_o, zones_d = release.plan.origin_zones, release.plan.destination_zones
+    assert isinstance(zones_o, NodeZones)
+    assert isinstance(zones_d, NodeZones)
+    return _rectangles(release.input, zones_o.nodes[origin], zones_d.nodes[destination])
 
 
-def _larger(flows: Flows, one: tuple[Ints, Ints], other: tuple[Ints, Ints]) -> tuple[Ints, Ints]:
-    """At each tile the larger of two zones: of two nodes above the same tile, one holds the other."""
-    pair = []
-    for tree, a, b in zip((flows.origins, flows.destinations), one, other, strict=True):
-        pair.append(np.where(tree.size[a] >= tree.size[b], a, b).astype(np.int32))
-    return pair[0], pair[1]
-
-
-def _joined(flows: Flows, one: tuple[Ints, Ints], other: tuple[Ints, Ints]) -> _Regions:
-    """The smallest areas that are unions of zones of both cuts."""
-    tile_o, tile_d = _larger(flows, one, other)
-    node_o, node_d = tile_o[flows.origin], tile_d[flows.destination]
-    rectangle = _Rectangles.of(flows.origins, flows.destinations, node_o, node_d)
-    groups = group_pairs(
-        rectangle.origin_start, rectangle.destination_start, flows.origins.n_tiles, flows.destinations.n_tiles
-    )
-    return _Regions(groups.row, rectangle.take(_first_of(groups.row, len(groups.origin))), whole=True)
-
-
-def _covered_cells(coarse: Release, fine: Release) -> _Regions:
-    """The cells of a finer matrix that are made of whole cells of the coarser one."""
-    flows = coarse.input
-    at = _positions(flows, fine.input)
-    rectangles = _cell_rectangles(fine)
-    region = np.full(len(flows), -1, dtype=np.int32)
-    counted = fine.cell_of_flow >= 0
-    region[at[counted]] = fine.cell_of_flow[counted]
-    # Flows of the coarser matrix that the finer one does not have are found through the cell that holds them.
-    cells = _cells_of(coarse)
-    home = np.full(len(cells.rectangle.origin_start), -1, dtype=np.int32)
-    home[cells.of_flow[region >= 0]] = region[region >= 0]
-    inside = np.zeros(len(home), dtype=np.bool_)
-    known = home >= 0
-    inside[known] = cells.rectangle.take(known).inside(rectangles.take(home[known]))
-    whole_region = np.where(inside, home, -1)[cells.of_flow].astype(np.int32)
-    spoilt = np.unique(region[(region >= 0) & (whole_region != region)])
-    whole_region[np.isin(whole_region, spoilt)] = -1
-    return _Regions(whole_region, rectangles, whole=True)
-
-
-def _nodes(zones: Zones) -> Ints:
-    if not isinstance(zones, NodeZones):
-        raise HierarchyError("These zones are not nodes of a tree.")
-    return zones.nodes
-
-
-def _cell_rectangles(release: Release) -> _Rectangles:
-    plan, flows = release.plan, release.input
-    return _Rectangles.of(
-        flows.origins,
-        flows.destinations,
-        _nodes(plan.origin_zones)[release.cells.origin],
-        _nodes(plan.destination_zones)[release.cells.destination],
-    )
-
-
-# ---- records -----------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
 class _Covering:
-    """The published cells of one layer of finer matrices.
+    """The published cells of one layer of finer matrices, and the cell that counts each record (-1: none does)."""
 
-    Attributes:
-        cell: the cell that counts each record, -1 where none does.
-        rectangles: where each cell lies.
-        first: a record of each cell.
-    """
-
-    cell: Ints
-    rectangles: _Rectangles
-    first: Rows
-
-    @classmethod
-    def of(cls, parts: Sequence[Flows], layer: Layer) -> _Covering:
+    def __init__(self, parts: Sequence[Flows], layer: Layer) -> None:
         start: dict[int, int] = {}
-        cell, rectangles = [np.zeros(0, np.int32)], []
+        cell, rectangles = [], [np.zeros((0, 4), np.int32)]
         n_cells = 0
         for flows, release in zip(parts, layer, strict=True):
             if release is None:
@@ -326,49 +258,38 @@ class _Covering:
                 continue
             if id(release) not in start:
                 start[id(release)] = n_cells
-                rectangles.append(_cell_rectangles(release))
+                rectangles.append(_cell_rectangles(release, release.cells.origin, release.cells.destination))
                 n_cells += len(release.cells)
             own = release.cell_of_flow[_positions(release.input, flows)]
             cell.append(np.where(own >= 0, own + np.int32(start[id(release)]), np.int32(-1)).astype(np.int32))
-        cells = np.concatenate(cell)
-        return cls(cell=cells, rectangles=_stacked_rectangles(rectangles), first=_first_of(cells, n_cells))
+        self.cell, self.rectangle = np.concatenate(cell), np.concatenate(rectangles)
 
-    def covered(self, region: Ints, regions: _Regions) -> NDArray[np.bool_]:
-        """Which records are counted in a cell that lies wholly in the record's region."""
-        of_cell = region[self.first]
-        nested = of_cell >= 0
-        nested[nested] = self.rectangles.take(nested).inside(regions.rectangle.take(of_cell[nested]))
-        covered = np.zeros(len(self.cell), dtype=np.bool_)
-        counted = self.cell >= 0
-        covered[counted] = nested[self.cell[counted]]
-        return covered
+    def covered(self, region: Ints, regions: _Regions) -> Mask:
+        """Returns which records are counted in a cell that lies wholly in the record's region."""
+        return _counted_within(self.cell, self.rectangle, region, regions)
 
 
-@dataclass(frozen=True, eq=False)
+def _counted_within(cell: Ints, rectangle: Ints, region: Ints, regions: _Regions) -> Mask:
+    """Returns which rows are counted in a cell that lies wholly in the region of the row."""
+    of_cell = region[_first_of(cell, len(rectangle))]
+    nested = np.append(of_cell >= 0, False)
+    inside = nested[:-1]
+    inside[inside] = _inside(rectangle[inside], regions.rectangle[of_cell[inside]])
+    return nested[cell]
+
+
 class _Records:
-    """The flows of all finest slices, one below the other.
+    """The flows of all finest slices, one below the other, and the finer cells that count them."""
 
-    Attributes:
-        flow: the flow of the coarser matrix with the same tiles.
-        rows: trips, weight and people of each record.
-        layers: the finer cells that count the records.
-    """
+    def __init__(self, coarse: Release, parts: Sequence[Flows], layers: Sequence[Layer]) -> None:
+        self.coarse = coarse
+        self.flow = np.concatenate([_positions(coarse.input, flows) for flows in parts])
+        self.rows = concat_cells(parts)
+        self.layers = [_Covering(parts, layer) for layer in layers]
 
-    flow: Rows
-    rows: Cells
-    layers: tuple[_Covering, ...]
-
-    @classmethod
-    def of(cls, coarse: Release, parts: Sequence[Flows], layers: Sequence[Layer]) -> _Records:
-        return cls(
-            flow=np.concatenate([_positions(coarse.input, flows) for flows in parts]),
-            rows=concat_cells(parts),
-            layers=tuple(_Covering.of(parts, layer) for layer in layers),
-        )
-
-    def short(self, coarse: Release, regions: _Regions) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """For each region, whether something is left above zero, and whether that is short of the guarantee."""
-        n = len(regions.rectangle.origin_start)
+    def remainders(self, regions: _Regions) -> tuple[Mask, Mask]:
+        """Returns for each region whether something is left above zero, and whether that is short."""
+        coarse, n = self.coarse, len(regions.rectangle)
         region = regions.of_flow[self.flow]
         covered = np.zeros(len(region), dtype=np.bool_)
         for layer in self.layers:
@@ -381,37 +302,33 @@ class _Records:
         bad[remainder.origin] = ~coarse.guarantee.safe(remainder)
         # A coarser matrix that filtered flows out first may count less than its finer cells do: then the published
         # numbers do not differ by the remainder, and that must not look like a small group either.
-        shown = self._published_difference(coarse, regions, np.where(covered, region, np.int32(-1)), n)
+        shown = self._published_difference(regions, np.where(covered, region, np.int32(-1)), n)
         bad |= shown
         known |= shown
         if regions.whole:
-            spoilt = regions.of_flow[self._unsure(coarse, regions)]
-            bad[spoilt[spoilt >= 0]] = False
-            known[spoilt[spoilt >= 0]] = False
+            # Regions with a flow that is suppressed, or counted in a cell that reaches out of the region.
+            own = _cell_rectangles(coarse, coarse.cells.origin, coarse.cells.destination)
+            sure = _counted_within(coarse.cell_of_flow, own, regions.of_flow, regions)
+            spoilt = regions.of_flow[~sure]
+            bad[spoilt[spoilt >= 0]] = known[spoilt[spoilt >= 0]] = False
         return known, bad
 
-    @staticmethod
-    def _unsure(coarse: Release, regions: _Regions) -> NDArray[np.bool_]:
-        """Which flows of the coarser matrix are suppressed, or counted in a cell that reaches out of the region."""
-        cell = coarse.cell_of_flow
-        rectangles = _cell_rectangles(coarse)
-        home = regions.of_flow[_first_of(cell, len(coarse.cells))]
-        nested = home >= 0
-        nested[nested] = rectangles.take(nested).inside(regions.rectangle.take(home[nested]))
-        unsure: NDArray[np.bool_] = (cell < 0) | ~nested[np.maximum(cell, 0)]
-        return unsure
+    def _published_difference(self, regions: _Regions, covered: Ints, n: int) -> Mask:
+        """Returns the regions in which the published numbers of both matrices differ by too little."""
+        coarse, guarantee = self.coarse.input, self.coarse.guarantee
+        counted = np.where(self.coarse.cell_of_flow >= 0, regions.of_flow, np.int32(-1))
 
-    def _published_difference(self, coarse: Release, regions: _Regions, covered: Ints, n: int) -> NDArray[np.bool_]:
-        counted = np.where(coarse.cell_of_flow >= 0, regions.of_flow, np.int32(-1))
-        difference = _sum(counted, coarse.input.trips, n) - _sum(covered, self.rows.trips, n)
-        guarantee = coarse.guarantee
+        def difference(ours: NDArray[Any], theirs: NDArray[Any]) -> NDArray[Any]:
+            found: NDArray[Any] = _sum(counted, ours, n) - _sum(covered, theirs, n)
+            return found
+
+        trips = difference(coarse.trips, self.rows.trips)
         short = np.zeros(n, dtype=np.bool_)
         if guarantee.trips is not None:
-            short |= (difference > 0) & (difference < guarantee.trips)
+            short |= (trips > 0) & (trips < guarantee.trips)
         for column, least in guarantee.of_columns.items():
-            ours, theirs = to_fixed_point(coarse.input.volume(column)), to_fixed_point(self.rows.volume(column))
-            held = _sum(counted, ours, n) - _sum(covered, theirs, n)
-            short |= (difference > 0) & (held / MILLION < least)
+            held = difference(to_fixed_point(coarse.volume(column)), to_fixed_point(self.rows.volume(column)))
+            short |= (trips > 0) & (held / MILLION < least)
         return short
 
 
@@ -428,18 +345,8 @@ def _positions(flows: Flows, part: Flows) -> Rows:
 
 
 def _first_of(number: Ints, n: int) -> Rows:
-    """A row of each number below n, all of which occur."""
+    """Returns a row of each number below n, all of which occur."""
     at = np.zeros(n, dtype=np.int64)
     inside = np.flatnonzero(number >= 0)[::-1]
     at[number[inside]] = inside
     return at
-
-
-def _stacked_rectangles(parts: Sequence[_Rectangles]) -> _Rectangles:
-    none = np.zeros(0, np.int32)
-    return _Rectangles(
-        *(
-            np.concatenate([none, *(getattr(p, name) for p in parts)])
-            for name in ("origin_start", "origin_stop", "destination_start", "destination_stop")
-        )
-    )

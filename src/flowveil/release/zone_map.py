@@ -49,21 +49,23 @@ class FrozenMap:
 
     @classmethod
     def read(cls, source: Any) -> FrozenMap:
-        """From a folder, a file of `write`, its table, or what is one already.
-
-        Raises:
-            ParameterError: it is something else, a folder that was changed since it was published, or a release whose
-                zones cannot be kept.
-        """
+        """From a folder, a file of `write`, its table, or what is one already."""
         if isinstance(source, FrozenMap):
             return source
         if isinstance(source, pa.Table):
             return _from_table(source)
         path = Path(source)
-        if not path.is_dir():
-            return _from_file(path)
-        with taken_at_its_word(path):
-            return _from_folder(ReleaseFolder(path))
+        if path.is_dir():
+            with taken_at_its_word(path):
+                return _from_folder(ReleaseFolder(path))
+        try:
+            table = read_bounded(path)
+        except (OSError, ValueError):
+            raise ParameterError(
+                f"'{path}' is neither the folder of a release nor a frozen map. "
+                "Hint: flowveil freeze RELEASE --out FILE."
+            ) from None
+        return _from_table(table)
 
     @property
     def hierarchy(self) -> str:
@@ -124,7 +126,7 @@ def _from_folder(folder: ReleaseFolder) -> FrozenMap:
     statement = folder.statement
     kind, parameters, homogeneous = statement.kind, statement.parameters, statement.homogeneous
     if kind not in ("plain", "layered", "sliced"):
-        kinds = {"boxed": "boxes", "noisy": "noisy counts"}
+        kinds = {"boxed": "boxes", "noisy": "noisy counts", "perturbed": "perturbed counts"}
         what = kinds.get(kind, "cells of places and times")
         raise ParameterError(
             f"The zones of a release of {what} cannot be kept: only zones of a tree can. Hint: --method twincut."
@@ -151,11 +153,7 @@ def _from_folder(folder: ReleaseFolder) -> FrozenMap:
 
 
 def _checked(about: Mapping[str, Any], own: str) -> Mapping[str, Any]:
-    """Returns ``about`` if later releases can be made from the map.
-
-    Raises:
-        ParameterError: they cannot: cells of H3 without the resolution of the tiles that they are made of.
-    """
+    """Returns ``about`` if later releases can be made from the map."""
     resolution = about["resolution"]
     if own == CELLS and (type(resolution) is not int or not 0 <= resolution <= 15):
         raise ParameterError(
@@ -205,16 +203,6 @@ def _cells(folder: ReleaseFolder) -> dict[str, pa.Array]:
         name: pa.array([None if own is None else [cell[at] for cell in own] for own in cells], kind)
         for at, (name, kind) in enumerate(kinds.items())
     }
-
-
-def _from_file(path: Path) -> FrozenMap:
-    try:
-        table = read_bounded(path)
-    except (OSError, ValueError):
-        raise ParameterError(
-            f"'{path}' is neither the folder of a release nor a frozen map. Hint: flowveil freeze RELEASE --out FILE."
-        ) from None
-    return _from_table(table)
 
 
 def _from_table(table: pa.Table) -> FrozenMap:

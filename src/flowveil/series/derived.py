@@ -13,24 +13,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
 import pyarrow as pa
 
-from flowveil import __version__
 from flowveil.anonymization import anonymize
 from flowveil.errors import InfeasibleError, ParameterError
 from flowveil.published.derive import Derivation, Derived, derive_published
-from flowveil.published.folder import MANIFEST, write_files
+from flowveil.published.folder import MANIFEST
 from flowveil.published.read_release import map_of_statement, read_published
 from flowveil.release.folder import ReleaseFolder
-from flowveil.release.published import Published
 from flowveil.release.release import Release
+from flowveil.release.statement import Published
 from flowveil.release.zone_map import FrozenMap
 from flowveil.slices import SlicedFlows
 from flowveil.times import TIME
-from flowveil.verify.rebuild import compare_folders
+from flowveil.verify.rebuild import compare_with
 from flowveil.zoning.files import ZoneMap
 
 DERIVED = "derived"
@@ -81,11 +79,8 @@ def check_derived(place: Path, steps: Sequence[Path], labels: Sequence[str], zon
     if found != set(made):
         findings.append(f"{DERIVED}: has other periods than its steps allow")
     for label in sorted(found & set(made)):
-        with TemporaryDirectory(prefix="flowveil-series-") as scratch:
-            write_files(made[label], Path(scratch))
-            same = ReleaseFolder(place / DERIVED / label).report["version"] == __version__
-            differing = compare_folders(place / DERIVED / label, Path(scratch), [], same_version=same)
-            findings += [f"{DERIVED}/{label}: {line}" for line in differing]
+        differing = compare_with(ReleaseFolder(place / DERIVED / label), made[label].published, [])
+        findings += [f"{DERIVED}/{label}: {line}" for line in differing]
     return findings
 
 

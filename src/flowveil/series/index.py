@@ -20,7 +20,7 @@ from flowveil import __version__
 from flowveil.errors import FlowveilError
 from flowveil.flows import MILLION, to_fixed_point
 from flowveil.output import Content, write_files
-from flowveil.published.series import render_series
+from flowveil.published.html import render_series
 from flowveil.release.folder import ReleaseFolder
 from flowveil.release.zone_map import FrozenMap
 from flowveil.series.derived import DERIVED, check_derived

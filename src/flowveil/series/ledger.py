@@ -3,7 +3,8 @@
 A release from raw trips is accepted only if it provably shares no trip with any earlier release (`trip_facts`), if it
 is the same release again, or if it is a revision of those with which it shares trips. The rule is complete: cells of
 disjoint trips cannot be subtracted from each other. A second table of the same trips is derived from the first instead.
-Noisy releases are exempt; their ε add up (`budget`).
+Noisy releases are exempt; their ε add up (`budget`). Perturbed releases may share trips with others that were perturbed
+with the same key and parameters: equal cells have equal values there.
 
 The line of a release is durable before the release appears: after a crash the ledger may hold a release that was never
 published, and never the other way round.
@@ -26,12 +27,13 @@ import numpy as np
 import pyarrow as pa
 
 from flowveil.errors import FlowveilError, InfeasibleError, ParameterError
+from flowveil.guarantee import DIFFERENCING
 from flowveil.output import real_place
 from flowveil.paths import read_json
 from flowveil.publication import folder_content, publish
 from flowveil.published.about import ENTRIES
 from flowveil.published.folder import MANIFEST, check_target
-from flowveil.release.confirmation import DIFFERENCING
+from flowveil.record_keys import MODULUS
 from flowveil.release.noisy import NothingLeftError, PrivacyLoss
 from flowveil.release.release import Publishable
 from flowveil.series.budget import SPENT, Budget, budget_with, cost_of
@@ -178,8 +180,9 @@ def _check(release: Publishable, new: Mapping[str, Any], book: LedgerFile) -> Le
             continue
         facts = entry.get("facts")
         same_flows = entry.get("fingerprint") == new["fingerprint"]
+        differing = _differing_perturbation(entry, new)
         if facts is None or not shares_no_trip(new["facts"], facts, release.input, same_flows=same_flows):
-            overlapping.append(_refusal(number, entry, new))
+            overlapping += [_refusal(number, entry, new, differing)] if differing else []
     return LedgerCheck(len(earlier), tuple(overlapping), repeated)
 
 
@@ -202,6 +205,7 @@ def _new_entry(
         "content": _content_hash(report, published.cells),
         "facts": trip_facts(release.input, book),
         "fingerprint": _fingerprint(release.input, book.secret),
+        **({"records": _records(release.input, book.secret)} if release.kind == "perturbed" else {}),
     }
 
 
@@ -244,11 +248,44 @@ def _fingerprint(given: Any, secret: bytes) -> str:
     return keyed.hexdigest()
 
 
+def _records(given: Any, secret: bytes) -> dict[str, str]:
+    """Returns HMACs of the number of trips and of the sum of record keys: other keys of the same trips are noticed."""
+    parts = given.slices if isinstance(given, SlicedFlows) else (given,)
+    totals = {
+        "trips": sum(int(part.trips.sum()) for part in parts),
+        "keys": sum(0 if part.keys is None else int(part.keys.sum()) for part in parts) % MODULUS,
+    }
+    return {name: hmac.digest(secret, f"{name} {n}".encode(), "sha256").hex() for name, n in totals.items()}
+
+
+def _differing_perturbation(entry: Mapping[str, Any], new: Mapping[str, Any]) -> str:
+    """Returns why two tables of the same trips reveal more than one; empty if both are perturbed in the same way.
+
+    With the same key and parameters, equal cells have equal values and other cells independent noise.
+    """
+    before, now = entry["report"], new["report"]
+    if "perturbed" not in (before["kind"], now["kind"]):
+        return "exact counts can be subtracted"
+    if before["kind"] != now["kind"]:
+        return "exact counts next to perturbed ones reveal the perturbation"
+    if before["method"] != now["method"]:
+        return "two methods perturb the same counts in two ways"
+    for name in ("key", "maximum", "variance", "small"):
+        if before["guarantee"].get(name) != now["guarantee"].get(name):
+            return f"it was made with another {name}, so the mean of both values of a cell is closer to its count"
+    earlier, own = entry.get("records") or {}, new["records"]
+    ids = [(report["parameters"].get("columns") or {}).get("record_id") for report in (before, now)]
+    if ids[0] != ids[1] or (earlier.get("trips") == own["trips"] and earlier.get("keys") != own["keys"]):
+        return "its records have other keys: another --record-id, or other columns of the input"
+    return ""
+
+
 def _with_verdict(release: Any, verdict: Mapping[str, Any]) -> Any:
     """The release, whose statement says what the ledger decided."""
     parameters = {**release.parameters, "ledger": dict(verdict)}
-    if verdict["overlapping"] and DIFFERENCING not in parameters["confirmed"]:
-        parameters["confirmed"] = [*parameters["confirmed"], DIFFERENCING]
+    confirmed = parameters.get("confirmed", [])
+    if verdict["overlapping"] and DIFFERENCING not in confirmed:
+        parameters["confirmed"] = [*confirmed, DIFFERENCING]
     return replace(release, parameters=parameters)
 
 
@@ -265,9 +302,14 @@ def _now() -> str:
 # ---- what a refusal says -----------------------------------------------------------------------------------------
 
 
-def _refusal(number: int, entry: Mapping[str, Any], new: Mapping[str, Any]) -> str:
+def _refusal(number: int, entry: Mapping[str, Any], new: Mapping[str, Any], differing: str) -> str:
     """Names an earlier release, why it may share trips, and the closest table that can be derived."""
     name = entry_name(number, entry)
+    if entry["report"]["kind"] == "perturbed":
+        return (
+            f"The new release may share trips with {name}, which is perturbed, and {differing}. Hint: the same method, "
+            "key, options and --record-id make further tables of the same data."
+        )
     facts = entry.get("facts")
     if facts is None:
         return (

@@ -12,7 +12,7 @@ import numpy as np
 
 from flowveil.anonymization import anonymize
 from flowveil.errors import InfeasibleError
-from flowveil.release.confirmation import SmallKWarning
+from flowveil.guarantee import SmallKWarning
 from flowveil.release.release import Release
 
 #: From this loss on a new map is advised, unless another is chosen.

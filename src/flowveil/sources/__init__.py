@@ -13,7 +13,7 @@ from flowveil.errors import ParameterError, did_you_mean
 from flowveil.output import write_files
 
 if TYPE_CHECKING:
-    from flowveil.sources.gps import Prepared
+    from flowveil.sources.tables import Prepared
 
 #: The module and the function of each data set, by the name users give.
 SOURCES: dict[str, tuple[str, str]] = {
@@ -52,11 +52,7 @@ def prepare(name: str, source: Any, **options: Any) -> Prepared:
 
 
 def write_trips(prepared: Prepared, path: str | PathLike[str]) -> Path:
-    """Writes trips as Parquet; the file appears complete or not at all.
-
-    Raises:
-        OutputError: it cannot be written; an existing file is unchanged.
-    """
+    """Writes trips as Parquet; the file appears complete or not at all."""
     import pyarrow.parquet as pq
 
     write_files({path: lambda file: pq.write_table(prepared.trips, file, compression="zstd")})

@@ -14,7 +14,6 @@ All of it is window functions in SQL, out of core.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -22,26 +21,14 @@ import pyarrow as pa
 
 from flowveil.errors import DataError, ParameterError
 from flowveil.reading.database import fetch_table
-from flowveil.sources.gps import LATITUDES, LONGITUDES, PERSONS, TIMES, Prepared, choose_columns
-from flowveil.sources.tables import OpenTable, opened
+from flowveil.sources.gps import LATITUDES, LONGITUDES, PERSONS, TIMES
+from flowveil.sources.tables import Column, OpenTable, Prepared, opened
 
 SUBSCRIBERS = (*PERSONS, "imsi", "imsihash", "msisdn", "subscriber", "subscriberid", "caller", "callerid")
 ANTENNAS = (
     "antenna", "antennaid", "site", "siteid", "cell", "cellid", "tower", "towerid", "basestation", "basestationid",
     "bsid", "enodeb", "zone", "id",
 )  # fmt: skip
-
-#: The columns of the trips; coordinates follow where a table of antennas is given.
-TRANSITIONS = pa.schema(
-    [
-        ("person_id", pa.string()),
-        ("start_time", pa.timestamp("us")),
-        ("end_time", pa.timestamp("us")),
-        ("origin", pa.string()),
-        ("destination", pa.string()),
-    ]
-)
-_PLACES = ("start_lat", "start_lon", "end_lat", "end_lon")
 
 
 def prepare_cdr(
@@ -73,8 +60,9 @@ def prepare_cdr(
         timezone: local time for Unix times and times in UTC; without it their type is UTC.
 
     Returns:
-        Trips with the columns of `TRANSITIONS`, in the order of persons and times; ``start_time`` is the last record at
-        the origin, ``end_time`` the first at the destination.
+        Trips with ``person_id``, ``start_time`` (the last record at the origin), ``end_time`` (the first at the
+        destination), ``origin`` and ``destination``, in the order of persons and times; with antennas also
+        ``start_lat``, ``start_lon``, ``end_lat`` and ``end_lon``.
 
     Raises:
         ParameterError: a rule is out of its range, or the source is nothing that can be read.
@@ -85,7 +73,12 @@ def prepare_cdr(
             raise ParameterError(f"{name} must be 0 or more; found {value!r}.")
     places = None if antennas is None else _places(antennas)
     with opened(source, time_format=time_format, timezone=timezone) as table:
-        counts = _select(table, {"person": person, "time": time, "antenna": antenna}, places)
+        table.pick(
+            person=Column("text", "person", SUBSCRIBERS, person),
+            us=Column("time", "time", TIMES, time),
+            antenna=Column("text", "antenna", ANTENNAS, antenna),
+        )
+        dropped = _select(table, places)
         con = table.con
         con.execute("CREATE TABLE visits AS SELECT person, antenna, us AS first, us AS last FROM records")
         _join_visits(con)
@@ -95,35 +88,22 @@ def prepare_cdr(
         if stay:
             con.execute(_replaced(f"last - first >= {round(stay * 1e6)}"))
             _join_visits(con)
-        trips, slow = _transitions(con, gap)
+        trips, slow = _transitions(con, gap, placed=places is not None)
         trips = table.with_timezone(trips)
-    if places is not None:
-        trips = _placed(trips, places)
-    dropped = {**counts, "trips longer than the gap": slow}
-    return Prepared(trips=trips, dropped=dropped, notes=_notes(stay, handover))
+    notes = ("every change of antenna is a trip, as in Matet et al. (2023); --stay and --handover leave some out.",)
+    return Prepared(trips, {**dropped, "trips longer than the gap": slow}, () if stay or handover else notes)
 
 
-def _select(
-    table: OpenTable, wanted: Mapping[str, str | None], places: Mapping[str, tuple[float, float]] | None
-) -> dict[str, int]:
+def _select(table: OpenTable, places: pa.Table | None) -> dict[str, int]:
     """Writes the usable records into ``records``: at one instant a person is at one antenna, the first by its code."""
-    known = {"person": SUBSCRIBERS, "time": TIMES, "antenna": ANTENNAS}
-    columns = choose_columns(wanted, known, table.names, header=table.header)
-    table.select(
-        {
-            "person": table.text(columns["person"]),
-            "us": table.microseconds(columns["time"]),
-            "antenna": table.text(columns["antenna"]),
-        }
-    )
-    con = table.con
-    there = "true"
+    con, there = table.con, "true"
     if places is not None:
-        con.register("flowveil_antennas", pa.table({"antenna": pa.array(list(places), pa.string())}))
+        con.register("flowveil_antennas", places)
         there = "antenna IN (SELECT antenna FROM flowveil_antennas)"
     whole = "person IS NOT NULL AND us IS NOT NULL AND antenna IS NOT NULL"
-    n, n_whole = con.execute(f"SELECT count(*), count(*) FILTER ({whole}) FROM picked").fetchall()[0]
-    n_there = con.execute(f"SELECT count(*) FROM picked WHERE {whole} AND {there}").fetchall()[0][0]
+    n, n_whole, n_there = con.execute(
+        f"SELECT count(*), count(*) FILTER ({whole}), count(*) FILTER ({whole} AND {there}) FROM picked"
+    ).fetchall()[0]
     if n_there == 0:
         raise DataError(
             f"No record can be used: of {n:,} records none has a person, a time and an antenna"
@@ -165,7 +145,7 @@ def _replaced(kept: str) -> str:
     )
 
 
-def _transitions(con: Any, gap: float | None) -> tuple[pa.Table, int]:
+def _transitions(con: Any, gap: float | None, *, placed: bool) -> tuple[pa.Table, int]:
     """From each visit to the next one of the same person; the number dropped because they take longer than the gap."""
     con.execute(
         "CREATE TABLE transitions AS SELECT * FROM (SELECT person, last AS us, lead(first) OVER w AS arrived, antenna, "
@@ -174,55 +154,34 @@ def _transitions(con: Any, gap: float | None) -> tuple[pa.Table, int]:
     )
     within = "true" if gap is None else f"arrived - us <= {round(gap * 1e6)}"
     slow = con.execute(f"SELECT count(*) FROM transitions WHERE NOT ({within})").fetchall()[0][0]
+    ends, joined = "", ""
+    if placed:
+        ends = ", a.lat AS start_lat, a.lon AS start_lon, b.lat AS end_lat, b.lon AS end_lon"
+        joined = "JOIN flowveil_antennas a USING (antenna) JOIN flowveil_antennas b ON b.antenna = next"
     trips = fetch_table(
         con,
         "SELECT person AS person_id, make_timestamp(us) AS start_time, make_timestamp(arrived) AS end_time, "
-        f"antenna AS origin, next AS destination FROM transitions WHERE {within} ORDER BY person, us",
+        f"antenna AS origin, next AS destination{ends} FROM transitions {joined} WHERE {within} ORDER BY person, us",
     )
-    return trips.cast(TRANSITIONS), int(slow)
+    return trips, int(slow)
 
 
-def _places(antennas: Any) -> dict[str, tuple[float, float]]:
-    """Returns latitude and longitude of each antenna."""
+def _places(antennas: Any) -> pa.Table:
+    """Returns code, latitude and longitude of each antenna."""
     with opened(antennas) as table:
-        columns = choose_columns(
-            {"antenna": None, "lat": None, "lon": None},
-            {"antenna": ANTENNAS, "lat": LATITUDES, "lon": LONGITUDES},
-            table.names,
-            header=table.header,
+        table.pick(
+            antenna=Column("text", "antenna", ANTENNAS),
+            lat=Column("number", "lat", LATITUDES),
+            lon=Column("number", "lon", LONGITUDES),
         )
-        table.select(
-            {
-                "antenna": table.text(columns["antenna"]),
-                "lat": table.number(columns["lat"]),
-                "lon": table.number(columns["lon"]),
-            }
-        )
-        rows = table.con.execute("SELECT DISTINCT antenna, lat, lon FROM picked WHERE antenna IS NOT NULL").fetchall()
-    nowhere = sum(lat is None or lon is None or abs(lat) > 90 or abs(lon) > 180 for _, lat, lon in rows)
-    places = {code: (lat, lon) for code, lat, lon in sorted(rows, key=lambda row: row[0])}
-    if nowhere or len(places) < len(rows) or not rows:
+        places = fetch_table(table.con, "SELECT DISTINCT antenna, lat, lon FROM picked WHERE antenna IS NOT NULL")
+        nowhere, several = table.con.execute(
+            "SELECT count(*) FILTER (NOT coalesce(abs(lat) <= 90 AND abs(lon) <= 180, false)), "
+            "count(*) - count(DISTINCT antenna) FROM places"
+        ).fetchall()[0]
+    if nowhere or several or not len(places):
         raise DataError(
             f"The table of antennas cannot be used: {nowhere} have no place on the earth, "
-            f"{len(rows) - len(places)} have several. Every antenna needs one latitude and one longitude in degrees."
+            f"{several} have several. Every antenna needs one latitude and one longitude in degrees."
         )
     return places
-
-
-def _placed(trips: pa.Table, places: Mapping[str, tuple[float, float]]) -> pa.Table:
-    """Returns the trips with the places of both antennas."""
-    ends = []
-    for end in ("origin", "destination"):
-        number = trips.column(end).combine_chunks().dictionary_encode()
-        number = number.combine_chunks() if isinstance(number, pa.ChunkedArray) else number
-        place = np.array([places[code] for code in number.dictionary.to_pylist()], dtype=np.float64).reshape(-1, 2)
-        ends += list(place[number.indices.to_numpy(zero_copy_only=False).astype(np.int64)].T)
-    for name, values in zip(_PLACES, ends, strict=True):
-        trips = trips.append_column(name, pa.array(values, pa.float64()))
-    return trips
-
-
-def _notes(stay: float, handover: float) -> tuple[str, ...]:
-    if stay or handover:
-        return ()
-    return ("every change of antenna is a trip, as in Matet et al. (2023); --stay and --handover leave some out.",)

@@ -7,8 +7,7 @@ person only, so points of different persons are never joined. Taxis move all day
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,9 +15,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from flowveil.errors import DataError, ParameterError
-from flowveil.headers import Header, plain_name
+from flowveil.headers import plain_name
+from flowveil.hierarchy import Floats
 from flowveil.reading.database import fetch_table
-from flowveil.sources.tables import opened
+from flowveil.sources.tables import Column, Prepared, opened
 
 #: Usual names of the columns, without case and separators.
 PERSONS = ("person", "personid", "id", "uid", "userid", "user", "taxiid", "deviceid", "participantid", "cabid")
@@ -26,19 +26,16 @@ TIMES = ("time", "timestamp", "datetime", "localdatetime", "utcdatetime", "date"
 LATITUDES = ("lat", "latitude", "y")
 LONGITUDES = ("lon", "lng", "long", "longitude", "x")
 
+_TIME_COLUMNS, _PLACE_COLUMNS = ("start_time", "end_time"), ("start_lat", "start_lon", "end_lat", "end_lon")
+#: The columns of the trips.
 TRIPS = pa.schema(
     [
         ("person_id", pa.string()),
-        ("start_time", pa.timestamp("us")),
-        ("end_time", pa.timestamp("us")),
-        ("start_lat", pa.float64()),
-        ("start_lon", pa.float64()),
-        ("end_lat", pa.float64()),
-        ("end_lon", pa.float64()),
+        *((name, pa.timestamp("us")) for name in _TIME_COLUMNS),
+        *((name, pa.float64()) for name in _PLACE_COLUMNS),
         ("points", pa.int64()),
     ]
 )
-
 #: Usual names of a flag that is set while a taxi has passengers, and its values.
 OCCUPIED = ("occupied", "occupancy", "hired", "isoccupied", "passengeronboard")
 _YES, _NO = ("1", "1.0", "true", "t", "yes", "y"), ("0", "0.0", "false", "f", "no", "n")
@@ -50,24 +47,6 @@ _USABLE = (
     "person IS NOT NULL AND us IS NOT NULL AND lat BETWEEN -90 AND 90 AND lon BETWEEN -180 AND 180 "
     "AND NOT (lat = 0 AND lon = 0)"
 )
-
-
-@dataclass(frozen=True, eq=False)
-class Prepared:
-    """Trips made from a known data set.
-
-    Attributes:
-        trips: one row for each trip, ready for `flowveil.read_trips`.
-        dropped: number of rows, points or trips that cannot be used, by reason.
-        notes: properties of these trips that a user should know.
-    """
-
-    trips: pa.Table
-    dropped: Mapping[str, int] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "dropped", {reason: n for reason, n in self.dropped.items() if n})
 
 
 @dataclass(frozen=True)
@@ -137,22 +116,14 @@ def prepare_gps(
     with opened(source, time_format=time_format, timezone=timezone) as table:
         flag = cut.occupied
         if flag is None and cut == Rules():
-            flag = next((name for name in table.names if plain_name(name) in OCCUPIED), None)
+            flag = next((name for name in table.table.names if plain_name(name) in OCCUPIED), None)
         marked = {role: name for role, name in (("trip", cut.trip), ("occupied", flag)) if name}
-        columns = choose_columns(
-            {"person": person, "time": time, "lat": lat, "lon": lon, **marked},
-            {"person": PERSONS, "time": TIMES, "lat": LATITUDES, "lon": LONGITUDES},
-            table.names,
-            header=table.header,
-        )
-        table.select(
-            {
-                "person": table.text(columns["person"]),
-                "us": table.microseconds(columns["time"]),
-                "lat": table.number(columns["lat"]),
-                "lon": table.number(columns["lon"]),
-                **{role: table.text(columns[role]) for role in marked},
-            }
+        table.pick(
+            person=Column("text", "person", PERSONS, person),
+            us=Column("time", "time", TIMES, time),
+            lat=Column("number", "lat", LATITUDES, lat),
+            lon=Column("number", "lon", LONGITUDES, lon),
+            **{role: Column("text", role, named=name) for role, name in marked.items()},
         )
         if flag:
             _mark_occupied(table.con, flag)
@@ -166,11 +137,7 @@ def prepare_gps(
 
 
 def _mark_occupied(con: Any, flag: str) -> None:
-    """Adds the column ``trip`` to ``picked``: a number for each run of occupied points, NULL for others.
-
-    Raises:
-        DataError: the flag has other values than yes and no.
-    """
+    """Adds the column ``trip`` to ``picked``: a number for each run of occupied points, NULL for others."""
     other = con.execute(
         f"SELECT count(*) FROM picked WHERE occupied IS NOT NULL AND lower(occupied) NOT IN {(*_YES, *_NO)}"
     ).fetchall()[0][0]
@@ -265,33 +232,25 @@ def _cut_at_gaps(con: Any, step: int) -> pa.Table:
 
 
 def _cut_at_stays(con: Any, step: int, dwell: float, radius: float) -> pa.Table:
-    points = fetch_table(con, "SELECT person, us, lat, lon FROM points ORDER BY person, us")
-    person, names = _numbered(points.column("person"))
-    us = points.column("us").to_numpy()
-    lat, lon = points.column("lat").to_numpy(), points.column("lon").to_numpy()
-    stay = stays(person, us, lat, lon, dwell=dwell, radius=radius)
+    points = fetch_table(
+        con,
+        "SELECT person, us, lat, lon, dense_rank() OVER (ORDER BY person) AS number FROM points ORDER BY person, us",
+    )
+    number, us, lat, lon = (points.column(name).to_numpy() for name in ("number", "us", "lat", "lon"))
+    stay = stays(number, us, lat, lon, dwell=dwell, radius=radius)
     begins = np.ones(len(us), dtype=np.bool_)
-    begins[1:] = (person[1:] != person[:-1]) | (us[1:] - us[:-1] > step)
+    begins[1:] = (number[1:] != number[:-1]) | (us[1:] - us[:-1] > step)
     a, b = _moving_runs(stay, begins)
-    if np.any(person[a] != person[b]):
+    if np.any(number[a] != number[b]):
         raise DataError("A trip would join two persons. This is a defect; nothing was prepared.")
-    columns = [
-        names.take(pa.array(person[a])),
-        pa.array(us[a], pa.timestamp("us")),
-        pa.array(us[b], pa.timestamp("us")),
-        *(pa.array(values) for values in (lat[a], lon[a], lat[b], lon[b], b - a + 1)),
-    ]
-    return pa.Table.from_arrays(columns, names=TRIPS.names)
+    times = (pa.array(us[at], pa.timestamp("us")) for at in (a, b))
+    others = (pa.array(values) for values in (lat[a], lon[a], lat[b], lon[b], b - a + 1))
+    persons = points.column("person").take(pa.array(a))
+    return pa.Table.from_arrays([persons, *times, *others], names=TRIPS.names)
 
 
 def stays(
-    person: NDArray[Any],
-    us: NDArray[np.int64],
-    lat: NDArray[np.float64],
-    lon: NDArray[np.float64],
-    *,
-    dwell: float,
-    radius: float,
+    person: NDArray[Any], us: NDArray[np.int64], lat: Floats, lon: Floats, *, dwell: float, radius: float
 ) -> NDArray[np.bool_]:
     """Returns which points belong to a stay, for points sorted by person and time.
 
@@ -299,16 +258,17 @@ def stays(
     all points from the one to the other belong to it.
     """
     n = len(us)
-    if n == 0:
-        return np.zeros(0, dtype=np.bool_)
     reached = _first_at_least(person, us, us + np.int64(round(dwell * 1e6)))
     known = reached < n
     known[known] = person[reached[known]] == person[known]
     at = np.flatnonzero(known)
-    close = _metres(lat[at], lon[at], lat[reached[at]], lon[reached[at]]) <= radius
+    to = reached[at]
+    # Distance by the flat formula, which is exact to centimetres within a stay.
+    east = np.radians((lon[to] - lon[at] + 180.0) % 360.0 - 180.0) * np.cos(np.radians(lat[at]))
+    close = _EARTH_M * np.hypot(east, np.radians(lat[to] - lat[at])) <= radius
     edges = np.zeros(n + 1, dtype=np.int64)
     np.add.at(edges, at[close], 1)
-    np.add.at(edges, reached[at[close]] + 1, -1)
+    np.add.at(edges, to[close] + 1, -1)
     inside: NDArray[np.bool_] = np.cumsum(edges[:-1]) > 0
     return inside
 
@@ -321,32 +281,17 @@ def _first_at_least(person: NDArray[Any], us: NDArray[np.int64], wanted: NDArray
     n = len(us)
     is_point = np.repeat(np.array([True, False]), n)
     order = np.lexsort((is_point, np.concatenate((us, wanted)), np.concatenate((person, person))))
-    before = np.cumsum(is_point[order])
-    reached = np.zeros(n, dtype=np.int64)
     is_wanted = ~is_point[order]
-    reached[order[is_wanted] - n] = before[is_wanted]
+    reached = np.zeros(n, dtype=np.int64)
+    reached[order[is_wanted] - n] = np.cumsum(is_point[order])[is_wanted]
     return reached
-
-
-def _metres(
-    lat0: NDArray[np.float64], lon0: NDArray[np.float64], lat: NDArray[np.float64], lon: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Distance on a sphere by the flat formula, which is exact to centimetres within a stay."""
-    turn = (lon - lon0 + 180.0) % 360.0 - 180.0
-    x = np.radians(turn) * np.cos(np.radians(lat0))
-    distance: NDArray[np.float64] = _EARTH_M * np.hypot(x, np.radians(lat - lat0))
-    return distance
 
 
 def _moving_runs(stay: NDArray[np.bool_], begins: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Returns the first and last point of each run of points outside stays.
 
     The last point of a stay is where the next trip starts, its first point is where the trip before it ends: both
-    belong to these trips, the points between them to none.
-
-    Args:
-        stay: points that belong to a stay.
-        begins: points after a gap, or the first of a person.
+    belong to these trips, the points between them to none. ``begins`` marks points after a gap or of another person.
     """
     moving = ~stay
     first, last = moving.copy(), moving.copy()
@@ -358,44 +303,3 @@ def _moving_runs(stay: NDArray[np.bool_], begins: NDArray[np.bool_]) -> tuple[ND
     after = np.minimum(stop + 1, len(stay) - 1)
     stop = stop + ((stop + 1 < len(stay)) & stay[after] & ~begins[after])
     return start, stop
-
-
-def _numbered(column: pa.ChunkedArray) -> tuple[NDArray[np.int64], pa.Array]:
-    encoded = column.combine_chunks().dictionary_encode()
-    encoded = encoded.combine_chunks() if isinstance(encoded, pa.ChunkedArray) else encoded
-    return encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64), encoded.dictionary.cast(pa.string())
-
-
-def choose_columns(
-    wanted: Mapping[str, str | None],
-    known: Mapping[str, Sequence[str]],
-    names: Sequence[str],
-    *,
-    header: Callable[[], Header],
-) -> dict[str, str]:
-    """Returns the column of each role: the one named, or else one with a usual name.
-
-    Raises:
-        DataError: columns are missing; all are reported at once. A first line of data is not quoted.
-    """
-    by_key: dict[str, str] = {}
-    for name in reversed(names):
-        by_key[plain_name(name)] = name
-    chosen: dict[str, str] = {}
-    problems = []
-    for role, given in wanted.items():
-        if given:
-            if given in names:
-                chosen[role] = given
-            else:
-                problems.append(f"column '{given}' ({role}) is missing.{header().did_you_mean(given)}")
-            continue
-        found = next((by_key[key] for key in known[role] if key in by_key), None)
-        if found is None:
-            problems.append(f"no column for the {role} is recognised; usual names: {', '.join(known[role][:4])}")
-        else:
-            chosen[role] = found
-    if problems:
-        listed = "".join(f"\n- {p}" for p in problems)
-        raise DataError(f"The table is not what is expected:{listed}\n{header().described()}")
-    return chosen

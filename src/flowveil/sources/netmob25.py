@@ -22,19 +22,21 @@ from flowveil.paths import named_path
 from flowveil.reading.database import fetch_table, in_own_words, open_database
 from flowveil.reading.sql import csv_sql, literal_path, number_sql
 from flowveil.reading.times import MICROSECONDS, decide
-from flowveil.sources.gps import LATITUDES, LONGITUDES, Prepared, choose_columns, trips_of_points
-from flowveil.sources.tables import opened
+from flowveil.sources.gps import LATITUDES, LONGITUDES, trips_of_points
+from flowveil.sources.tables import Column, Prepared, choose_columns, opened
 
 #: Seconds without a point after which a trip has ended.
 GAP = 180.0
 
 _INDIVIDUALS = {
-    "id": ("id", "personid"),
-    "recorded": ("gpsrecord", "gnssrecord"),
-    "weight": ("weightindiv",),
-    "sex": ("sex", "gender"),
-    "age": ("age",),
-    "profession": ("procat", "profession", "socioprofessionalcategory", "csp", "occupation"),
+    "id": Column("text", "id", ("id", "personid")),
+    "recorded": Column("text", "recorded", ("gpsrecord", "gnssrecord")),
+    "weight": Column("number", "weight", ("weightindiv",)),
+    "sex": Column("text", "sex", ("sex", "gender")),
+    "age": Column("text", "age", ("age",)),
+    "profession": Column(
+        "text", "profession", ("procat", "profession", "socioprofessionalcategory", "csp", "occupation")
+    ),
 }
 #: Columns of the time, in UTC and local: one column, or a date and a time of day. UTC is preferred.
 _UTC_TIMES = (("utcdatetime",), ("utcdate", "utctime"))
@@ -140,32 +142,21 @@ def _find_individuals(tables: list[Path]) -> Path:
 def _individuals(path: Path) -> tuple[pa.Table, int]:
     """Returns the participants with a complete record, and the number of those without one."""
     with opened(path) as table:
-        columns = choose_columns(dict.fromkeys(_INDIVIDUALS), _INDIVIDUALS, table.names, header=table.header)
-        table.select(
-            {
-                "person": table.text(columns["id"]),
-                "recorded": table.text(columns["recorded"]),
-                "weight": table.number(columns["weight"]),
-                "sex": table.text(columns["sex"]),
-                "age": table.text(columns["age"]),
-                "profession": table.text(columns["profession"]),
-            }
-        )
+        table.pick(**_INDIVIDUALS)
         con = table.con
         yes = f"lower(recorded) IN {_YES}"
         without, twice = con.execute(
-            f"SELECT count(*) FILTER (NOT coalesce({yes}, false)), count(*) - count(DISTINCT person) FROM picked"
+            f"SELECT count(*) FILTER (NOT coalesce({yes}, false)), count(*) - count(DISTINCT id) FROM picked"
         ).fetchall()[0]
         if twice:
             raise DataError(f"{twice} rows are duplicates of an individual; every ID must be there once.")
         years = "TRY_CAST(age AS DOUBLE)"
-        tens = f"CAST(10 * CAST(floor({years} / 10) AS INTEGER) AS VARCHAR)"
-        last = f"CAST(10 * CAST(floor({years} / 10) AS INTEGER) + 9 AS VARCHAR)"
-        group = f"CASE WHEN {years} IS NULL THEN age WHEN {years} >= 70 THEN '70+' ELSE {tens} || '-' || {last} END"
+        tens = f"10 * CAST(floor({years} / 10) AS INTEGER)"
+        group = f"WHEN {years} IS NULL THEN age WHEN {years} >= 70 THEN '70+' ELSE ({tens}) || '-' || ({tens} + 9)"
         people = fetch_table(
             con,
-            f"SELECT person, weight, sex, {group} AS age, profession FROM picked WHERE {yes} AND person IS NOT NULL "
-            "ORDER BY person",
+            f"SELECT id AS person, weight, sex, CASE {group} END AS age, profession FROM picked "
+            f"WHERE {yes} AND id IS NOT NULL ORDER BY id",
         )
     return people, without
 
@@ -179,9 +170,6 @@ def _load_points(con: Any, files: list[Path]) -> list[Path]:
     Returns:
         The files that cannot be read: damaged, or without the columns of points. They are named after their persons,
         so messages may count them, not name them.
-
-    Raises:
-        DataError: no file can be read.
     """
     by_header: dict[tuple[str, tuple[str, ...]], list[Path]] = {}
     for path in files:

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from typing import Any
 
-import pyarrow as pa
-
 from flowveil.reading.database import fetch_table
-from flowveil.sources.gps import Prepared, choose_columns
-from flowveil.sources.tables import opened
+from flowveil.sources.tables import Column, Prepared, opened
 
 #: Seconds between two points of a track.
 SECONDS_PER_POINT = 15
-
 _NUMBER = r"(-?[0-9]+\.?[0-9]*(?:[eE]-?[0-9]+)?)"
+_FIRST, _LAST = rf"'^\[\[{_NUMBER},{_NUMBER}\]'", rf"'\[{_NUMBER},{_NUMBER}\]\]$'"
+_COLUMNS = {
+    "trip": "TRIP_ID", "call_type": "CALL_TYPE", "person": "TAXI_ID", "us": "TIMESTAMP", "missing_data": "MISSING_DATA",
+    "line": "POLYLINE",
+}  # fmt: skip
 
 
 def prepare_porto(source: Any) -> Prepared:
@@ -35,18 +36,10 @@ def prepare_porto(source: Any) -> Prepared:
         DataError: columns are missing.
     """
     with opened(source, timezone="Europe/Lisbon") as table:
-        names = ("TRIP_ID", "CALL_TYPE", "TAXI_ID", "TIMESTAMP", "MISSING_DATA", "POLYLINE")
-        found = choose_columns(
-            dict.fromkeys(names), {n: (n.casefold().replace("_", ""),) for n in names}, table.names, header=table.header
-        )
-        table.select(
-            {
-                "trip": table.text(found["TRIP_ID"]),
-                "call_type": table.text(found["CALL_TYPE"]),
-                "person": table.text(found["TAXI_ID"]),
-                "us": table.microseconds(found["TIMESTAMP"]),
-                "missing_data": table.text(found["MISSING_DATA"]),
-                "line": table.text(found["POLYLINE"]),
+        table.pick(
+            **{
+                alias: Column("time" if alias == "us" else "text", name, (name.casefold().replace("_", ""),))
+                for alias, name in _COLUMNS.items()
             }
         )
         con = table.con
@@ -54,32 +47,27 @@ def prepare_porto(source: Any) -> Prepared:
             "CREATE TABLE tracks AS SELECT * REPLACE (regexp_replace(coalesce(line, '[]'), '\\s+', '', 'g') AS line) "
             "FROM picked"
         )
-        points = "greatest(length(line) - length(replace(line, '[', '')) - 1, 0)"
-        first = rf"'^\[\[{_NUMBER},{_NUMBER}\]'"
-        last = rf"'\[{_NUMBER},{_NUMBER}\]\]$'"
-        parts = {
-            "start_lon": f"TRY_CAST(regexp_extract(line, {first}, 1) AS DOUBLE)",
-            "start_lat": f"TRY_CAST(regexp_extract(line, {first}, 2) AS DOUBLE)",
-            "end_lon": f"TRY_CAST(regexp_extract(line, {last}, 1) AS DOUBLE)",
-            "end_lat": f"TRY_CAST(regexp_extract(line, {last}, 2) AS DOUBLE)",
-        }
-        ends = ", ".join(f"{sql} AS {name}" for name, sql in parts.items())
+        ends = ", ".join(
+            f"TRY_CAST(regexp_extract(line, {point}, {axis}) AS DOUBLE) AS {name}"
+            for name, point, axis in (
+                ("start_lon", _FIRST, 1), ("start_lat", _FIRST, 2), ("end_lon", _LAST, 1), ("end_lat", _LAST, 2),
+            )
+        )  # fmt: skip
+        points = "CAST(greatest(length(line) - length(replace(line, '[', '')) - 1, 0) AS BIGINT)"
         con.execute(f"CREATE TABLE ended AS SELECT *, {points} AS points, {ends} FROM tracks")
         unreadable = "points > 1 AND (start_lat IS NULL OR start_lon IS NULL OR end_lat IS NULL OR end_lon IS NULL)"
         empty, single, strange = con.execute(
             "SELECT count(*) FILTER (points = 0), count(*) FILTER (points = 1), "
             f"count(*) FILTER ({unreadable}) FROM ended"
         ).fetchall()[0]
-        step = SECONDS_PER_POINT * 1_000_000
         trips = fetch_table(
             con,
             "SELECT person AS person_id, make_timestamp(us) AS start_time, make_timestamp(us + (points - 1) * "
-            f"{step}) AS end_time, start_lat, start_lon, end_lat, end_lon, points, call_type, missing_data "
-            f"FROM ended WHERE points > 1 AND NOT ({unreadable}) ORDER BY person, us, trip",
+            f"{SECONDS_PER_POINT * 1_000_000}) AS end_time, start_lat, start_lon, end_lat, end_lon, points, call_type, "
+            f"missing_data FROM ended WHERE points > 1 AND NOT ({unreadable}) ORDER BY person, us, trip",
         )
-    dropped = {"empty tracks": empty, "tracks of one point": single, "tracks that cannot be read": strange}
     return Prepared(
-        trips=trips.set_column(trips.schema.get_field_index("points"), "points", trips["points"].cast(pa.int64())),
-        dropped=dropped,
-        notes=("A person is a taxi: several drivers may share one, and passengers are not known.",),
+        trips,
+        {"empty tracks": empty, "tracks of one point": single, "tracks that cannot be read": strange},
+        ("A person is a taxi: several drivers may share one, and passengers are not known.",),
     )

@@ -1,108 +1,110 @@
-"""Tables of known data sets in DuckDB: selected columns, usual marks of missing values replaced by NULL."""
+"""Tables of known data sets in DuckDB, and the trips that are made from them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
-from flowveil.headers import Header
+from flowveil.errors import DataError
+from flowveil.headers import Header, plain_name
 from flowveil.reading.database import in_own_words, open_database
 from flowveil.reading.sql import MISSING_PATTERN, number_sql
 from flowveil.reading.table import Table
 from flowveil.reading.tables import open_table
 from flowveil.reading.times import MICROSECONDS, check_time_options, decide
 
-#: A column, and what makes SQL of its place and its type in the database.
-Expression = tuple[str, Callable[[str, str], str]]
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """Trips made from a known data set.
+
+    Attributes:
+        trips: one row for each trip, ready for `flowveil.read_trips`.
+        dropped: number of rows, points or trips that cannot be used, by reason.
+        notes: properties of these trips that a user should know.
+    """
+
+    trips: pa.Table
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "dropped", {reason: n for reason, n in self.dropped.items() if n})
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column to read: ``text``, a ``number``, or a ``time`` (microseconds since 1970); NULL if missing or malformed.
+
+    It is the one that the user named for a role, or else one with a usual name.
+    """
+
+    kind: str
+    role: str
+    usual: Sequence[str] = ()
+    named: str | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class OpenTable:
-    """A table in a private database. Expressions made here may be selected into the table ``picked``."""
+    """A table in a private database."""
 
     con: Any
     table: Table
-    time_format: str | None = None
-    timezone: str | None = None
+    time_format: str | None
+    timezone: str | None
     _in_utc: list[str] = field(default_factory=list)
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Its columns."""
-        return tuple(self.table.names)
-
-    def header(self) -> Header:
-        """Returns the names of its columns, for messages."""
-        return self.table.header()
-
-    def text(self, name: str) -> Expression:
-        """Expression: the column as text, NULL where missing."""
-        return name, _text
-
-    def number(self, name: str) -> Expression:
-        """Expression: the column as a number, NULL if it cannot be read as one."""
-        return name, _number
-
-    def microseconds(self, name: str) -> Expression:
-        """Expression: the column as microseconds since 1970, NULL where the value has another form than the column."""
-        return name, _time
-
-    def select(self, wanted: Mapping[str, Expression]) -> None:
+    def pick(self, **wanted: Column) -> None:
         """Reads the wanted columns once, into the table ``picked`` of the database."""
-        used = list(dict.fromkeys(name for name, _ in wanted.values()))
-        with in_own_words(self.table.label):
-            relation = self.table.attach([self.names.index(name) for name in used])
-            described = self.con.execute(f"DESCRIBE SELECT * FROM {relation}").fetchall()
-            kinds = {name: str(row[1]) for name, row in zip(used, described, strict=True)}
-            at = {name: f"c{i}" for i, name in enumerate(used)}
-            times = dict.fromkeys(name for name, sql in wanted.values() if sql is _time)
-            if times:
-                relation = self.table.rereadable(relation)
-            for name in times:
-                relation = self._timed(relation, name, at[name], kinds[name])
-            parts = [f"{sql(at[name], kinds[name])} AS {alias}" for alias, (name, sql) in wanted.items()]
-            self.con.execute(f"CREATE TABLE picked AS SELECT {', '.join(parts)} FROM {relation}")
+        roles = {column.role: column.named for column in wanted.values()}
+        usual = {column.role: column.usual for column in wanted.values()}
+        chosen = choose_columns(roles, usual, self.table.names, header=self.table.header)
+        used = list(dict.fromkeys(chosen.values()))
+        relation = self.table.attach([self.table.names.index(name) for name in used])
+        types = [str(row[1]) for row in self.con.execute(f"DESCRIBE SELECT * FROM {relation}").fetchall()]
+        times = dict.fromkeys(chosen[column.role] for column in wanted.values() if column.kind == "time")
+        if times:
+            relation = self.table.rereadable(relation)
+        for name in times:
+            relation = self._timed(relation, name, f"c{used.index(name)}", types[used.index(name)])
+        parts = []
+        for alias, column in wanted.items():
+            at = f"c{used.index(chosen[column.role])}"
+            text = f"trim(CAST({at} AS VARCHAR))"
+            sql = {
+                "text": f"CASE WHEN regexp_full_match(lower({text}), {MISSING_PATTERN}) THEN NULL ELSE {text} END",
+                "number": f"nullif({number_sql(f'CAST({at} AS VARCHAR)')}, CAST('nan' AS DOUBLE))",
+                "time": f"us_{at}",
+            }[column.kind]
+            parts.append(f"{sql} AS {alias}")
+        self.con.execute(f"CREATE TABLE picked AS SELECT {', '.join(parts)} FROM {relation}")
 
-    def with_timezone(self, trips: pa.Table) -> pa.Table:
-        """Returns trips whose times have the type UTC if they are instants and no zone was named.
-
-        Local times have a type without a zone. `flowveil.read_slices` requires the zone of times in UTC.
-        """
-        if not self._in_utc:
-            return trips
-        times = [
-            pa.field(f.name, pa.timestamp("us", "UTC") if pa.types.is_timestamp(f.type) else f.type)
-            for f in trips.schema
-        ]
-        return trips.cast(pa.schema(times))
-
-    def _timed(self, relation: str, name: str, column: str, kind: str) -> str:
-        """Returns the same rows with an additional column of microseconds.
-
-        Raises:
-            DataError: the column cannot be read as times.
-        """
-        zone = self.table.timezone_of(self.names.index(name))
+    def _timed(self, relation: str, name: str, at: str, kind: str) -> str:
+        """Returns the same rows with an additional column of microseconds."""
+        zone = self.table.timezone_of(self.table.names.index(name))
         how = {"time_format": self.time_format, "timezone": self.timezone, "column_zone": zone}
-        form = decide(self.con, relation, column, kind, **how)
+        form = decide(self.con, relation, at, kind, **how)
         form.refuse(name)
         if form.needs_timezone is not None:
             self._in_utc.append(name)
-        return f"(SELECT * RENAME ({MICROSECONDS} AS {_time(column, kind)}) FROM {form.over(relation)})"
+        return f"(SELECT * RENAME ({MICROSECONDS} AS us_{at}) FROM {form.over(relation)})"
+
+    def with_timezone(self, trips: pa.Table) -> pa.Table:
+        """Returns trips whose times have the type UTC if they are instants and no zone was named; else local times."""
+        if not self._in_utc:
+            return trips
+        utc = pa.timestamp("us", "UTC")
+        return trips.cast(pa.schema([(f.name, utc if pa.types.is_timestamp(f.type) else f.type) for f in trips.schema]))
 
 
 @contextmanager
 def opened(source: Any, *, time_format: str | None = None, timezone: str | None = None) -> Iterator[OpenTable]:
-    """Open a file or a table in memory; errors of DuckDB are replaced by messages that quote no data.
-
-    Args:
-        source: a file or a table in memory.
-        time_format, timezone: how times are read, if given; see `flowveil.reading.times`.
-    """
+    """Opens a file or a table in memory; errors of DuckDB are replaced by messages that quote no data."""
     check_time_options(time_format, timezone)
     with open_database(None) as con:
         table = open_table(con, source)
@@ -110,17 +112,30 @@ def opened(source: Any, *, time_format: str | None = None, timezone: str | None 
             yield OpenTable(con, table, time_format, timezone)
 
 
-def _text(column: str, kind: str) -> str:
-    del kind
-    text = f"trim(CAST({column} AS VARCHAR))"
-    return f"CASE WHEN regexp_full_match(lower({text}), {MISSING_PATTERN}) THEN NULL ELSE {text} END"
+def choose_columns(
+    wanted: Mapping[str, str | None],
+    known: Mapping[str, Sequence[str]],
+    names: Sequence[str],
+    *,
+    header: Callable[[], Header],
+) -> dict[str, str]:
+    """Returns the column of each role: the one named, or else one with a usual name.
 
-
-def _number(column: str, kind: str) -> str:
-    del kind
-    return f"nullif({number_sql(f'CAST({column} AS VARCHAR)')}, CAST('nan' AS DOUBLE))"
-
-
-def _time(column: str, kind: str) -> str:
-    del kind
-    return f"us_{column}"
+    Raises:
+        DataError: columns are missing; all are reported at once. A first line of data is not quoted.
+    """
+    by_key = {plain_name(name): name for name in reversed(names)}
+    chosen: dict[str, str] = {}
+    problems = []
+    for role, given in wanted.items():
+        found = given if given in names else next((by_key[key] for key in known[role] if key in by_key), None)
+        if given and given not in names:
+            problems.append(f"column '{given}' ({role}) is missing.{header().did_you_mean(given)}")
+        elif found is None:
+            problems.append(f"no column for the {role} is recognised; usual names: {', '.join(known[role][:4])}")
+        else:
+            chosen[role] = found
+    if problems:
+        listed = "".join(f"\n- {p}" for p in problems)
+        raise DataError(f"The table is not what is expected:{listed}\n{header().described()}")
+    return chosen

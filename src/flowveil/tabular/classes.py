@@ -19,8 +19,6 @@ from flowveil.errors import InfeasibleError, ParameterError
 from flowveil.hierarchy import Hierarchy
 from flowveil.tabular.records import Column, Floats, Ints
 
-# ---- thresholds --------------------------------------------------------------------------------------------
-
 #: Distances are sums of rounded quotients; a distance is within t up to this much.
 T_TOLERANCE = 1e-9
 
@@ -30,12 +28,10 @@ class Safety:
     """Thresholds of a group of records, and the columns to test them on.
 
     Attributes:
-        k: fewest records of a group.
-        l: fewest distinct values of each sensitive column in a group, or None.
+        k, l: fewest records of a group, and fewest distinct values of each sensitive column in it, or None.
         t: largest distance between the distribution of a sensitive column in a group and in the whole table,
             or None. Numbers and ordered categories: earth mover's distance over ranks, scaled to 0..1; other
             categories: half the sum of absolute differences (all categories equally far apart).
-        sensitive: the sensitive columns.
     """
 
     k: int
@@ -68,13 +64,7 @@ class Safety:
                 )
 
     def holds(self, group: Ints, n_groups: int, records: Ints) -> NDArray[np.bool_]:
-        """Whether each group is safe; an empty group is not.
-
-        Args:
-            group: the group of each listed record.
-            n_groups: number of groups.
-            records: the listed records (positions in the sensitive columns).
-        """
+        """Whether each group is safe; an empty group is not. Records are positions in the sensitive columns."""
         size = np.bincount(group, minlength=n_groups)
         safe = size >= self.k
         if self.l is None and self.t is None:
@@ -106,14 +96,12 @@ def _distances(column: Column, run_group: Ints, run_code: Ints, run_count: Ints,
     rank = np.cumsum(total > 0) - 1
     total = total[total > 0]
     run_rank = rank[run_code]
-    share = run_count / size[run_group]
-    n_groups = len(size)
     if column.has_order:
         return _earth_mover(total, run_group, run_rank, run_count, size)
-    whole = total / total.sum()
+    whole = (total / total.sum())[run_rank]
     # Values the group does not have contribute their whole share: 1 minus the shares of those it has.
-    difference = np.abs(share - whole[run_rank]) - whole[run_rank]
-    return (1 + np.bincount(run_group, weights=difference, minlength=n_groups)) / 2
+    difference = np.abs(run_count / size[run_group] - whole) - whole
+    return (1 + np.bincount(run_group, weights=difference, minlength=len(size))) / 2
 
 
 def _earth_mover(total: Ints, run_group: Ints, run_rank: Ints, run_count: Ints, size: Ints) -> Floats:
@@ -142,8 +130,6 @@ def _earth_mover(total: Ints, run_group: Ints, run_rank: Ints, run_count: Ints, 
     return np.bincount(run_group, weights=area, minlength=len(size)) / (m - 1)
 
 
-# ---- published values --------------------------------------------------------------------------------------
-
 #: Characters that would make a range or a set ambiguous; labels that contain one are quoted.
 _DELIMITERS = set('[]{},"')
 
@@ -153,13 +139,11 @@ class Region:
     """Published values of one quasi-identifier, one for each partition.
 
     Attributes:
-        column: the quasi-identifier.
         text: the published value: the value itself if there is only one; ``[low, high)`` for numbers, edges on the
             column's grid, ``-inf`` or ``inf`` in the tails; ``[low, high]`` for ordered categories; both followed by
             `` or missing`` where values are missing; ``{a, b}`` for unordered categories and for sibling terms of a
             hierarchy.
-        first: partition p covers the code intervals ``first[p]:first[p + 1]``.
-        start, stop: the code intervals ``start:stop``.
+        first, start, stop: partition p covers the code intervals ``first[p]:first[p + 1]`` of ``start:stop``.
     """
 
     column: Column
@@ -202,14 +186,11 @@ def regions_of(columns: Sequence[Column], partition: Ints) -> tuple[Region, ...]
 
 def number_by_text(regions: Sequence[Region]) -> Ints:
     """Renumber partitions by their published text, ties by the old number."""
-    ranks = []
-    for region in regions:
-        encoded = region.text.dictionary_encode()
-        rank = np.empty(len(encoded.dictionary), dtype=np.int64)
-        rank[pc.sort_indices(encoded.dictionary).to_numpy()] = np.arange(len(rank))
-        ranks.append(rank[encoded.indices.to_numpy(zero_copy_only=False)])
-    number = np.empty(len(ranks[0]), dtype=np.int64)
-    number[np.lexsort(ranks[::-1])] = np.arange(len(number))
+    texts = pa.table([region.text for region in regions], names=[str(i) for i in range(len(regions))])
+    texts = texts.append_column("number", pa.array(np.arange(texts.num_rows)))
+    order = pc.sort_indices(texts, sort_keys=[(name, "ascending") for name in texts.column_names])
+    number = np.empty(texts.num_rows, dtype=np.int64)
+    number[order.to_numpy()] = np.arange(len(number))
     return number
 
 
@@ -217,11 +198,6 @@ def covering_children(tree: Hierarchy, partition: Ints, code: Ints, n_partitions
     """Map each leaf to the child, that contains it, of its partition's lowest common ancestor.
 
     A partition with one leaf has that leaf as its lowest common ancestor, and it is returned.
-
-    Args:
-        tree: the hierarchy.
-        partition, code: partition and leaf of each record; every partition has at least one.
-        n_partitions: number of partitions.
     """
     low = np.full(n_partitions, tree.n_tiles, dtype=np.int64)
     high = np.full(n_partitions, -1, dtype=np.int64)

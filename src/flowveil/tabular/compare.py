@@ -7,7 +7,6 @@ is private: neither k nor ε covers it.
 
 from __future__ import annotations
 
-import importlib
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -20,11 +19,10 @@ import numpy as np
 import pyarrow as pa
 
 from flowveil import output
-from flowveil.errors import MissingExtraError, ParameterError
+from flowveil.errors import ParameterError
 from flowveil.output import Content
 from flowveil.paths import named_path
 from flowveil.published.spreadsheets import write_csv
-from flowveil.tabular.diagnostics import Diagnostics, Trained, diagnose
 from flowveil.tabular.domains import ColumnKinds, code_variables, decide_kinds
 from flowveil.tabular.ipf import Synthesis, synthesize_records
 from flowveil.tabular.mondrian import Anonymized, anonymize_records
@@ -32,9 +30,13 @@ from flowveil.tabular.records import Attribute, Floats, as_attributes, as_table,
 from flowveil.tabular.risk import describe_classes, discernibility, replicated_uniques
 from flowveil.tabular.utility import (
     Design,
-    Effect,
+    Diagnostics,
+    Paired,
+    Trained,
     cross_validate,
+    diagnose,
     effects,
+    library,
     margin_distance,
     outcome_of,
     pair_release,
@@ -51,69 +53,43 @@ REPEATS = 15
 WARNING = (
     "Internal: these figures were computed from the original records. They are not protected and not for publication."
 )
-_TABLES = (
-    "frequencies", "strict", "relaxed", "uniques", "synthesis", "prediction", "coefficients", "published_values",
-    "seconds",
-)  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """Results of a sweep, as tables.
+    """Results of a sweep.
 
     Attributes:
-        frequencies: records of each category of the original (Table 24).
-        strict, relaxed: Mondrian over k (Tables 11 and 13): discernibility, classes, whether a recount confirms k.
-        uniques: sparsity of the original (Table 12).
-        synthesis: IPF over ε (none first) and prior count (Tables 14 to 18), means over repeated syntheses.
-        prediction: classifier trained on the original, on a Mondrian and on an IPF release, tested on the original
-            and, as in the thesis, on the release it was trained on (Table 19).
-        coefficients: one model of the original's categories, trained on each of the three (Tables 20 and 22).
-        published_values: the model whose categories are the values that Mondrian publishes (Table 21).
-        seconds: time of one release of each method (Table 23).
+        tables: by name, with the thesis's tables: ``frequencies`` of the original's categories (24), ``strict`` and
+            ``relaxed`` Mondrian over k (11, 13), ``uniques`` (12), ``synthesis`` over ε and prior count, means over
+            repeated syntheses (14 to 18), ``prediction`` of a classifier trained on the original, a Mondrian and an IPF
+            release, tested on the original and, as in the thesis, on its release (19), its ``coefficients`` (20, 22),
+            ``published_values``: the model whose categories are those that Mondrian publishes (21), ``seconds`` (23).
         parameters: settings of the sweep.
         notes: columns whose kind was decided by the data, or that the variants treat differently.
-        diagnostics: checks of the regression's assumptions (Tables 25 to 27, 33 and 34, Figures 5 and 6), or None.
+        diagnostics: checks of the regression's assumptions, or None.
     """
 
-    frequencies: pa.Table
-    strict: pa.Table
-    relaxed: pa.Table
-    uniques: pa.Table
-    synthesis: pa.Table
-    prediction: pa.Table
-    coefficients: pa.Table
-    published_values: pa.Table
-    seconds: pa.Table
+    tables: dict[str, pa.Table]
     parameters: dict[str, Any]
     notes: tuple[str, ...] = ()
     diagnostics: Diagnostics | None = None
-
-    def tables(self) -> dict[str, pa.Table]:
-        """Return the tables by name."""
-        tables = {name: getattr(self, name) for name in _TABLES}
-        return tables if self.diagnostics is None else {**tables, **self.diagnostics.tables()}
 
     def write(self, folder: str | Path) -> None:
         """Write tables, figures and parameters (CSV, PNG, JSON); the folder appears complete or not at all."""
         path = named_path(folder, what="the comparison")
         check_folder(path)
         about = {"warning": WARNING, "notes": list(self.notes), "parameters": self.parameters}
-        tables = {f"{name}.csv": partial(write_csv, table) for name, table in self.tables().items()}
+        tables = {f"{name}.csv": partial(write_csv, table) for name, table in self.tables.items()}
         text = json.dumps(about, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
         output.write_folder(path, {**tables, **figures(self), "comparison.json": text})
 
 
 @dataclass(frozen=True)
 class Roles:
-    """Role of each column.
+    """Role of each column; see `anonymize_records`.
 
-    Attributes:
-        quasi_identifiers: names, or attributes.
-        sensitive: the sensitive column, which the classifier predicts.
-        direct_identifiers: all other columns; they are dropped.
-        allow_identifiers, choose: see `anonymize_records`.
-        positive: the value of the sensitive column that counts as positive; by default the first of two.
+    The classifier predicts the sensitive column; its value ``positive`` (by default the first of two) is positive.
     """
 
     quasi_identifiers: Sequence[str | Attribute]
@@ -128,13 +104,9 @@ class Roles:
 class Grid:
     """Settings of the sweep.
 
-    Attributes:
-        ks: k of Mondrian.
-        epsilons: ε of IPF; the synthesis without privacy is always added.
-        priors: prior counts of IPF.
-        repeats: syntheses for each pair of ε and prior count; results are their means.
-        classifier_k: k of the release the classifier is trained on.
-        classifier_epsilon, classifier_prior: ε and prior count of the synthesis it is trained on.
+    The synthesis without privacy is added to ``epsilons``. Each pair of ε and prior count is the mean of ``repeats``
+    syntheses. The classifier is trained on the releases of ``classifier_k`` and of ``classifier_epsilon`` and
+    ``classifier_prior``.
     """
 
     ks: Sequence[int] = KS
@@ -156,17 +128,11 @@ class Grid:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, for the written comparison."""
-        return {
-            "k": list(self.ks),
-            "epsilon": list(self.epsilons),
-            "prior_count": list(self.priors),
-            "repeats": self.repeats,
-            "classifier": {
-                "k": self.classifier_k,
-                "epsilon": self.classifier_epsilon,
-                "prior_count": self.classifier_prior,
-            },
-        }
+        names = {"ks": "k", "epsilons": "epsilon", "priors": "prior_count"}
+        tried = {key: list(getattr(self, name)) for name, key in names.items()}
+        parts = {"k": "k", "epsilon": "epsilon", "prior": "prior_count"}
+        classifier = {key: getattr(self, f"classifier_{name}") for name, key in parts.items()}
+        return {**tried, "repeats": self.repeats, "classifier": classifier}
 
 
 @dataclass(frozen=True)
@@ -184,10 +150,7 @@ class Margins:
 class _Sweep:
     """Inputs shared by all parts of the comparison.
 
-    Attributes:
-        table: the original, columns of ordered bins replaced by the bins.
-        binned: the original as IPF counts it: numbers in their bins.
-        kinds: the kind of each quasi-identifier in every variant.
+    ``table`` is the original, columns of ordered bins replaced by the bins; ``binned`` is as IPF counts it.
     """
 
     table: pa.Table
@@ -272,13 +235,23 @@ def compare_records(
     """
     grid, fit = grid or Grid(), fit or Margins()
     sweep = _Sweep.from_request(records, roles, fit, progress)
+    # Before the sweep, which takes minutes.
+    library("statsmodels.api")
+    rows = {
+        "frequencies": _frequencies(sweep),
+        "strict": [_mondrian_row(sweep, k, True) for k in grid.ks],
+        "relaxed": [_mondrian_row(sweep, k, False) for k in grid.ks],
+        "uniques": _uniques(sweep),
+        "synthesis": [_synthesis_row(sweep, e, p, grid.repeats) for e, p in grid.syntheses],
+    }
+    more, models = _classifiers(sweep, grid)
+    checks = None
+    if diagnostics:
+        sweep.report_progress("diagnostics")
+        checks = diagnose(sweep.binned, sweep.variables, models)
+    tables = {name: pa.Table.from_pylist(of) for name, of in {**rows, **more}.items()}
     return Comparison(
-        frequencies=_frequencies(sweep),
-        strict=pa.Table.from_pylist([_mondrian_row(sweep, k, True) for k in grid.ks]),
-        relaxed=pa.Table.from_pylist([_mondrian_row(sweep, k, False) for k in grid.ks]),
-        uniques=_uniques(sweep),
-        synthesis=pa.Table.from_pylist([_synthesis_row(sweep, e, p, grid.repeats) for e, p in grid.syntheses]),
-        **_classifiers(sweep, grid, diagnostics=diagnostics),
+        tables=tables if checks is None else {**tables, **checks.tables},
         parameters={
             **grid.to_dict(),
             "quasi_identifiers": sweep.names,
@@ -289,10 +262,11 @@ def compare_records(
             "delta": fit.delta,
         },
         notes=sweep.kinds.notes,
+        diagnostics=checks,
     )
 
 
-def _frequencies(sweep: _Sweep) -> pa.Table:
+def _frequencies(sweep: _Sweep) -> list[dict[str, Any]]:
     rows = []
     for name in sweep.variables:
         column = encode(sweep.binned, Attribute(name, "ordered"))
@@ -300,12 +274,19 @@ def _frequencies(sweep: _Sweep) -> pa.Table:
         for label, n in zip(column.labels, count.tolist(), strict=True):
             percentage = 100 * n / sweep.binned.num_rows
             rows.append({"variable": name, "level": label, "frequency": n, "percentage": percentage})
-    return pa.Table.from_pylist(rows)
+    return rows
 
 
-def _uniques(sweep: _Sweep) -> pa.Table:
+def _uniques(sweep: _Sweep) -> list[dict[str, Any]]:
     report = asdict(replicated_uniques(sweep.binned, sweep.binned, variables=sweep.variables))
-    return pa.Table.from_pylist([{name: report[name] for name in ("n_records", "n_cells", "empty_cells", "unique")}])
+    return [{name: report[name] for name in ("n_records", "n_cells", "empty_cells", "unique")}]
+
+
+def _closeness(pair: Paired) -> dict[str, float]:
+    return {
+        "s_pmse": propensity_by_pairs(pair),
+        "two_way_distance": margin_distance(pair, ways=min(2, len(pair.columns))),
+    }
 
 
 def _mondrian_row(sweep: _Sweep, k: int, strict: bool) -> dict[str, Any]:
@@ -315,7 +296,6 @@ def _mondrian_row(sweep: _Sweep, k: int, strict: bool) -> dict[str, Any]:
     seconds = time.perf_counter() - begin
     size = release.class_size
     alike = describe_classes(release.table, quasi_identifiers=sweep.names, k=k)
-    pair = pair_release(release, sweep.table)
     return {
         "k": k,
         "c_dm": discernibility(size),
@@ -326,8 +306,7 @@ def _mondrian_row(sweep: _Sweep, k: int, strict: bool) -> dict[str, Any]:
         "largest": int(size.max()),
         "c_dm_published_alike": alike.c_dm,
         "ncp": release.information_loss(),
-        "s_pmse": propensity_by_pairs(pair),
-        "two_way_distance": margin_distance(pair, ways=min(2, len(pair.columns))).mean,
+        **_closeness(pair_release(release, sweep.table)),
         "seconds": seconds,
     }
 
@@ -339,18 +318,16 @@ def _synthesis_row(sweep: _Sweep, epsilon: float | None, prior: float, repeats: 
         begin = time.perf_counter()
         synthesis = sweep.synthesis(epsilon, prior)
         seconds = time.perf_counter() - begin
-        pair = pair_tables(sweep.binned, synthesis.table, variables=sweep.variables)
         uniques = replicated_uniques(
-            sweep.binned, synthesis.table, variables=sweep.variables, n_cells=synthesis.n_cells
+            sweep.binned, synthesis.table, variables=sweep.variables, n_cells=synthesis.report["n_cells"]
         )
         rows.append(
             {
                 "ru": uniques.ru,
                 "ru_of_unique": uniques.ru_of_unique,
-                "s_pmse": propensity_by_pairs(pair),
-                "two_way_distance": margin_distance(pair, ways=min(2, len(pair.columns))).mean,
-                "n_records": float(synthesis.n_records),
-                "gap": synthesis.gap,
+                **_closeness(pair_tables(sweep.binned, synthesis.table, variables=sweep.variables)),
+                "n_records": float(synthesis.report["n_records"]),
+                "gap": synthesis.report["fit"]["gap"],
                 "seconds": seconds,
             }
         )
@@ -359,11 +336,8 @@ def _synthesis_row(sweep: _Sweep, epsilon: float | None, prior: float, repeats: 
     return {"epsilon": epsilon, "prior_count": prior, "repeats": repeats, **means, "s_pmse_deviation": spread}
 
 
-# ---- classifiers -------------------------------------------------------------------------------------------
-
-
-def _classifiers(sweep: _Sweep, grid: Grid, *, diagnostics: bool) -> dict[str, Any]:
-    """Train one model on the original, on a Mondrian and on an IPF release."""
+def _classifiers(sweep: _Sweep, grid: Grid) -> tuple[dict[str, list[dict[str, Any]]], dict[str, Trained]]:
+    """Train one model on the original, on a Mondrian and on an IPF release; the rows of tables, and the models."""
     sweep.report_progress("classifier")
     begin = time.perf_counter()
     release = sweep.mondrian(grid.classifier_k, strict=False)
@@ -372,18 +346,19 @@ def _classifiers(sweep: _Sweep, grid: Grid, *, diagnostics: bool) -> dict[str, A
     end = time.perf_counter()
     trained = _train(sweep, release, synthesis)
     levels = _train_on_published_values(release, trained["original"].outcome)
-    if diagnostics:
-        sweep.report_progress("diagnostics")
-    models = {**trained, "mondrian, published values": levels}
-    return {
+    fitted = {name: effects(model) for name, model in trained.items()}
+    coefficients = [
+        {"term": term["term"]}
+        | {f"{name}_{part}": v for name in fitted for part, v in fitted[name][i].items() if part != "term"}
+        for i, term in enumerate(fitted["original"])
+    ]
+    tables = {
         "prediction": _predictions(trained, levels),
-        "coefficients": _effect_table({name: _effects(model) for name, model in trained.items()}),
-        "published_values": pa.Table.from_pylist([asdict(effect) for effect in _effects(levels)]),
-        "seconds": pa.Table.from_pylist(
-            [{"method": "mondrian", "seconds": between - begin}, {"method": "ipf", "seconds": end - between}]
-        ),
-        "diagnostics": diagnose(sweep.binned, sweep.variables, models) if diagnostics else None,
+        "coefficients": coefficients,
+        "published_values": effects(levels),
+        "seconds": [{"method": "mondrian", "seconds": between - begin}, {"method": "ipf", "seconds": end - between}],
     }
+    return tables, {**trained, "mondrian, published values": levels}
 
 
 def _train(sweep: _Sweep, release: Anonymized, synthesis: Synthesis) -> dict[str, Trained]:
@@ -397,7 +372,7 @@ def _train(sweep: _Sweep, release: Anonymized, synthesis: Synthesis) -> dict[str
         numeric=sweep.kinds.numeric,
         orders={a.name: a.order for a in sweep.kinds.attributes if a.order is not None},
     )
-    design = Design.from_columns(pair.columns)
+    design = Design(pair.columns)
     return {
         "original": Trained(design, design.rows_of_codes([c.codes for c in pair.columns]), outcome),
         "mondrian": Trained(design, design.rows_of_release(release), outcome),
@@ -413,11 +388,11 @@ def _train_on_published_values(release: Anonymized, outcome: Floats) -> Trained:
         values = region.text.take(pa.array(release.class_of_record))
         attribute = Attribute(region.column.name, order=tuple(texts))
         columns.append(encode(pa.table({region.column.name: values}), attribute, missing_label="\0"))
-    design = Design.from_columns(columns)
+    design = Design(tuple(columns))
     return Trained(design, design.rows_of_codes([c.codes for c in columns]), outcome)
 
 
-def _predictions(trained: Mapping[str, Trained], levels: Trained) -> pa.Table:
+def _predictions(trained: Mapping[str, Trained], levels: Trained) -> list[dict[str, Any]]:
     """Test every model on the original; and, as the thesis does, on the release it was trained on."""
     original = trained["original"]
     tests = [(name, "original", original, model, model.outcome is original.outcome) for name, model in trained.items()]
@@ -425,22 +400,8 @@ def _predictions(trained: Mapping[str, Trained], levels: Trained) -> pa.Table:
     rows = []
     for name, tested_on, test, model, linked in tests:
         result = cross_validate(test.rows, test.outcome, model.rows, model.outcome, linked=linked)
-        rows.append({"trained_on": name, "tested_on": tested_on, **asdict(result)})
-    return pa.Table.from_pylist(rows)
-
-
-def _effects(model: Trained) -> tuple[Effect, ...]:
-    return effects(model.design, model.rows, model.outcome)
-
-
-def _effect_table(fitted: Mapping[str, Sequence[Effect]]) -> pa.Table:
-    rows = []
-    for of_term in zip(*fitted.values(), strict=True):
-        row: dict[str, Any] = {"term": of_term[0].term}
-        for name, effect in zip(fitted, of_term, strict=True):
-            row |= {f"{name}_{part}": value for part, value in asdict(effect).items() if part != "term"}
-        rows.append(row)
-    return pa.Table.from_pylist(rows)
+        rows.append({"trained_on": name, "tested_on": tested_on, **result})
+    return rows
 
 
 def check_folder(folder: str | Path) -> None:
@@ -457,33 +418,21 @@ def check_folder(folder: str | Path) -> None:
     output.check_folder(folder, refuse=refuse)
 
 
-# ---- figures 2 to 6 ----------------------------------------------------------------------------------------
-
-
 def figures(comparison: Comparison) -> dict[str, Content]:
-    """Returns ``strict.png``, ``relaxed.png`` and ``synthesis.png``; with diagnostics those of single records.
+    """Return ``strict.png``, ``relaxed.png`` and ``synthesis.png``; with diagnostics those of single records.
 
     Raises:
         MissingExtraError: matplotlib is not installed.
     """
-    drawing = _figure_class()
-    drawn = {name: _discernibility(drawing, getattr(comparison, name), name) for name in ("strict", "relaxed")}
-    drawn["synthesis"] = _synthesis(drawing, comparison.synthesis)
-    checks = comparison.diagnostics
-    if checks is not None:
+    # The figure class alone: pyplot would look for a screen.
+    drawing = library("matplotlib.figure").Figure
+    drawn = {name: _discernibility(drawing, comparison.tables[name], name) for name in ("strict", "relaxed")}
+    drawn["synthesis"] = _synthesis(drawing, comparison.tables["synthesis"])
+    if comparison.diagnostics is not None:
+        thresholds = {row["measure"]: row["threshold"] for row in comparison.tables["influence"].to_pylist()}
         for name, title in (("cooks_distance", "Cook's distance"), ("leverage", "Leverage")):
-            drawn[name] = _by_record(drawing, getattr(checks, name), checks.thresholds[name], title)
+            drawn[name] = _by_record(drawing, comparison.diagnostics.by_record[name], thresholds[name], title)
     return {f"{name}.png": partial(_save, figure) for name, figure in drawn.items()}
-
-
-def _figure_class() -> Any:
-    try:
-        # The figure class alone: pyplot would look for a screen.
-        return importlib.import_module("matplotlib.figure").Figure
-    except ImportError:
-        raise MissingExtraError(
-            "Figures need matplotlib, which is not installed. Hint: pip install 'flowveil[tabular]'."
-        ) from None
 
 
 def _save(figure: Any, path: Path) -> None:
@@ -495,11 +444,8 @@ def _discernibility(figure_class: Any, table: Any, name: str) -> Any:
     figure = figure_class(figsize=(6, 4), layout="constrained")
     axes = figure.add_subplot()
     axes.plot(table["k"].to_pylist(), table["c_dm"].to_pylist(), marker="o")
-    axes.set_xticks(table["k"].to_pylist())
-    axes.set_ylim(bottom=0)
-    axes.set_xlabel("k (more private to the right)")
-    axes.set_ylabel("discernibility C_DM (more useful below)")
-    axes.set_title(f"Mondrian, {name} partitioning")
+    axes.set(xlabel="k (more private to the right)", ylabel="discernibility C_DM (more useful below)")
+    axes.set(xticks=table["k"].to_pylist(), ylim=(0, None), title=f"Mondrian, {name} partitioning")
     axes.grid(alpha=0.3)
     return figure
 
@@ -517,12 +463,11 @@ def _synthesis(figure_class: Any, table: Any) -> Any:
         place = [budgets.index(e) for e in shown]
         for axes, key in ((upper, "s_pmse"), (lower, "ru_of_unique")):
             axes.plot(place, [of_prior[e][key] for e in shown], marker="o", label=f"prior count {prior:g}")
-    upper.set_ylabel("standardised pMSE (more useful below)")
-    upper.set_title("IPF synthesis")
+    upper.set(ylabel="standardised pMSE (more useful below)", title="IPF synthesis")
     upper.legend()
-    lower.set_ylabel("replicated uniques,\n% of the original's (more private below)")
     lower.set_xticks(range(len(budgets)), ["none" if e is None else f"{e:g}" for e in budgets])
-    lower.set_xlabel("ε (less private to the right)")
+    about = "replicated uniques,\n% of the original's (more private below)"
+    lower.set(xlabel="ε (less private to the right)", ylabel=about)
     for axes in (upper, lower):
         axes.set_ylim(bottom=0)
         axes.grid(alpha=0.3)
@@ -534,8 +479,6 @@ def _by_record(figure_class: Any, values: Any, threshold: float, title: str) -> 
     axes = figure.add_subplot()
     axes.vlines(range(len(values)), 0, values, linewidth=0.4)
     axes.axhline(threshold, color="tab:red", label=f"threshold {threshold:.2g}")
-    axes.set_xlabel("record, in the order of the table")
-    axes.set_ylabel(title)
-    axes.set_title(f"{title} of the original's records")
+    axes.set(xlabel="record, in the order of the table", ylabel=title, title=f"{title} of the original's records")
     axes.legend()
     return figure

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from flowveil.errors import DataError, ParameterError
-from flowveil.tabular.records import Attribute, Floats, Ints, is_number, named_array
+from flowveil.tabular.records import Attribute, Floats, Ints, is_number, named_array, whole_numbers
 
 #: Whole numbers with at most this many distinct values are taken for codes of categories.
 MOST_CODE_VALUES = 20
@@ -22,10 +22,8 @@ MOST_CODE_VALUES = 20
 class Domain:
     """The values a variable can take.
 
-    Attributes:
-        name: the variable.
-        values: its values as an arrow array, in order; a missing value, if allowed, is the last.
-        declared: whether they were declared; otherwise they were read from the data.
+    A missing value, if allowed, is the last of ``values``, an arrow array. Those that were not declared were read from
+    the data.
     """
 
     name: str
@@ -63,12 +61,8 @@ def code_variable(
 ) -> tuple[Domain, Ints]:
     """Return the domain of a column, and the position of each record's value in it.
 
-    Args:
-        table: the records.
-        name: the column.
-        domain: the declared categories, None among them if a value may be missing.
-        edges: the declared edges of bins; with None among them, a value may be missing.
-        from_data: whether undeclared categories may be read from the data.
+    Either its categories (``domain``) or the edges of bins are declared, None among them if a value may be missing, or
+    the categories may be read from the data.
 
     Raises:
         ParameterError: both or neither of domain and edges, or edges that do not increase.
@@ -78,7 +72,7 @@ def code_variable(
         raise ParameterError(f"Column '{name}' has both categories and bins; declare one.")
     array = named_array(table, name)
     if edges is not None:
-        return _code_bins(array, name, edges)
+        array, domain = _binned(array, name, edges)
     if domain is None and not from_data:
         raise ParameterError(
             f"The categories of column '{name}' are not declared. With epsilon they must be known "
@@ -112,19 +106,18 @@ def _declared(domain: Sequence[Any], kind: Any, name: str) -> Any:
     return values
 
 
-def _code_bins(array: Any, name: str, edges: Sequence[float | None]) -> tuple[Domain, Ints]:
-    allows_missing = any(e is None for e in edges)
+def _binned(array: Any, name: str, edges: Sequence[float | None]) -> tuple[Any, list[str | None]]:
+    """Return the bin of each number as text, empty outside of all, and the texts of the bins."""
     cuts = _checked_edges(edges, name)
     if not (pa.types.is_integer(array.type) or pa.types.is_floating(array.type)):
         raise DataError(f"Column '{name}' has bins, but holds {array.type}; only numbers can be put into bins.")
-    missing = pc.is_null(array).to_numpy(zero_copy_only=False)
     numbers = array.cast(pa.float64()).fill_null(cuts[0]).to_numpy(zero_copy_only=False)
-    outside = int(np.sum((numbers < cuts[0]) | (numbers > cuts[-1])))
-    _refuse_outside(name, outside, int(missing.sum()) if not allows_missing else 0)
-    codes = np.clip(np.searchsorted(cuts, numbers, side="right") - 1, 0, len(cuts) - 2)
     labels = _bin_labels(cuts)
-    values = _with_missing(pa.array(labels, pa.string()), allows_missing)
-    return Domain(name, values, True), np.where(missing, len(labels), codes).astype(np.int64)
+    number = np.clip(np.searchsorted(cuts, numbers, side="right") - 1, 0, len(labels) - 1)
+    number[(numbers < cuts[0]) | (numbers > cuts[-1])] = len(labels)
+    text = pa.array([*labels, ""], pa.string()).take(pa.array(number))
+    known = pc.if_else(pc.is_valid(array), text, pa.scalar(None, pa.string()))
+    return known, [*labels, *([None] if None in edges else [])]
 
 
 def _checked_edges(edges: Sequence[float | None], name: str) -> Floats:
@@ -154,16 +147,12 @@ def _refuse_outside(name: str, outside: int, missing: int) -> None:
         raise DataError(f"Column '{name}': {'; '.join(problems)}. Hint: complete the declaration.")
 
 
-# ---- kinds -------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, eq=False)
 class ColumnKinds:
     """One kind for each quasi-identifier, for every method and model that uses the table.
 
     Attributes:
         table: the table; columns of ordered bins hold the bins.
-        attributes: the quasi-identifiers with their kinds.
         domains, bins: the declarations that are left for IPF.
         numeric: names of the quasi-identifiers that are numbers in every model.
         notes: columns whose kind the data decided, or that the methods treat differently.
@@ -184,9 +173,7 @@ class ColumnKinds:
                 cuts = _checked_edges(self.bins[name], name)
                 place = pc.index_in(array, value_set=pa.array(_bin_labels(cuts), pa.string()))
                 array = pa.array((cuts[1:] + cuts[:-1]) / 2).take(place)
-            elif pa.types.is_temporal(array.type):
-                array = array.view(pa.int32() if array.type.bit_width == 32 else pa.int64())
-            column = array.cast(pa.float64(), safe=False)
+            column = whole_numbers(array).cast(pa.float64(), safe=False)
             table = table.set_column(table.column_names.index(name), name, column)
         return table
 
@@ -263,8 +250,6 @@ def _is_undecided(attribute: Attribute) -> bool:
 def _holds_codes(array: Any) -> bool:
     """Whether a column holds whole numbers with few distinct values."""
     distinct = pc.unique(array.drop_null())
-    if not 0 < len(distinct) <= MOST_CODE_VALUES:
-        return False
-    if pa.types.is_integer(array.type):
-        return True
-    return pa.types.is_floating(array.type) and bool(np.all(distinct.to_numpy() % 1 == 0))
+    whole = pa.types.is_integer(array.type)
+    whole = whole or (pa.types.is_floating(array.type) and bool(np.all(distinct.to_numpy() % 1 == 0)))
+    return whole and 0 < len(distinct) <= MOST_CODE_VALUES

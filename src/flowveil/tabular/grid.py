@@ -1,13 +1,8 @@
 """Numbers on a grid, so that the edges of published ranges reveal no single record.
 
 A range from the lowest to the highest number of a class publishes two people's exact numbers. So numbers are put into
-cells of a grid before anything is cut: cells begin at the multiples of a step, `[20, 30)` holds 20 and not 30, and the
-edges of any range of cells are multiples of the step. Rounding the edges of finished classes outward would give such
-edges too, but regions that were apart would overlap. Cutting cells keeps them apart, and k, l and t are tested on what
-is published.
-
-The lowest and the highest number of the table belong to persons, too. Unless they are declared public, the cells at
-both ends are open: `(-inf, 20)` and `[90, inf)`, each with at least k records.
+cells of a grid before anything is cut: cells begin at the multiples of a step, `[20, 30)` holds 20 and not 30. Unless
+they are declared public, the cells at both ends are open: `(-inf, 20)` and `[90, inf)`, each with at least k records.
 
 A step that is not declared is round (1, 2 or 5 times a power of ten; for times a usual unit) and depends on the records
 through their number and the two k-th outermost values alone. A declared one that is finer has to be confirmed: with a
@@ -25,7 +20,17 @@ import numpy as np
 import pyarrow as pa
 
 from flowveil.errors import DataError, ParameterError
-from flowveil.tabular.records import Attribute, Column, Ints, encode, is_number, number_text, plain_array
+from flowveil.tabular.records import (
+    Attribute,
+    Column,
+    Ints,
+    encode,
+    is_number,
+    number_text,
+    plain_array,
+    whole_numbers,
+    whole_type,
+)
 
 #: Most cells between the tails by default. Fewer where there are fewer records: k for each cell on average.
 MOST_CELLS = 50
@@ -41,14 +46,10 @@ _MOST_STEPS = 2**52
 
 @dataclass(frozen=True)
 class Grid:
-    """Permitted edges of a column's published ranges.
+    """Permitted edges of a column's published ranges: multiples of the step, for times in the column's unit from 1970.
 
-    Attributes:
-        step: edges are multiples of it; for times in the column's own unit, counted from 1970.
-        step_text: the step for a reader.
-        declared: whether the user chose it.
-        lowest, highest: the declared public range, in numbers of the column; None for a tail that is not public.
-        declared_range: the same as the user wrote it.
+    The ends of the public range are numbers of the column, or None for a tail that is not public; ``declared_range`` is
+    as the user wrote it.
     """
 
     step: Fraction
@@ -64,10 +65,7 @@ class Grid:
 
 
 def encode_on_grid(table: pa.Table, attribute: Attribute, *, k: int) -> tuple[Column, Grid | None]:
-    """Number a quasi-identifier as `encode` does; numbers, dates and times by the cells of a grid.
-
-    Returns:
-        The column and its grid; None for categories.
+    """Number a quasi-identifier as `encode` does; numbers, dates and times by the cells of a grid, else None.
 
     Raises:
         ParameterError: the step or the range cannot be, is given for a column of categories, or the step is finer than
@@ -78,8 +76,14 @@ def encode_on_grid(table: pa.Table, attribute: Attribute, *, k: int) -> tuple[Co
     if column.position is None:
         if attribute.grid is not None or attribute.public_range is not None:
             raise ParameterError(f"Column '{attribute.name}' is not numeric; a grid and a range are for numbers.")
-        if is_number(table.schema.field(attribute.name).type) and attribute.order is None:
-            _refuse_exact(column)
+        numbers = is_number(table.schema.field(attribute.name).type) and attribute.order is None
+        if numbers and column.n_values > MOST_CODES:
+            # Numbers named as categories are published exactly: fine for codes, not for quantities.
+            raise ParameterError(
+                f"Column '{column.name}' has {column.n_values:,} different numbers; as {column.kind} categories each "
+                f"would be published exactly. At most {MOST_CODES} are allowed. Hint: let it be numeric (its ranges "
+                "are then multiples of a step), or list the categories with an order."
+            )
         return column, None
     array = plain_array(table.column(attribute.name))
     values, kind = _numbers(array, attribute.name)
@@ -89,31 +93,14 @@ def encode_on_grid(table: pa.Table, attribute: Attribute, *, k: int) -> tuple[Co
     return _on_grid(column, np.unique(values), kind, grid, k), grid
 
 
-def _refuse_exact(column: Column) -> None:
-    """Numbers named as categories are published exactly: fine for codes, not for quantities."""
-    if column.n_values > MOST_CODES:
-        raise ParameterError(
-            f"Column '{column.name}' has {column.n_values:,} different numbers; as {column.kind} categories each would "
-            f"be published exactly. At most {MOST_CODES} are allowed. Hint: let it be numeric (its ranges are then "
-            "multiples of a step), or list the categories with an order."
-        )
-
-
-# ---- numbers -------------------------------------------------------------------------------------------------------
-
-
 def _numbers(array: Any, name: str) -> tuple[Any, Any]:
-    """The numbers that are not missing, exact: whole numbers as such, times in their unit."""
-    known = array.drop_null()
-    kind = array.type
+    """The numbers that are not missing, exact: whole numbers as such, times in their unit; and their type."""
+    known = whole_numbers(array.drop_null())
     try:
-        if pa.types.is_temporal(kind):
-            known = known.view(pa.int32() if kind.bit_width == 32 else pa.int64())
-        if pa.types.is_integer(known.type):
-            return known.cast(pa.int64()).to_numpy(zero_copy_only=False), kind
+        exact = known.cast(pa.int64() if pa.types.is_integer(known.type) else pa.float64())
     except pa.ArrowInvalid:
         raise DataError(f"Column '{name}' holds whole numbers beyond 9,223,372,036,854,775,807.") from None
-    return known.cast(pa.float64()).to_numpy(zero_copy_only=False), kind
+    return exact.to_numpy(zero_copy_only=False), array.type
 
 
 def _per_second(kind: Any) -> Fraction:
@@ -153,7 +140,7 @@ def _public_range(attribute: Attribute, kind: Any) -> tuple[Any, Any]:
                 ends.append(None)
             elif pa.types.is_temporal(kind):
                 scalar = pa.array([end]).cast(kind) if isinstance(end, str) else pa.array([end], kind)
-                ends.append(scalar.view(pa.int32() if kind.bit_width == 32 else pa.int64())[0].as_py())
+                ends.append(whole_numbers(scalar)[0].as_py())
             else:
                 ends.append(int(str(end)) if whole else float(end))
         except (ValueError, TypeError, pa.ArrowException):
@@ -178,13 +165,10 @@ def _refuse_outside(values: Any, low: Any, high: Any, name: str) -> None:
         )
 
 
-# ---- the step ------------------------------------------------------------------------------------------------------
-
-
 def _grid(attribute: Attribute, values: Any, kind: Any, k: int, low: Any, high: Any) -> Grid:
     name = attribute.name
-    low_text, high_text = attribute.public_range or (None, None)
-    ends = None if low_text is None else str(low_text), None if high_text is None else str(high_text)
+    low_text, high_text = (None if e is None else str(e) for e in attribute.public_range or (None, None))
+    ends = low_text, high_text
     usual, usual_text = _default_step(values, kind, k, low, high)
     if attribute.grid is None:
         return Grid(usual, usual_text, False, low, high, ends)
@@ -234,9 +218,6 @@ def _time_step(least: float, kind: Any) -> tuple[Fraction, str]:
     seconds = fitting[0] if fitting else _TIME_STEPS[-1] * int(np.ceil(least / float(_TIME_STEPS[-1] * per_second)))
     size, unit = next((s, u) for u, s in reversed(_TIME_UNITS.items()) if seconds % s == 0)
     return seconds * per_second, f"{seconds // size}{unit}"
-
-
-# ---- cells ---------------------------------------------------------------------------------------------------------
 
 
 def _cell_numbers(values: Any, grid: Grid, name: str) -> Ints:
@@ -331,6 +312,5 @@ def _texts(cells: Ints, kind: Any, grid: Grid) -> list[str]:
 def _text_of(number: Any, kind: Any) -> str:
     """A number of a column as text, as its values are written."""
     if pa.types.is_temporal(kind):
-        whole = pa.int32() if kind.bit_width == 32 else pa.int64()
-        return str(pa.array([number], whole).view(kind).cast(pa.string())[0].as_py())
+        return str(pa.array([number], whole_type(kind)).view(kind).cast(pa.string())[0].as_py())
     return number_text(repr(float(number))) if pa.types.is_floating(kind) else str(int(number))

@@ -20,19 +20,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from itertools import combinations
 from math import isfinite, prod, sqrt
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from flowveil.errors import ParameterError
-from flowveil.methods.discrete_laplace import Bits, random_bits
-from flowveil.methods.epsilon import check_epsilon, weakness
-from flowveil.tabular.domains import Domain, code_variables
+from flowveil.methods.discrete_gaussian import DiscreteGaussian
+from flowveil.methods.discrete_laplace import Bits, DiscreteLaplace, random_bits
+from flowveil.methods.epsilon import check_epsilon, gaussian_deviation, noise_scale, weakness
+from flowveil.tabular.domains import code_variables
 from flowveil.tabular.junction import JunctionModel, JunctionTree, Margin, build_junction_tree
-from flowveil.tabular.noise import Mechanism
 from flowveil.tabular.records import Floats, Ints, as_table, check_columns
 
 #: A table of the model may have this many cells; all tables together are held in memory.
@@ -41,6 +42,60 @@ MAX_CELLS = 10_000_000
 LARGEST_SCALE = 1e6
 #: Largest standard deviation of an estimated number of records: noise alone must not fill the memory.
 LARGEST_SPREAD = 1e6
+#: With a larger δ, a few records of a survey could be published unchanged within the guarantee.
+LARGEST_DELTA = 1e-5
+#: A gap at which a fit ends.
+TOLERANCE = 1e-10
+_DISTRIBUTIONS = {"laplace": "discrete Laplace", "gaussian": "discrete Gaussian"}
+
+
+@dataclass(frozen=True)
+class Mechanism:
+    """Noise that satisfies (ε, δ)-differential privacy for one record added or removed; δ is 0 with Laplace noise.
+
+    One record is in one cell of each of M margins. So it changes all counts by M as a sum of absolute changes (L1),
+    which scales Laplace noise, and by the square root of M as a length (L2), which scales Gaussian noise.
+    """
+
+    kind: str
+    epsilon: float
+    delta: float
+
+    @classmethod
+    def from_options(cls, noise: str, epsilon: float | None, delta: float | None) -> Mechanism | None:
+        """Return the mechanism of a request; None without ε.
+
+        Raises:
+            ParameterError: the distribution is unknown, or δ is missing, out of range, or given without Gaussian noise.
+        """
+        if noise not in _DISTRIBUTIONS:
+            raise ParameterError(f"noise must be one of {', '.join(_DISTRIBUTIONS)}; found {noise!r}.")
+        if epsilon is None:
+            if noise != "laplace" or delta is not None:
+                raise ParameterError("Without epsilon no noise is added: omit noise and delta.")
+            return None
+        check_epsilon(epsilon)
+        if noise == "laplace":
+            if delta is not None:
+                raise ParameterError("Laplace noise needs no delta. Hint: noise='gaussian' (--noise gaussian).")
+        elif delta is None or isinstance(delta, bool) or not 0 < delta <= LARGEST_DELTA:
+            raise ParameterError(
+                f"Gaussian noise needs a delta above 0 and at most {LARGEST_DELTA:g}; found {delta!r}. "
+                "Hint: well below one over the number of records, such as 1e-6."
+            )
+        return cls(noise, float(epsilon), float(delta or 0.0))
+
+    def scale(self, n_margins: int) -> float:
+        """Scale of Laplace noise, standard deviation of Gaussian noise; rounded up, so never less noise."""
+        if self.kind == "laplace":
+            return noise_scale(n_margins, self.epsilon)
+        return gaussian_deviation(n_margins, self.epsilon, self.delta)
+
+    def release(self, counts: Ints, n_margins: int, bits: Bits) -> Ints:
+        """Add exact noise to the counts, drawn from a source of random bits."""
+        scale = Fraction(self.scale(n_margins))
+        sampler = DiscreteLaplace(scale) if self.kind == "laplace" else DiscreteGaussian(scale**2)
+        return counts + sampler.draw(len(counts), bits)
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,91 +103,44 @@ class Synthesis:
     """Synthetic records and their guarantee. Everything here may be published.
 
     Attributes:
-        table: the synthetic records.
-        epsilon: the privacy budget; None for a synthesis without privacy.
-        delta: δ of the guarantee; 0 with Laplace noise.
-        law: distribution of the noise: ``discrete Laplace`` or ``discrete Gaussian``.
-        private: whether ε holds. False without ε, and False with the test seed.
-        margins: names of the variables of each margin.
-        scale: scale of the Laplace noise, standard deviation of the Gaussian; 0 without privacy.
-        prior_count: records spread evenly over the cells of each margin.
-        n_cells: cells of the full cross-tabulation.
-        n_records: records drawn.
-        records_from: ``noisy margins``, ``declared`` or ``original``.
-        assumed_public: variables whose categories were read from the data.
-        gap: largest absolute difference between a probability of a fitted margin and of its (noisy) target.
-            Noisy margins contradict each other, so with ε it stays above zero however long the fit runs.
-        cycles: rounds over all margins.
-        converged: whether the last round changed less than the tolerance.
-        fitted: the fitted model.
+        table: the records.
+        report: plain data: ``epsilon``, ``delta``, ``private`` (False without ε, and with the test seed), ``margins``,
+            ``noise`` with its scale, ``n_cells`` of the full cross-tabulation, ``n_records``, ``fit``, ``statement``.
+            The ``gap`` of the fit is the largest absolute difference between a probability of a fitted margin and of
+            its (noisy) target. Noisy margins contradict each other, so with ε it stays above zero.
+        fitted: the model.
     """
 
     table: pa.Table
-    epsilon: float | None
-    delta: float
-    law: str
-    private: bool
-    margins: tuple[tuple[str, ...], ...]
-    scale: float
-    prior_count: float
-    n_cells: int
-    n_records: int
-    records_from: str
-    assumed_public: tuple[str, ...]
-    gap: float
-    cycles: int
-    converged: bool
+    report: dict[str, Any]
     fitted: JunctionModel = field(repr=False)
 
-    def report(self) -> dict[str, Any]:
-        """Plain data: parameters, fit, and the statement of what is and is not protected."""
-        return {
-            "method": "ipf",
-            "epsilon": self.epsilon,
-            "delta": None if self.epsilon is None else self.delta,
-            "private": self.private,
-            "margins": [list(m) for m in self.margins],
-            "noise": {"law": self.law, "scale": self.scale} if self.epsilon is not None else None,
-            "prior_count": self.prior_count,
-            "n_cells": self.n_cells,
-            "n_records": self.n_records,
-            "n_records_from": self.records_from,
-            "categories_read_from_the_data": list(self.assumed_public),
-            "fit": {"gap": self.gap, "cycles": self.cycles, "converged": self.converged},
-            "statement": self.statement(),
-        }
 
-    def statement(self) -> str:
-        """One paragraph for the reader of the release."""
-        if self.epsilon is None:
-            return (
-                "Synthetic records drawn from a model of the original margins, without noise: NOT "
-                "differentially private. Rare combinations of the original may show."
-            )
-        if not self.private:
-            return "TEST RUN with predictable noise: NOT private, not for publication."
-        weak = weakness(self.epsilon)
-        public = (
-            f" The categories of {', '.join(self.assumed_public)} were read from the data and are assumed to "
-            "be public knowledge."
-            if self.assumed_public
-            else " All categories were declared beforehand."
-        )
-        count = (
-            "estimated from the noisy margins"
-            if self.records_from == "noisy margins"
-            else "declared beforehand and not protected"
-        )
+def _statement(report: Mapping[str, Any]) -> str:
+    """Return one paragraph for the reader of the release."""
+    epsilon, delta, noise = report["epsilon"], report["delta"], report["noise"]
+    if epsilon is None:
         return (
-            f"{self._guarantee()}-differentially private for adding or removing one record: {self.law} noise of "
-            f"{'standard deviation' if self.delta else 'scale'} {self.scale:g} on every cell of {len(self.margins)} "
-            f"margins. The number of records is {count}.{public}{' ' + weak if weak else ''} Not protected: what is "
-            "true of a population whether or not a person is in the data, and a person with several records beyond "
-            + ("the composition of several such guarantees." if self.delta else "epsilon times their number.")
+            "Synthetic records drawn from a model of the original margins, without noise: NOT "
+            "differentially private. Rare combinations of the original may show."
         )
-
-    def _guarantee(self) -> str:
-        return f"({self.epsilon:g}, {self.delta:g})" if self.delta else f"{self.epsilon:g}"
+    if not report["private"]:
+        return "TEST RUN with predictable noise: NOT private, not for publication."
+    weak = weakness(epsilon)
+    public = " All categories were declared beforehand."
+    if report["categories_read_from_the_data"]:
+        read = ", ".join(report["categories_read_from_the_data"])
+        public = f" The categories of {read} were read from the data and are assumed to be public knowledge."
+    estimated = report["n_records_from"] == "noisy margins"
+    count = "estimated from the noisy margins" if estimated else "declared beforehand and not protected"
+    guarantee = f"({epsilon:g}, {delta:g})" if delta else f"{epsilon:g}"
+    return (
+        f"{guarantee}-differentially private for adding or removing one record: {noise['law']} noise of "
+        f"{'standard deviation' if delta else 'scale'} {noise['scale']:g} on every cell of {len(report['margins'])} "
+        f"margins. The number of records is {count}.{public}{' ' + weak if weak else ''} Not protected: what is "
+        "true of a population whether or not a person is in the data, and a person with several records beyond "
+        + ("the composition of several such guarantees." if delta else "epsilon times their number.")
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,8 +160,6 @@ class Options:
         n_records: number of records to draw, declared public. By default it is estimated from the noisy margins;
             without privacy, it is that of the original.
         max_cells: cells of the largest table the fit may use.
-        tolerance: the fit ends when the gap is below. With ε it ends when no expected count changes by a hundredth of
-            a record, because noisy margins contradict each other.
         max_cycles: largest number of rounds of the fit.
         seed: for a repeatable synthesis without privacy. Refused with ε: noise that can be repeated can be removed.
         unsafe_test_seed: seeds the noise, for tests; the result is marked as not private.
@@ -169,15 +175,12 @@ class Options:
     domains_from_data: bool = False
     n_records: int | None = None
     max_cells: int = MAX_CELLS
-    tolerance: float = 1e-10
     max_cycles: int = 1_000
     seed: int | None = None
     unsafe_test_seed: int | None = None
 
     def check(self, epsilon: float | None) -> None:
         """Raise ParameterError if an option is out of range, or does not fit ε."""
-        if epsilon is not None:
-            check_epsilon(epsilon)
         if not (isfinite(self.prior_count) and self.prior_count >= 0):
             raise ParameterError(f"The prior count must be at least 0; found {self.prior_count!r}.")
         if self.n_records is not None and (isinstance(self.n_records, bool) or self.n_records < 1):
@@ -203,123 +206,84 @@ def synthesize_records(records: Any, *, epsilon: float | None, **options: Any) -
         DataError: a column is absent or holds values outside its declared categories.
     """
     asked = Options(**options)
-    asked.check(epsilon)
     mechanism = Mechanism.from_options(asked.noise, epsilon, asked.delta)
+    asked.check(epsilon)
     table = as_table(records)
-    counted = _Margins.from_table(table, asked, from_data=asked.domains_from_data or epsilon is None)
-    counted.refuse_large(asked.max_cells)
-    _refuse_noise(counted.tree.shape, counted.wanted, mechanism, asked.n_records)
+    named = _margins(table, asked)
+    chosen = list(asked.variables or dict.fromkeys(name for margin in named for name in margin))
+    from_data = asked.domains_from_data or epsilon is None
+    coded = code_variables(table, chosen, domains=asked.domains, bins=asked.bins, from_data=from_data)
+    domains = [domain for domain, _ in coded]
+    wanted: list[Margin] = [tuple(sorted(chosen.index(name) for name in m)) for m in named]
+    tree = build_junction_tree([domain.n_values for domain in domains], wanted)
+    _refuse_large(tree, wanted, chosen, asked.max_cells)
+    if mechanism is not None:
+        _refuse_noise(tree.shape, wanted, mechanism, asked.n_records)
     generator = np.random.default_rng(asked.seed if epsilon is None else asked.unsafe_test_seed)
-    noisy, scale = _add_noise(counted.counts(), mechanism, random_bits(asked.unsafe_test_seed))
-    n, source = _records_to_draw(table.num_rows, noisy, epsilon, asked.n_records)
-    model = JunctionModel(counted.tree)
-    # A hundredth of a record is far below the noise and the spread of the sample.
-    settled = asked.tolerance * 1e-2 if epsilon is None else 1e-2 / n
+    counts = [_count(tree.shape, margin, [codes for _, codes in coded]) for margin in wanted]
+    noisy = counts if mechanism is None else _add_noise(counts, mechanism, random_bits(asked.unsafe_test_seed))
+    # With ε the original number of records is not used.
+    n, source = (table.num_rows, "original") if epsilon is None else (_estimated_total(noisy), "noisy margins")
+    if asked.n_records is not None:
+        n, source = int(asked.n_records), "declared"
+    model = JunctionModel(tree)
     targets = [_as_distribution(margin, asked.prior_count) for margin in noisy]
-    gap, cycles, converged = fit(model, counted.wanted, targets, Rounds(asked.tolerance, settled, asked.max_cycles))
-    return Synthesis(
-        table=_decoded(counted.domains, model.sample(n, generator)),
-        epsilon=None if epsilon is None else float(epsilon),
-        delta=0.0 if mechanism is None else mechanism.delta,
-        law="none" if mechanism is None else mechanism.distribution,
-        private=epsilon is not None and asked.unsafe_test_seed is None,
-        margins=counted.named,
-        scale=scale,
-        prior_count=float(asked.prior_count),
-        n_cells=prod(counted.tree.shape),
-        n_records=n,
-        records_from=source,
-        assumed_public=tuple(d.name for d in counted.domains if not d.declared) if epsilon is not None else (),
-        gap=gap,
-        cycles=cycles,
-        converged=converged,
-        fitted=model,
-    )
+    # Noisy margins contradict each other. A hundredth of a record is far below the noise and the spread of the sample.
+    settled = TOLERANCE * 1e-2 if epsilon is None else 1e-2 / n
+    gap, cycles, converged = fit(model, wanted, targets, settled=settled, max_cycles=asked.max_cycles)
+    drawn = model.sample(n, generator)
+    made = [domain.values.take(pa.array(drawn[:, i])) for i, domain in enumerate(domains)]
+    scale = None if mechanism is None else mechanism.scale(len(named))
+    report: dict[str, Any] = {
+        "method": "ipf",
+        "epsilon": None if epsilon is None else float(epsilon),
+        "delta": None if mechanism is None else mechanism.delta,
+        "private": epsilon is not None and asked.unsafe_test_seed is None,
+        "margins": [list(m) for m in named],
+        "noise": None if mechanism is None else {"law": _DISTRIBUTIONS[mechanism.kind], "scale": scale},
+        "prior_count": float(asked.prior_count),
+        "n_cells": prod(tree.shape),
+        "n_records": n,
+        "n_records_from": source,
+        "categories_read_from_the_data": [d.name for d in domains if mechanism is not None and not d.declared],
+        "fit": {"gap": gap, "cycles": cycles, "converged": converged},
+    }
+    return Synthesis(pa.table(made, names=chosen), {**report, "statement": _statement(report)}, model)
 
 
-# ---- parameters --------------------------------------------------------------------------------------------
-
-
-def _chosen_variables(
-    table: pa.Table, variables: Sequence[str] | None, margins: Sequence[Sequence[str]] | None
-) -> list[str]:
-    if variables is not None:
-        chosen = list(variables)
-    elif margins is not None:
-        chosen = list(dict.fromkeys(name for margin in margins for name in margin))
-    else:
-        chosen = list(table.column_names)
+def _margins(table: pa.Table, asked: Options) -> list[tuple[str, ...]]:
+    """Return the margins to keep, checked; by default all pairs of the chosen variables."""
+    margins = None if asked.margins is None else [tuple(margin) for margin in asked.margins]
+    named = table.column_names if margins is None else dict.fromkeys(name for margin in margins for name in margin)
+    chosen = list(named if asked.variables is None else asked.variables)
     check_columns(table, chosen, "to synthesise")
     if not chosen:
         raise ParameterError("No variable is named; at least one is needed.")
     if len(set(chosen)) != len(chosen):
         raise ParameterError("A variable is named twice.")
-    return chosen
-
-
-def _chosen_margins(chosen: Sequence[str], margins: Sequence[Sequence[str]] | None) -> list[tuple[str, ...]]:
     if margins is None:
         return list(combinations(chosen, 2)) if len(chosen) > 1 else [(chosen[0],)]
-    named = [tuple(margin) for margin in margins]
-    for margin in named:
+    for margin in margins:
         if not margin or len(set(margin)) != len(margin):
             raise ParameterError(f"The margin '{'*'.join(margin)}' is empty or names a variable twice.")
         strange = [name for name in margin if name not in chosen]
         if strange:
             raise ParameterError(f"The margin '{'*'.join(margin)}' names '{strange[0]}', which is not a variable.")
-    if len({frozenset(margin) for margin in named}) != len(named):
+    if len({frozenset(margin) for margin in margins}) != len(margins):
         raise ParameterError("A margin is named twice; each costs its share of the privacy budget.")
-    lonely = [name for name in chosen if not any(name in margin for margin in named)]
+    lonely = [name for name in chosen if not any(name in margin for margin in margins)]
     if lonely:
         raise ParameterError(
             f"Variables in no margin: {', '.join(lonely)}. Hint: add a margin, if only the variable alone, "
             "or leave the variable out."
         )
-    return named
+    return margins
 
 
-@dataclass(frozen=True, eq=False)
-class _Margins:
-    """The margins that are kept, over the categories of their variables.
-
-    Attributes:
-        domains, codes: the categories of each variable, and the one of each record.
-        named, wanted: the variables of each margin, by name and by place.
-        tree: the tables of the model that keeps these margins.
-    """
-
-    domains: tuple[Domain, ...]
-    codes: tuple[Ints, ...]
-    named: tuple[tuple[str, ...], ...]
-    wanted: list[Margin]
-    tree: JunctionTree
-
-    @classmethod
-    def from_table(
-        cls,
-        table: pa.Table,
-        asked: Options,
-        *,
-        from_data: bool,
-    ) -> _Margins:
-        chosen = _chosen_variables(table, asked.variables, asked.margins)
-        named = _chosen_margins(chosen, asked.margins)
-        coded = code_variables(table, chosen, domains=asked.domains, bins=asked.bins, from_data=from_data)
-        wanted: list[Margin] = [tuple(sorted(chosen.index(name) for name in m)) for m in named]
-        tree = build_junction_tree([domain.n_values for domain, _ in coded], wanted)
-        return cls(tuple(d for d, _ in coded), tuple(codes for _, codes in coded), tuple(named), wanted, tree)
-
-    def refuse_large(self, max_cells: int) -> None:
-        """Raise if the margins need too large a table; the message names margins that fit."""
-        if max(self.tree.cells()) > max_cells:
-            _refuse_large(self.tree, self.wanted, [domain.name for domain in self.domains], max_cells)
-
-    def counts(self) -> list[Ints]:
-        """Return the number of records in each cell of each margin."""
-        return [_count(self.tree.shape, margin, self.codes) for margin in self.wanted]
-
-
-def _refuse_large(tree: JunctionTree, margins: list[Margin], names: Sequence[str], max_cells: int) -> NoReturn:
+def _refuse_large(tree: JunctionTree, margins: list[Margin], names: Sequence[str], max_cells: int) -> None:
+    """Raise if the margins need too large a table; the message names margins that fit."""
+    if max(tree.cells()) <= max_cells:
+        return
     kept = _margins_that_fit(tree.shape, margins, max_cells)
     dropped = [m for m in margins if m not in kept]
     # The shorter list is the one a reader can act on.
@@ -341,12 +305,8 @@ def _margins_that_fit(shape: tuple[int, ...], margins: list[Margin], max_cells: 
     return kept
 
 
-def _refuse_noise(
-    shape: tuple[int, ...], margins: list[Margin], mechanism: Mechanism | None, n_records: int | None
-) -> None:
+def _refuse_noise(shape: tuple[int, ...], margins: list[Margin], mechanism: Mechanism, n_records: int | None) -> None:
     """Raise if the noise exceeds the counts or their number. Uses no data."""
-    if mechanism is None:
-        return
     scale = mechanism.scale(len(margins))
     # Scales are rounded up by a bit: not a reason to refuse.
     if scale > LARGEST_SCALE * (1 + 1e-9):
@@ -357,16 +317,14 @@ def _refuse_noise(
     if n_records is not None:
         return
     # The estimate's standard deviation: noisy totals of all margins, weighted as in `_estimated_total`.
-    spread = mechanism.deviation(len(margins)) / sqrt(sum(1 / prod(shape[v] for v in m) for m in margins))
+    deviation = scale * (sqrt(2) if mechanism.kind == "laplace" else 1.0)
+    spread = deviation / sqrt(sum(1 / prod(shape[v] for v in m) for m in margins))
     if spread > LARGEST_SPREAD:
         raise ParameterError(
             f"The number of records would be estimated with a standard deviation of {spread:,.0f}; at most "
             f"{LARGEST_SPREAD:,.0f} is allowed, because noise alone would decide how many are drawn. Hint: declare the "
             "number (--records), or use fewer margins, fewer categories or a larger epsilon."
         )
-
-
-# ---- counts and noise --------------------------------------------------------------------------------------
 
 
 def _count(shape: tuple[int, ...], margin: Margin, codes: Sequence[Ints]) -> Ints:
@@ -377,22 +335,11 @@ def _count(shape: tuple[int, ...], margin: Margin, codes: Sequence[Ints]) -> Int
     return np.bincount(cell, minlength=prod(size)).astype(np.int64).reshape(size)
 
 
-def _add_noise(counts: list[Ints], mechanism: Mechanism | None, bits: Bits) -> tuple[list[Ints], float]:
-    """Return every cell of every margin with noise, and the scale of the noise; unchanged without a mechanism."""
-    if mechanism is None:
-        return counts, 0.0
+def _add_noise(counts: list[Ints], mechanism: Mechanism, bits: Bits) -> list[Ints]:
+    """Return every cell of every margin with noise."""
     noisy = mechanism.release(np.concatenate([c.ravel() for c in counts]), len(counts), bits)
     parts = np.split(noisy, np.cumsum([c.size for c in counts])[:-1])
-    return [part.reshape(c.shape) for part, c in zip(parts, counts, strict=True)], mechanism.scale(len(counts))
-
-
-def _records_to_draw(
-    n_original: int, noisy: Sequence[Ints], epsilon: float | None, declared: int | None
-) -> tuple[int, str]:
-    """Return the number of records to draw, and its source; with ε never the original number."""
-    if declared is not None:
-        return int(declared), "declared"
-    return (n_original, "original") if epsilon is None else (_estimated_total(noisy), "noisy margins")
+    return [part.reshape(c.shape) for part, c in zip(parts, counts, strict=True)]
 
 
 def _estimated_total(noisy: Sequence[Ints]) -> int:
@@ -409,23 +356,14 @@ def _as_distribution(noisy: Ints, prior_count: float) -> Floats:
     return raised / total if total > 0 else np.full(noisy.shape, 1.0 / noisy.size)
 
 
-# ---- fitting -----------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Rounds:
-    """Stopping rule of a fit: a gap of ``tolerance``, differences that change by less than ``settled``, or the last."""
-
-    tolerance: float
-    settled: float
-    max_cycles: int
-
-
 def fit(
     model: JunctionModel,
     margins: Sequence[Margin],
     targets: Sequence[Floats],
-    rounds: Rounds,
+    *,
+    settled: float,
+    tolerance: float = TOLERANCE,
+    max_cycles: int = 1_000,
 ) -> tuple[float, int, bool]:
     """Iterative proportional fitting: rescale to one margin after the other until nothing changes.
 
@@ -436,18 +374,14 @@ def fit(
         The gap (largest absolute difference between fitted and target probability), rounds, and whether it
         settled.
     """
-    before: Floats | None = None
+    before: Any = np.inf
     converged = False
     cycles = 0
-    while cycles < rounds.max_cycles and not converged:
+    while cycles < max_cycles and not converged:
         cycles += 1
-        seen = []
-        for margin, target in zip(margins, targets, strict=True):
-            seen.append(float(np.max(np.abs(model.fit_margin(margin, target) - target))))
-        now = np.array(seen)
-        converged = bool(now.max() <= rounds.tolerance)
-        if before is not None:
-            converged |= bool(np.max(np.abs(now - before)) <= rounds.settled)
+        pairs = zip(margins, targets, strict=True)
+        now = np.array([float(np.max(np.abs(model.fit_margin(m, target) - target))) for m, target in pairs])
+        converged = bool(now.max() <= tolerance or np.max(np.abs(now - before)) <= settled)
         before = now
     for table in model.tables:
         # Cells that one margin forbids take probability with them when another is fitted last.
@@ -460,8 +394,3 @@ def fit(
         float(np.max(np.abs(model.margin(margin) - target))) for margin, target in zip(margins, targets, strict=True)
     )
     return gap, cycles, converged
-
-
-def _decoded(domains: Sequence[Domain], drawn: Ints) -> pa.Table:
-    arrays = [domain.values.take(pa.array(drawn[:, i])) for i, domain in enumerate(domains)]
-    return pa.table(arrays, names=[domain.name for domain in domains])

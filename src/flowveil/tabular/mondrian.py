@@ -24,7 +24,7 @@ The rules, in full:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -46,7 +46,7 @@ from flowveil.tabular.records import (
     encode,
     published_as_is,
 )
-from flowveil.tabular.risk import recheck, recheck_ranges
+from flowveil.tabular.risk import ClassReport, recheck, recheck_ranges
 
 Mask = NDArray[np.bool_]
 
@@ -67,23 +67,26 @@ class Anonymized:
         class_of_record: class of each input record. Private.
         regions: published values of each class, one entry per quasi-identifier. Relaxed cuts may publish two
             classes alike; the column `equivalence_class` separates them, and each alone is safe.
-        quasi_identifiers, sensitive, kept: names of the columns by role.
-        k, l, t: the thresholds, confirmed by an independent recount of `table`.
-        strict: whether the regions are disjoint.
+        k, l, t: the thresholds, confirmed by an independent recount of `table`, whose measures are `classes`.
         grids: permitted edges of published ranges, for each numeric quasi-identifier.
     """
 
     table: pa.Table
     class_of_record: Ints
     regions: tuple[Region, ...]
-    quasi_identifiers: tuple[str, ...]
     sensitive: tuple[str, ...]
     kept: tuple[str, ...]
     k: int
     l: int | None  # noqa: E741
     t: float | None
     strict: bool
-    grids: Mapping[str, Grid] = field(default_factory=dict)
+    grids: Mapping[str, Grid]
+    classes: ClassReport
+
+    @property
+    def quasi_identifiers(self) -> list[str]:
+        """Names of the quasi-identifiers."""
+        return [region.column.name for region in self.regions]
 
     @property
     def class_size(self) -> Ints:
@@ -103,6 +106,29 @@ class Anonymized:
             loss = of_range if region.column.has_order else of_set
             losses.append(float(np.average(loss, weights=self.class_size)))
         return float(np.mean(losses))
+
+    def report(self) -> dict[str, Any]:
+        """Plain data: parameters, measures, and the statement of what is and is not protected."""
+        thresholds = {"k": self.k, "l": self.l, "t": self.t}
+        return {
+            "method": "mondrian",
+            "partitioning": "strict" if self.strict else "relaxed",
+            "guarantee": {name: value for name, value in thresholds.items() if value is not None},
+            "quasi_identifiers": self.quasi_identifiers,
+            "grids": {name: grid.to_dict() for name, grid in self.grids.items()},
+            "sensitive": list(self.sensitive),
+            "kept": list(self.kept),
+            "measures": {
+                "records": self.classes.n_records,
+                "classes": self.classes.n_classes,
+                "smallest_class": self.classes.k,
+                "mean_class": self.classes.mean,
+                "c_dm": self.classes.c_dm,
+                "c_avg": self.classes.c_avg,
+                "ncp": self.information_loss(),
+            },
+            "statement": self.statement(),
+        }
 
     def statement(self) -> str:
         """One paragraph for the reader of the release."""
@@ -169,7 +195,7 @@ def anonymize_records(
     """
     table, asked = as_table(records), Options(**options)
     keys, hidden = as_attributes(quasi_identifiers), as_attributes(asked.sensitive)
-    _check_request(table, keys, hidden, keep=asked.keep, dropped=direct_identifiers, choose=asked.choose)
+    _check_request(table, keys, hidden, direct_identifiers, asked)
     protected = tuple(encode(table, a) for a in hidden)
     # Before the grid, which needs a valid k.
     safety = Safety(k=k, l=asked.l, t=asked.t, sensitive=protected)
@@ -182,73 +208,69 @@ def anonymize_records(
     partition = partition_records(columns, safety, strict=asked.strict, choose=asked.choose, order=order)
     class_of = number_by_text(regions_of(columns, partition))[partition]
     regions = regions_of(columns, class_of)
-    release = Anonymized(
-        table=_published(table, protected, others, regions, class_of),
+    published = _published(table, protected, others, regions, class_of)
+    grids = {column.name: grid for column, grid in on_grid if grid is not None}
+    ordered = {a.name: a.order or c.has_order for a, c in zip(hidden, protected, strict=True)}
+    classes = _recheck(published, table, [a.name for a in keys], ordered, safety, grids)
+    return Anonymized(
+        table=published,
         class_of_record=class_of,
         regions=regions,
-        quasi_identifiers=tuple(c.name for c in columns),
         sensitive=tuple(c.name for c in protected),
         kept=tuple(asked.keep),
         k=int(k),
         l=asked.l,
         t=asked.t,
         strict=asked.strict,
-        grids={column.name: grid for column, grid in on_grid if grid is not None},
+        grids=grids,
+        classes=classes,
     )
-    _recheck(release, table, {a.name: a.order or c.has_order for a, c in zip(hidden, protected, strict=True)})
-    return release
+
+
+def _recheck(
+    published: pa.Table,
+    table: pa.Table,
+    keys: Sequence[str],
+    ordered: Mapping[str, bool | Sequence[str]],
+    safety: Safety,
+    grids: Mapping[str, Grid],
+) -> ClassReport:
+    """Recount the table to be published, and raise GuaranteeError unless the guarantee holds."""
+    for name, grid in grids.items():
+        ends = grid.lowest, grid.highest
+        recheck_ranges(published[name], table[name], step=grid.step, public=ends, k=safety.k, missing_label=MISSING)
+    return recheck(
+        published,
+        # By class: the guarantee of each class also holds for the union of classes published alike.
+        quasi_identifiers=[*keys, CLASS_COLUMN],
+        sensitive=ordered,
+        k=safety.k,
+        l=safety.l,
+        t=safety.t,
+        n_records=table.num_rows,
+    )
 
 
 def _check_request(
-    table: pa.Table,
-    keys: Sequence[Attribute],
-    hidden: Sequence[Attribute],
-    *,
-    keep: Sequence[str],
-    dropped: Sequence[str],
-    choose: str,
+    table: pa.Table, keys: Sequence[Attribute], hidden: Sequence[Attribute], dropped: Sequence[str], asked: Options
 ) -> None:
     """Raise if the request is invalid, or does not fit this table."""
-    if choose not in CHOICES:
-        raise ParameterError(
-            f"Unknown choice '{choose}'; allowed: {', '.join(CHOICES)}." + did_you_mean(choose, CHOICES)
-        )
+    if asked.choose not in CHOICES:
+        hint = did_you_mean(asked.choose, CHOICES)
+        raise ParameterError(f"Unknown choice '{asked.choose}'; allowed: {', '.join(CHOICES)}.{hint}")
     if not keys:
         raise ParameterError("No quasi-identifier is named; at least one is needed.")
     check_roles(
         table,
         quasi_identifiers=[a.name for a in keys],
         sensitive=[a.name for a in hidden],
-        kept=keep,
+        kept=asked.keep,
         direct_identifiers=dropped,
     )
     if CLASS_COLUMN in table.column_names and CLASS_COLUMN not in dropped:
         raise DataError(f"The table has a column '{CLASS_COLUMN}', which the result needs. Hint: rename it.")
     if table.num_rows == 0:
         raise DataError("The table has no records.")
-
-
-def _recheck(release: Anonymized, table: pa.Table, ordered: Mapping[str, bool | Sequence[str]]) -> None:
-    """Recount the table to be published, and raise GuaranteeError unless the guarantee holds."""
-    # By class: the guarantee of each class also holds for the union of classes published alike.
-    recheck(
-        release.table,
-        quasi_identifiers=[*release.quasi_identifiers, CLASS_COLUMN],
-        sensitive=ordered,
-        k=release.k,
-        l=release.l,
-        t=release.t,
-        n_records=table.num_rows,
-    )
-    for name, grid in release.grids.items():
-        recheck_ranges(
-            release.table[name],
-            table[name],
-            step=grid.step,
-            public=(grid.lowest, grid.highest),
-            k=release.k,
-            missing_label=MISSING,
-        )
 
 
 def _refuse_identifiers(columns: Sequence[Column], allowed: Sequence[str]) -> None:
@@ -265,11 +287,7 @@ def _refuse_identifiers(columns: Sequence[Column], allowed: Sequence[str]) -> No
 
 
 def _published(
-    table: pa.Table,
-    sensitive: Sequence[Column],
-    kept: Sequence[Column],
-    regions: Sequence[Region],
-    class_of: Ints,
+    table: pa.Table, sensitive: Sequence[Column], kept: Sequence[Column], regions: Sequence[Region], class_of: Ints
 ) -> pa.Table:
     as_is = [*sensitive, *kept]
     order = np.lexsort([c.codes for c in reversed(as_is)] + [class_of])
@@ -312,9 +330,6 @@ def _numbered(sorted_keys: Sequence[Ints]) -> Ints:
     return np.cumsum(new).astype(np.int64)
 
 
-# ---- cutting -----------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, eq=False)
 class _Level:
     """The partitions of one depth that may still be cut: their records in canonical order, partition by partition."""
@@ -332,30 +347,8 @@ class _Level:
         return np.cumsum(self.size) - self.size
 
 
-@dataclass(frozen=True, eq=False)
-class _Cut:
-    """One candidate cut of each partition along one quasi-identifier.
-
-    Attributes:
-        right: whether each record goes to the second half.
-        possible: whether a partition has two values, so that it can be cut.
-        width: width of the partition as a share of the column's range.
-        distinct: number of distinct values in the partition.
-    """
-
-    right: Mask
-    possible: Mask
-    width: Floats
-    distinct: Ints
-
-
 def partition_records(
-    columns: Sequence[Column],
-    safety: Safety,
-    *,
-    strict: bool,
-    choose: str = "width",
-    order: Ints | None = None,
+    columns: Sequence[Column], safety: Safety, *, strict: bool, choose: str = "width", order: Ints | None = None
 ) -> Ints:
     """Return the partition of each record; partitions are numbered in the order they are finished."""
     records = canonical_order(columns, safety.sensitive) if order is None else order
@@ -391,20 +384,25 @@ def _best_cuts(
     right = np.zeros(len(level.records), dtype=np.bool_)
     was_cut = np.zeros(level.n_partitions, dtype=np.bool_)
     for column in columns:
-        cut = _candidate(level, column, strict=strict)
-        merit = cut.width if choose == "width" else cut.distinct.astype(np.float64)
-        allowed = cut.possible & (merit > best)
+        goes_right, possible, merit = _candidate(level, column, strict=strict, choose=choose)
+        allowed = possible & (merit > best)
         if allowed.any():
             kept = allowed[level.partition]
-            half = (2 * level.partition + cut.right)[kept]
+            half = (2 * level.partition + goes_right)[kept]
             allowed &= safety.holds(half, 2 * level.n_partitions, level.records[kept]).reshape(-1, 2).all(axis=1)
             best[allowed] = merit[allowed]
             was_cut |= allowed
-            right = np.where(allowed[level.partition], cut.right, right)
+            right = np.where(allowed[level.partition], goes_right, right)
     return right, was_cut
 
 
-def _candidate(level: _Level, column: Column, *, strict: bool) -> _Cut:
+def _candidate(level: _Level, column: Column, *, strict: bool, choose: str) -> tuple[Mask, Mask, Floats]:
+    """One cut of each partition along one quasi-identifier.
+
+    Returns:
+        Whether each record goes to the second half; whether a partition has two values, so that it can be cut; how wide
+        it is, as a share of the column's range or as a number of distinct values.
+    """
     value, n_values = column.codes[level.records], column.n_values
     distinct = np.bincount(runs(level.partition, value, n_values)[0], minlength=level.n_partitions)
     if column.tree is not None:
@@ -418,7 +416,7 @@ def _candidate(level: _Level, column: Column, *, strict: bool) -> _Cut:
     run_partition, run_value = ordered[first] // n_values, ordered[first] % n_values
     n_runs = np.bincount(run_partition, minlength=level.n_partitions)
     bounds = np.cumsum(n_runs) - n_runs
-    width = _widths(column, run_value, bounds, n_runs)
+    merit = distinct.astype(float) if choose == "distinct" else _widths(column, run_value, bounds, n_runs)
     rank = np.arange(len(first))
     if not column.has_order:
         # Without an order of the values, taking the most frequent first gives the most even cuts.
@@ -434,7 +432,7 @@ def _candidate(level: _Level, column: Column, *, strict: bool) -> _Cut:
         order = order[np.argsort(np.repeat(rank, count), kind="stable")]
         position = np.arange(len(value)) - level.start[level.partition]
         right[order] = position >= (level.size // 2)[level.partition]
-    return _Cut(right & possible[level.partition], possible, width, distinct)
+    return right & possible[level.partition], possible, merit
 
 
 def _widths(column: Column, run_value: Ints, bounds: Ints, n_runs: Ints) -> Floats:

@@ -1,8 +1,4 @@
-"""Tables of records: reading, checking that every column has a role, and numbering values.
-
-Everything in `flowveil.tabular` works on whole columns of small integers. A `Column` is such a column with
-the meaning of its numbers; it is the only place where a value of the input becomes text.
-"""
+"""Tables of records: reading, checking that every column has a role, and numbering values as a `Column`."""
 
 from __future__ import annotations
 
@@ -10,6 +6,7 @@ import csv
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +40,6 @@ class Attribute:
     """How one column is read.
 
     Attributes:
-        name: the column.
         kind: one of `KINDS`; None lets the data decide (numbers, dates and times are numeric, all else is
             unordered) unless an order or a hierarchy is given.
         order: the categories from lowest to highest, for ``ordered``.
@@ -64,25 +60,25 @@ class Attribute:
     fine_grid: bool = False
 
     def __post_init__(self) -> None:
+        listed = {"ordered": self.order, "hierarchy": self.hierarchy}
+        implied = [kind for kind, given in listed.items() if given is not None]
+        problem = None
         if self.fine_grid and self.grid is None:
-            raise ParameterError(f"A fine grid is confirmed for column '{self.name}' (fine_grid), but none is given.")
-        if self.kind is not None and self.kind not in KINDS:
-            raise ParameterError(
-                f"Unknown kind '{self.kind}' for column '{self.name}'; allowed: {', '.join(KINDS)}."
-                + did_you_mean(self.kind, KINDS)
-            )
-        if self.order is not None and self.hierarchy is not None:
-            raise ParameterError(f"Column '{self.name}' has both an order and a hierarchy; give one.")
-        if self.kind == "hierarchy" and self.hierarchy is None:
-            raise ParameterError(f"Column '{self.name}' is of kind hierarchy, but no hierarchy is given.")
-        if self.hierarchy is not None and self.kind not in (None, "hierarchy"):
-            raise ParameterError(f"Column '{self.name}' is declared {self.kind}, but has a hierarchy.")
-        if self.order is not None:
-            if self.kind not in (None, "ordered"):
-                raise ParameterError(f"Column '{self.name}' is declared {self.kind}, but has an order.")
+            problem = "confirms a fine grid (fine_grid), but none is given"
+        elif self.kind is not None and self.kind not in KINDS:
+            hint = did_you_mean(self.kind, KINDS)
+            problem = f"has the unknown kind '{self.kind}'; allowed: {', '.join(KINDS)}.{hint}".removesuffix(".")
+        elif len(implied) == 2:
+            problem = "has both an order and a hierarchy; give one"
+        elif self.kind == "hierarchy" and not implied:
+            problem = "is of kind hierarchy, but no hierarchy is given"
+        elif implied and self.kind not in (None, *implied):
+            problem = f"is declared {self.kind}, but has a list of categories ({implied[0]})"
+        elif self.order is not None:
             object.__setattr__(self, "order", tuple(str(v) for v in self.order))
-            if len(set(self.order)) != len(self.order):
-                raise ParameterError(f"The order of column '{self.name}' names a category twice.")
+            problem = None if len(set(self.order)) == len(self.order) else "names a category twice in its order"
+        if problem:
+            raise ParameterError(f"Column '{self.name}' {problem}.")
 
 
 def as_attributes(names: Iterable[str | Attribute]) -> tuple[Attribute, ...]:
@@ -92,11 +88,9 @@ def as_attributes(names: Iterable[str | Attribute]) -> tuple[Attribute, ...]:
 
 @dataclass(frozen=True, eq=False)
 class Column:
-    """One column as numbers.
+    """One column as numbers; the only place where a value of the input becomes text.
 
     Attributes:
-        name: the column.
-        kind: one of `KINDS`.
         codes: a number for each record. Numeric and ordered: the rank of the value. Unordered: the rank of
             its text. Hierarchy: the leaf of the tree. A missing value is a value with a separate code.
         labels: the text of each code.
@@ -127,9 +121,6 @@ class Column:
         return self.kind in ("numeric", "ordered")
 
 
-# ---- tables in and out -------------------------------------------------------------------------------------
-
-
 def as_table(records: Any) -> pa.Table:
     """Return a pyarrow, pandas or polars table, or a dict of columns, as a pyarrow table."""
     if isinstance(records, pa.Table):
@@ -155,16 +146,14 @@ def read_records(path: str | Path, *, missing: Sequence[str] = ()) -> pa.Table:
     """Read a CSV or Parquet file.
 
     Blanks around a CSV field or column name do not count. A CSV column is whole numbers if all its fields
-    are, else numbers, else text; fields with leading zeros (codes) stay text. An empty CSV field is a missing
-    value.
-
-    Args:
-        path: ends in ``.csv`` or ``.parquet``.
-        missing: texts that also mark a missing value, such as ``?``.
+    are, else numbers, else text; fields with leading zeros (codes) stay text. An empty CSV field and the texts of
+    ``missing`` mark a missing value.
 
     Raises:
         DataError: the file is not there, cannot be parsed or has no records.
     """
+    from pyarrow import parquet
+
     file = named_path(path, what="the records")
     suffix = file.suffix.lower()
     if suffix not in (".csv", ".parquet"):
@@ -172,22 +161,19 @@ def read_records(path: str | Path, *, missing: Sequence[str] = ()) -> pa.Table:
     if not file.is_file():
         raise DataError(f"The file '{file}' does not exist.")
     try:
-        table = _read_csv(file) if suffix == ".csv" else _read_parquet(file)
-    except (pa.ArrowInvalid, OSError, UnicodeDecodeError, csv.Error) as problem:
+        table = _read_csv(file) if suffix == ".csv" else parquet.read_table(file, partitioning=None)
+    except (pa.ArrowInvalid, OSError, UnicodeDecodeError, csv.Error):
         # The parser's message quotes the line: a record. It must not be repeated.
-        raise DataError(f"'{file.name}' is not a readable {suffix[1:].upper()} file.") from _without_text(problem)
-    table = as_table(table)
+        raise DataError(f"'{file.name}' is not a readable {suffix[1:].upper()} file.") from None
+    columns = as_table(table).columns
     if missing:
-        table = _blank_out(table, missing)
+        columns = [_nulled(c.cast(pa.string()), missing) if _is_text(c.type) else c for c in columns]
     if suffix == ".csv":
-        table = pa.table([_typed(column) for column in table.columns], names=table.column_names)
+        columns = [_typed(column) for column in columns]
+    table = pa.table(columns, names=table.column_names)
     if table.num_rows == 0:
         raise DataError(f"'{file.name}' has no records.")
     return table
-
-
-def _without_text(problem: BaseException) -> BaseException:
-    return OSError(f"{type(problem).__name__}; details withheld: they may quote a record")
 
 
 def _read_csv(file: Path) -> pa.Table:
@@ -221,20 +207,9 @@ def published_as_is(table: pa.Table, name: str) -> Any:
     return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
 
 
-def _read_parquet(file: Path) -> pa.Table:
-    from pyarrow import parquet
-
-    return parquet.read_table(file, partitioning=None)
-
-
 def _nulled(column: Any, texts: Sequence[str]) -> Any:
     found = pc.is_in(column, value_set=pa.array(list(texts), pa.string()))
     return pc.if_else(found, pa.scalar(None, column.type), column)
-
-
-def _blank_out(table: pa.Table, texts: Sequence[str]) -> pa.Table:
-    columns = [_nulled(c.cast(pa.string()), texts) if _is_text(c.type) else c for c in table.columns]
-    return pa.table(columns, names=table.column_names)
 
 
 def _is_text(kind: Any) -> bool:
@@ -268,18 +243,11 @@ def write_records(table: pa.Table, path: str | Path, *, beside: Mapping[Place, C
     """
     check_output(path)
 
-    def write(file: Path) -> None:
-        from pyarrow import parquet
+    from pyarrow import parquet
 
-        if Path(path).suffix.lower() == ".csv":
-            write_csv(table, file)
-        else:
-            parquet.write_table(table.replace_schema_metadata(None), file)
-
-    write_files({path: write, **(beside or {})})
-
-
-# ---- roles -------------------------------------------------------------------------------------------------
+    plain = table.replace_schema_metadata(None)
+    write = write_csv if Path(path).suffix.lower() == ".csv" else parquet.write_table
+    write_files({path: partial(write, plain), **(beside or {})})
 
 
 def check_columns(table: pa.Table, names: Iterable[str], role: str) -> None:
@@ -319,9 +287,6 @@ def check_roles(table: pa.Table, **roles: Sequence[str]) -> None:
         )
 
 
-# ---- numbering ---------------------------------------------------------------------------------------------
-
-
 def encode(table: pa.Table, attribute: Attribute, *, missing_label: str = MISSING) -> Column:
     """Number the values of one column.
 
@@ -331,30 +296,42 @@ def encode(table: pa.Table, attribute: Attribute, *, missing_label: str = MISSIN
         DataError: a value is not in the given order or hierarchy (counted, never quoted), a number is not
             finite, or a category reads like the label of missing values.
     """
-    array = named_array(table, attribute.name)
-    kind = attribute.kind or (
-        "ordered"
-        if attribute.order is not None
-        else "hierarchy"
-        if attribute.hierarchy is not None
-        else "numeric"
-        if is_number(array.type)
-        else "unordered"
-    )
+    name, order, tree = attribute.name, attribute.order, attribute.hierarchy
+    array = named_array(table, name)
+    kind = attribute.kind or ("ordered" if order is not None else "hierarchy" if tree is not None else None)
+    kind = kind or ("numeric" if is_number(array.type) else "unordered")
+    if kind == "numeric" or (kind == "ordered" and order is None and is_number(array.type)):
+        known = _distinct_numbers(array, name)
+        labels = [number_text(v) for v in known.cast(pa.string()).to_pylist()]
+    else:
+        try:
+            array = array.cast(pa.string())
+        except pa.ArrowException:
+            # The message of Arrow may quote a value.
+            raise DataError(f"Column '{name}' holds {array.type}, which cannot be read as text.") from None
+        leaves = None if tree is None else tree.code[tree.leaf_node].tolist()
+        labels = list(order or leaves or sorted(pc.unique(array.drop_null()).to_pylist()))
+        known = pa.array(labels, pa.string())
+        _refuse_unknown(array, known, name, kind)
+    missing = len(labels) if array.null_count else -1
+    if array.null_count and missing_label in (labels if tree is None else tree.code.tolist()):
+        raise DataError(
+            f"Column '{name}' has missing values and a category '{missing_label}', which would read the "
+            "same. Hint: choose another label for missing values."
+        )
+    if array.null_count and tree is not None:
+        codes = np.append(tree.code.astype(object), missing_label).astype(np.str_)
+        tree, _ = Hierarchy.from_parents(np.append(tree.parent, 0), codes)
+        labels = tree.code[tree.leaf_node].tolist()
+        array, known, missing = array.fill_null(missing_label), pa.array(labels), labels.index(missing_label)
+    number = pc.index_in(array, value_set=known).fill_null(max(missing, 0)).to_numpy(zero_copy_only=False)
+    if missing == len(labels):
+        labels.append(missing_label)
+    position = None
     if kind == "numeric":
-        return _encode_numeric(array, attribute.name, missing_label)
-    if kind == "ordered" and attribute.order is None and is_number(array.type):
-        column = _encode_numeric(array, attribute.name, missing_label)
-        return Column(column.name, "ordered", column.codes, column.labels, column.missing)
-    try:
-        text = array.cast(pa.string())
-    except pa.ArrowException:
-        # The message of Arrow may quote a value.
-        raise DataError(f"Column '{attribute.name}' holds {array.type}, which cannot be read as text.") from None
-    if attribute.hierarchy is not None:
-        return _encode_hierarchy(text, attribute.name, attribute.hierarchy, missing_label)
-    labels = list(attribute.order or sorted(pc.unique(text.drop_null()).to_pylist()))
-    return _encode_text(text, attribute.name, kind, labels, missing_label)
+        values = whole_numbers(known).cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+        position = np.append(values, [0.0] * (missing >= 0))
+    return Column(name, kind, number.astype(np.int64), tuple(labels), missing, position=position, tree=tree)
 
 
 def named_array(table: pa.Table, name: str) -> Any:
@@ -390,55 +367,29 @@ def is_number(kind: Any) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_temporal(kind))
 
 
-def _encode_numeric(array: Any, name: str, missing_label: str) -> Column:
+def _distinct_numbers(array: Any, name: str) -> Any:
     if not is_number(array.type):
         raise DataError(f"Column '{name}' is declared numeric, but holds {array.type}.")
     known = array.drop_null()
     if pa.types.is_floating(array.type) and not bool(pc.all(pc.is_finite(known), min_count=0).as_py()):
         raise DataError(f"Column '{name}' holds infinite numbers; only finite ones are allowed.")
     distinct = pc.unique(known)
-    distinct = distinct.take(pc.sort_indices(distinct))
-    codes, missing = _look_up(array, distinct)
-    position = (distinct.view(_whole(distinct.type)) if pa.types.is_temporal(distinct.type) else distinct).cast(
-        pa.float64(), safe=False
-    )
-    labels = [number_text(v) for v in distinct.cast(pa.string()).to_pylist()]
-    values = np.append(position.to_numpy(zero_copy_only=False), [0.0] if missing >= 0 else [])
-    return Column(name, "numeric", codes, _with_missing(labels, missing, name, missing_label), missing, position=values)
+    return distinct.take(pc.sort_indices(distinct))
 
 
-def _whole(kind: Any) -> Any:
+def whole_numbers(array: Any) -> Any:
+    """Dates and times as whole numbers of their unit; other arrays unchanged."""
+    return array.view(whole_type(array.type)) if pa.types.is_temporal(array.type) else array
+
+
+def whole_type(kind: Any) -> Any:
+    """The type of whole numbers that holds a type of dates or times."""
     return pa.int32() if kind.bit_width == 32 else pa.int64()
 
 
 def number_text(text: str) -> str:
     """Return the text of a number without a trailing ``.0``."""
     return text[:-2] if text.endswith(".0") else text
-
-
-def _look_up(array: Any, distinct: Any) -> tuple[Ints, int]:
-    """The position of each value in ``distinct``; the next number, if any is missing; that number or -1."""
-    found = pc.index_in(array, value_set=distinct)
-    missing = len(distinct) if array.null_count else -1
-    return found.fill_null(max(missing, 0)).to_numpy(zero_copy_only=False).astype(np.int64), missing
-
-
-def _with_missing(labels: Sequence[str], missing: int, name: str, missing_label: str) -> tuple[str, ...]:
-    if missing < 0:
-        return tuple(labels)
-    if missing_label in labels:
-        raise DataError(
-            f"Column '{name}' has missing values and a category '{missing_label}', which would read the "
-            "same. Hint: choose another label for missing values."
-        )
-    return (*labels, missing_label)
-
-
-def _encode_text(text: Any, name: str, kind: str, labels: list[str], missing_label: str) -> Column:
-    distinct = pa.array(labels, pa.string())
-    _refuse_unknown(text, distinct, name, kind)
-    codes, missing = _look_up(text, distinct)
-    return Column(name, kind, codes, _with_missing(labels, missing, name, missing_label), missing)
 
 
 def _refuse_unknown(text: Any, known: Any, name: str, source: str) -> None:
@@ -451,23 +402,6 @@ def _refuse_unknown(text: Any, known: Any, name: str, source: str) -> None:
             f"{'hierarchy' if source == 'hierarchy' else 'list of categories'}, which has {len(known)}. "
             "Hint: complete it, or name the text that marks a missing value."
         )
-
-
-def _encode_hierarchy(text: Any, name: str, tree: Hierarchy, missing_label: str) -> Column:
-    _refuse_unknown(text, pa.array(tree.code[tree.leaf_node].tolist(), pa.string()), name, "hierarchy")
-    if text.null_count:
-        _with_missing(tree.code.tolist(), 0, name, missing_label)
-        tree, _ = Hierarchy.from_parents(
-            np.append(tree.parent, 0), np.append(tree.code.astype(object), missing_label).astype(np.str_)
-        )
-        text = text.fill_null(missing_label)
-    labels = tree.code[tree.leaf_node].tolist()
-    codes, _ = _look_up(text, pa.array(labels, pa.string()))
-    missing = labels.index(missing_label) if missing_label in labels else -1
-    return Column(name, "hierarchy", codes, tuple(labels), missing, tree=tree)
-
-
-# ---- hierarchies of values ---------------------------------------------------------------------------------
 
 
 def read_value_hierarchy(path: str | Path) -> Hierarchy:
@@ -496,7 +430,7 @@ def hierarchy_from_lines(lines: Iterable[Sequence[str]], *, source: str = "hiera
     Raises:
         HierarchyError: no lines, an empty term, a category twice, or one term for two different groups.
     """
-    paths = [_without_repeats(line) for line in lines if line]
+    paths = [[term for term, _ in itertools.groupby(line)] for line in lines if line]
     if not paths:
         raise HierarchyError(f"'{source}' is empty; at least one line is needed.")
     if any(term == "" for path in paths for term in path):
@@ -527,7 +461,3 @@ def hierarchy_from_lines(lines: Iterable[Sequence[str]], *, source: str = "hiera
         [number[parent[name]] if name in parent else -1 for name in names], np.array(names, dtype=np.str_)
     )
     return tree
-
-
-def _without_repeats(line: Sequence[str]) -> list[str]:
-    return [term for i, term in enumerate(line) if i == 0 or term != line[i - 1]]

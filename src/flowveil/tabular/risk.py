@@ -1,28 +1,24 @@
 """Disclosure risk: recount of a k-anonymous table, class sizes, replicated uniques.
 
-`recheck` reads the published text and counts again with DuckDB; it shares no code with the cutting, so an
-error there is found here.
+`recheck` reads the published text and counts again; it shares no code with the cutting, so an error there is found
+here.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache
 from math import prod
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from flowveil.errors import DataError, GuaranteeError
-from flowveil.reading.limits import silence
-from flowveil.tabular.records import as_table, check_columns, plain_array
+from flowveil.tabular.records import Ints, as_table, check_columns, plain_array, whole_numbers
 
 #: Distances are sums of rounded quotients; a distance is within t up to this much.
 _TOLERANCE = 1e-6
@@ -30,17 +26,10 @@ _TOLERANCE = 1e-6
 
 @dataclass(frozen=True)
 class ClassReport:
-    """Measures of the classes of a table.
+    """Measures of the classes of a table; `c_avg` is the mean class size over k.
 
-    Attributes:
-        n_records, n_classes: their numbers.
-        k: records of the smallest class.
-        l: fewest distinct values of a sensitive column in a class, or None without sensitive columns.
-        t: largest distance of a class's sensitive distribution from the table's, or None.
-        largest: records of the largest class.
-        mean: records of a class on average.
-        c_dm: discernibility, the sum of the squared class sizes.
-        c_avg: mean class size over the requested k (over the smallest class without one).
+    `l` is the fewest distinct values of a sensitive column in a class, `t` the largest distance of a class's sensitive
+    distribution from the table's; None without sensitive columns.
     """
 
     n_records: int
@@ -48,16 +37,14 @@ class ClassReport:
     k: int
     l: int | None  # noqa: E741
     t: float | None
-    largest: int
     mean: float
     c_dm: int
     c_avg: float
 
 
-def discernibility(class_size: NDArray[np.int64]) -> int:
+def discernibility(class_size: Ints) -> int:
     """C_DM: the sum over classes of the squared number of records."""
-    size = np.asarray(class_size, dtype=np.int64)
-    return int(np.sum(size * size))
+    return int(np.sum(class_size * class_size))
 
 
 def describe_classes(
@@ -74,98 +61,71 @@ def describe_classes(
         quasi_identifiers: the columns that make a class.
         sensitive: for each sensitive column whether its values are ordered (earth mover's distance) or not; a
             sequence gives the order itself.
-        k: the requested k, for `c_avg`.
+        k: the requested k, for `c_avg`; by default the smallest class.
     """
     table = as_table(records)
     check_columns(table, [*quasi_identifiers, *(sensitive or {})], "to be described")
     if table.num_rows == 0:
         raise DataError("The table has no records.")
-    # Numbered names: a column of the input may be called what the queries below call something else.
-    keys = [f"q{i}" for i in range(len(quasi_identifiers))]
-    values = {name: f"s{i}" for i, name in enumerate(sensitive or {})}
-    renamed = [_quoted(name) + f" as {key}" for name, key in zip(quasi_identifiers, keys, strict=True)]
-    renamed += [_quoted(name) + f" as {value}" for name, value in values.items()]
-    with _private_connection() as connection:
-        connection.register("input", table)
-        connection.execute(f"create temp view records as select {', '.join(renamed)} from input")
-        connection.execute(
-            f"create temp table classes as select row_number() over () - 1 as class, n, {', '.join(keys)} "
-            f"from (select {', '.join(keys)}, count(*) as n from records group by {', '.join(keys)})"
-        )
-        size = connection.execute("select n from classes order by class").fetchnumpy()["n"].astype(np.int64)
-        measured = [
-            _sensitive_in_classes(connection, values[name], ordered, keys, size)
-            for name, ordered in (sensitive or {}).items()
-        ]
-    smallest = int(size.min())
+    group = number_rows([_codes(table[name]) for name in quasi_identifiers])
+    size = np.bincount(group)
+    measured = [_within_classes(group, size, table[name], ordered) for name, ordered in (sensitive or {}).items()]
+    mean = table.num_rows / len(size)
     return ClassReport(
         n_records=table.num_rows,
         n_classes=len(size),
-        k=smallest,
+        k=int(size.min()),
         l=min((fewest for fewest, _ in measured), default=None),
         t=max((farthest for _, farthest in measured), default=None),
-        largest=int(size.max()),
-        mean=table.num_rows / len(size),
+        mean=mean,
         c_dm=discernibility(size),
-        c_avg=table.num_rows / len(size) / (k or smallest),
+        c_avg=mean / (k or int(size.min())),
     )
 
 
-@cache
-def _database() -> Any:
-    """Open one database for all counts: opening takes longer than counting a small table."""
-    import duckdb
-
-    return duckdb.connect()
-
-
-@contextmanager
-def _private_connection() -> Iterator[Any]:
-    """Open a connection with private temporary tables."""
-    connection = _database().cursor()
-    silence(connection)
-    try:
-        yield connection
-    finally:
-        connection.close()
+def number_rows(columns: Sequence[Ints]) -> Ints:
+    """Number the distinct rows of some columns of numbers from 0."""
+    number = np.zeros(len(columns[0]), dtype=np.int64)
+    for column in columns:
+        # Renumbered after each column: the product of many domains would overflow.
+        _, number = np.unique(number * (int(column.max()) + 1) + column, return_inverse=True)
+    return number.reshape(-1)
 
 
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
+def _codes(column: Any) -> Ints:
+    """A number for each distinct value; missing values are one value."""
+    codes = plain_array(column).dictionary_encode("encode").indices
+    return np.asarray(codes.to_numpy(zero_copy_only=False), dtype=np.int64)
 
 
-def _sensitive_in_classes(
-    connection: Any, value: str, ordered: bool | Sequence[str], keys: Sequence[str], size: NDArray[np.int64]
-) -> tuple[int, float]:
+def _within_classes(group: Ints, size: Ints, column: Any, ordered: bool | Sequence[str]) -> tuple[int, float]:
     """Fewest distinct values in a class, and the largest distance of a class from the whole."""
-    match = " and ".join(f"r.{key} is not distinct from c.{key}" for key in keys)
-    rank = f"list_position(?, cast({value} as varchar))" if not isinstance(ordered, bool) else value
-    # Missing values rank last and are one value.
-    counts = connection.execute(
-        f"with ranked as (select {value} as v, dense_rank() over (order by {rank} nulls last) - 1 as code "
-        f"from (select distinct {value} from records)) "
-        f"select c.class, k.code, count(*) as n from records r join classes c on {match} "
-        f"join ranked k on r.{value} is not distinct from k.v group by c.class, k.code",
-        [] if isinstance(ordered, bool) else [list(ordered)],
-    ).fetchnumpy()
-    group, code, n = (np.asarray(counts[c]).astype(np.int64) for c in ("class", "code", "n"))
-    n_values = int(code.max()) + 1
-    whole = np.bincount(code, weights=n, minlength=n_values) / size.sum()
-    fewest = int(np.bincount(group, minlength=len(size)).min())
+    encoded = plain_array(column).dictionary_encode("encode")
+    values, n_values = encoded.dictionary, len(encoded.dictionary)
+    rank = np.arange(n_values)
+    if ordered:
+        named = isinstance(ordered, bool)
+        place = values if named else pc.index_in(values.cast(pa.string()), value_set=pa.array(ordered, pa.string()))
+        # Missing values rank last.
+        rank[pc.sort_indices(place).to_numpy()] = np.arange(n_values)
+    code = rank[encoded.indices.to_numpy(zero_copy_only=False)]
+    pair, n = np.unique(group * n_values + code, return_counts=True)
+    of_pair = pair // n_values
+    whole = np.bincount(code, minlength=n_values) / len(code)
     farthest = 0.0
     # In blocks of classes: a dense table of at most about four million entries.
     block = max(1, 4_000_000 // n_values)
     for begin in range(0, len(size), block):
-        here = (group >= begin) & (group < begin + block)
+        here = (of_pair >= begin) & (of_pair < begin + block)
         dense = np.zeros((min(block, len(size) - begin), n_values))
-        dense[group[here] - begin, code[here]] = n[here]
+        dense[of_pair[here] - begin, pair[here] % n_values] = n[here]
         difference = dense / size[begin : begin + block, None] - whole
         if ordered:
             moved = np.abs(np.cumsum(difference, axis=1)).sum(axis=1) / max(n_values - 1, 1)
         else:
             moved = np.abs(difference).sum(axis=1) / 2
         farthest = max(farthest, float(moved.max()))
-    return fewest, farthest
+    return int(np.bincount(of_pair).min()), farthest
 
 
 def recheck(
@@ -197,14 +157,13 @@ def recheck(
         findings.append(f"a class is farther than t = {t} from the whole table")
     if n_records is not None and report.n_records != n_records:
         findings.append("the number of records has changed")
-    if findings:
-        raise GuaranteeError(
-            f"The recount of the table failed: {'; '.join(findings)}. Nothing was written.", findings=findings
-        )
+    _refuse("recount of the table", findings)
     return report
 
 
-# ---- edges of published ranges -----------------------------------------------------------------------------
+def _refuse(what: str, findings: Sequence[str]) -> None:
+    if findings:
+        raise GuaranteeError(f"The {what} failed: {'; '.join(findings)}. Nothing was written.", findings=list(findings))
 
 
 def recheck_ranges(
@@ -217,8 +176,7 @@ def recheck_ranges(
     counted from the original numbers.
 
     Args:
-        published: the published column.
-        original: the column it was made from.
+        published, original: the published column, and the one it was made from.
         step: of the grid, in units of the column (for times: its own unit).
         public: the declared public ends, in the same units; None for an end that is not public.
         k: the threshold.
@@ -229,29 +187,24 @@ def recheck_ranges(
     """
     texts = {t.removesuffix(f" or {missing_label}") for t in pc.unique(published).to_pylist()} - {missing_label}
     kind = plain_array(original).type
-    numbers = _as_numbers(plain_array(original).drop_null())
-    whole = not pa.types.is_floating(kind)
+    numbers = np.asarray(whole_numbers(plain_array(original).drop_null()).to_numpy(zero_copy_only=False))
     edges: set[str] = set()
-    findings = []
-    for text in sorted(texts):
+    findings = set()
+    for text in texts:
         found = re.fullmatch(r"([\[(])(.+), (.+)([\])])", text)
-        if found is None and not (whole and step == 1):
-            findings.append("a single number is published, though cells hold several")
+        if found is None and (pa.types.is_floating(kind) or step != 1):
+            findings.add("a single number is published, though cells hold several")
         edges |= {text} if found is None else {found[2], found[3]} - {"-inf", "inf"}
     places = [place for place in sorted(_parsed(sorted(edges), kind)) if place not in public]
     for place in places:
         steps = Fraction(place) / step
         if abs(steps - round(steps)) * 10**9 > max(Fraction(1), abs(steps)):
-            findings.append("an edge is not on the grid")
+            findings.add("an edge is not on the grid")
     if places and public[0] is None and int(np.sum(numbers < places[0])) < k:
-        findings.append(f"fewer than k = {k} records lie below the lowest edge")
+        findings.add(f"fewer than k = {k} records lie below the lowest edge")
     if places and public[1] is None and int(np.sum(numbers >= places[-1])) < k:
-        findings.append(f"fewer than k = {k} records lie at or above the highest edge")
-    if findings:
-        raise GuaranteeError(
-            f"The recheck of published ranges failed: {'; '.join(sorted(set(findings)))}. Nothing was written.",
-            findings=sorted(set(findings)),
-        )
+        findings.add(f"fewer than k = {k} records lie at or above the highest edge")
+    _refuse("recheck of published ranges", sorted(findings))
 
 
 def _parsed(texts: Sequence[str], kind: Any) -> list[Any]:
@@ -259,19 +212,10 @@ def _parsed(texts: Sequence[str], kind: Any) -> list[Any]:
     if pa.types.is_duration(kind):
         return [int(text) for text in texts]
     if not pa.types.is_time(kind):
-        return list(_as_numbers(pa.array(texts, pa.string()).cast(kind)).tolist())
+        return list(whole_numbers(pa.array(texts, pa.string()).cast(kind)).to_pylist())
     per_second = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[kind.unit]
     parts = [[Fraction(part) for part in text.split(":")] for text in texts]
     return [int((hours * 3600 + minutes * 60 + seconds) * per_second) for hours, minutes, seconds in parts]
-
-
-def _as_numbers(array: Any) -> NDArray[Any]:
-    if pa.types.is_temporal(array.type):
-        array = array.view(pa.int32() if array.type.bit_width == 32 else pa.int64())
-    return np.asarray(array.to_numpy(zero_copy_only=False))
-
-
-# ---- replicated uniques ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -283,8 +227,7 @@ class UniquesReport:
         n_cells: cells of the full cross-tabulation (product of the numbers of categories).
         empty_cells: per cent of those cells that are empty in the original (the thesis's p0).
         unique: records of the original with a unique combination, per cent of its records (p1).
-        ru: replicated uniques: combinations that are unique in both tables, per cent of the original's
-            records.
+        ru: replicated uniques: combinations that are unique in both tables, per cent of the original's records.
         ru_of_unique: the same as per cent of the original's unique records; 0 if it has none.
     """
 
@@ -299,47 +242,28 @@ class UniquesReport:
 def replicated_uniques(
     original: Any, synthetic: Any, *, variables: Sequence[str], n_cells: int | None = None
 ) -> UniquesReport:
-    """Count the combinations that are unique in both tables.
+    """Count the combinations of variables that are unique in both tables.
 
     Args:
-        original: the original table.
-        synthetic: the synthetic one.
+        original, synthetic: the tables.
         variables: the columns that make a combination.
         n_cells: cells of the full cross-tabulation, if its categories are declared; by default the product of
             the numbers of distinct values of the original.
     """
-    first, second = as_table(original), as_table(synthetic)
-    for table, role in ((first, "original"), (second, "synthetic")):
+    tables = as_table(original), as_table(synthetic)
+    for table, role in zip(tables, ("original", "synthetic"), strict=True):
         check_columns(table, variables, role)
-    keys = ", ".join(f"cast({_quoted(v)} as varchar) as v{i}" for i, v in enumerate(variables))
-    names = ", ".join(f"v{i}" for i in range(len(variables)))
-    with _private_connection() as connection:
-        connection.register("original", first)
-        connection.register("synthetic", second)
-        for source in ("original", "synthetic"):
-            connection.execute(
-                f"create temp table cells_{source} as "
-                f"select {names}, count(*) as n from (select {keys} from {source}) group by {names}"
-            )
-        match = " and ".join(f"a.v{i} is not distinct from b.v{i}" for i in range(len(variables)))
-        used, alone = _row(connection, "select count(*), count(*) filter (where n = 1) from cells_original")
-        (both,) = _row(
-            connection,
-            f"select count(*) from cells_original a join cells_synthetic b on {match} where a.n = 1 and b.n = 1",
-        )
-        if n_cells is None:
-            distinct = ", ".join(f"count(distinct v{i}) + max((v{i} is null)::int)" for i in range(len(variables)))
-            n_cells = prod(_row(connection, f"select {distinct} from cells_original"))
-    n = first.num_rows
+    texts = [[chunk for table in tables for chunk in table[v].cast(pa.string()).chunks] for v in variables]
+    number, n = number_rows([_codes(pa.chunked_array(chunks, pa.string())) for chunks in texts]), tables[0].num_rows
+    first, second = (np.bincount(part, minlength=int(number.max()) + 1) for part in (number[:n], number[n:]))
+    alone, both = int(np.sum(first == 1)), int(np.sum((first == 1) & (second == 1)))
+    if n_cells is None:
+        n_cells = prod(len(pc.unique(tables[0][v])) for v in variables)
     return UniquesReport(
         n_records=n,
         n_cells=n_cells,
-        empty_cells=100 * (1 - used / n_cells),
+        empty_cells=100 * (1 - int(np.sum(first > 0)) / n_cells),
         unique=100 * alone / n,
         ru=100 * both / n,
         ru_of_unique=100 * both / alone if alone else 0.0,
     )
-
-
-def _row(connection: Any, query: str) -> tuple[int, ...]:
-    return tuple(int(value) for value in connection.execute(query).fetchone())

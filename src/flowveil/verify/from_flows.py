@@ -1,4 +1,4 @@
-"""Recount with flows as the engine read them.
+"""Recount with flows as the engine read them, and the zones of a release compared with its stated zone map.
 
 The recount has its own reader (`flowveil.verify.recount.trips`). Inside `anonymize`, and for inputs that reader does
 not know, it takes these flows instead, and its result says ``engine``.
@@ -6,43 +6,43 @@ not know, it takes these flows instead, and its result says ``engine``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from flowveil.errors import ParameterError
 from flowveil.flows import MILLION, Flows, to_fixed_point
 from flowveil.hierarchy import Hierarchy
 from flowveil.release.folder import ReleaseFolder
+from flowveil.release.zone_map import CELLS, TILES, FrozenMap
 from flowveil.remote_people import RemotePeople
 from flowveil.slices import SlicedFlows
-from flowveil.times import TIME
+from flowveil.times import TIME, TIME_COLUMNS, Every, Times
 from flowveil.verify.recount import PersonRows, Places, Result, Trips, ZoneMap, recount
-from flowveil.verify.zones_of import check_zones_of
+from flowveil.zoning.geometry import ZoneGeography
+from flowveil.zoning.halves import halved_map
+from flowveil.zoning.outside import inside_of
+from flowveil.zoning.public_map import H3Map, zone_chains
 
 if TYPE_CHECKING:
     from flowveil.zoning.places import Places as ListedPlaces
 
+NOT_COMPARED = "its zones were not compared with those of the earlier release. Hint: give it with --zones-of."
+_ENDS = ("origin", "destination")
+
 
 def recount_flows(
-    folder: Path,
-    flows: Flows | SlicedFlows,
-    *,
-    stricter: ListedPlaces | None = None,
-    **given: Any,
+    folder: Path, flows: Flows | SlicedFlows, *, stricter: ListedPlaces | None = None, **given: Any
 ) -> Result:
-    """Recounts a release from flows as the engine read them.
-
-    Args:
-        folder: the release.
-        flows: what it was made from.
-        stricter: the list of places with stricter thresholds, by the tiles of these flows.
-        **given: as for `recount_trips`.
-    """
-    return recount_trips(ReleaseFolder(folder), trips_from_flows(flows, stricter=stricter), **given)
+    """Recounts a release from flows as the engine read them; ``stricter`` and ``given`` as for the functions below."""
+    release = ReleaseFolder(folder)
+    hierarchy = release.statement.parameters.get("hierarchy")
+    return recount_trips(release, trips_from_flows(flows, stricter=stricter, hierarchy=hierarchy), **given)
 
 
 def recount_trips(
@@ -56,36 +56,36 @@ def recount_trips(
 ) -> Result:
     """Recounts a release, and compares its zones with the zone map that it states.
 
-    Args:
-        release: the release.
-        trips: what it was made from.
-        zones_of: the zone map that was given, where the release states one.
-        revision: folders of the releases that it revises, the oldest first.
-        expect: guarantee that the reader requires.
-        noise: whether counts of a noisy release are tested.
+    ``zones_of`` is the zone map that was given, ``revision`` the folders of the releases that it revises, the oldest
+    first, ``expect`` the guarantee that the reader requires; ``noise``: whether counts of noisy releases are tested.
     """
     result = recount(release.path, trips, earlier=list(revision), expect=expect, test_noise=noise)
-    findings, notes = check_zones_of(release, zones_of, trips)
+    notes: list[str] = []
+    findings = (*_check_spans(release, trips), *_check_zones_of(release, zones_of, trips, notes))
     return replace(result, findings=(*findings, *result.findings), notes=(*notes, *result.notes))
 
 
-class RemotePersons:
-    """Persons that stay on a cluster, which counts them."""
+def _check_spans(release: ReleaseFolder, trips: Trips) -> Iterator[str]:
+    """Yields a finding if steps of time do not fold into the published spans."""
+    if release.statement.kind != "folded" or trips.every is None:
+        return
+    try:
+        every = Every.parse(trips.every)
+        times = Times.from_labels(every.name, every.minutes, [key[0] for key in trips.slices])
+        spans = set(zip(*(release.flows[name].to_pylist() for name in TIME_COLUMNS), strict=True))
+        is_known = spans <= set(zip(times.start.tolist(), times.stop.tolist(), strict=True))
+    except (ParameterError, ValueError, KeyError):
+        is_known = False
+    if not is_known:
+        yield "flows.parquet: spans of time cannot be made of folded steps"
 
-    def __init__(self, parts: list[RemotePeople], lengths: list[int]) -> None:
-        self._people = RemotePeople.concat(parts, lengths) if len(parts) > 1 else parts[0]
 
-    def count(self, group: Any, n: int) -> Any:
-        """Returns the distinct persons of each group of rows."""
-        return self._people.merge(group).count(n)
-
-
-def trips_from_flows(flows: Flows | SlicedFlows, *, stricter: ListedPlaces | None = None) -> Trips:
+def trips_from_flows(
+    flows: Flows | SlicedFlows, *, stricter: ListedPlaces | None = None, hierarchy: str | None = None
+) -> Trips:
     """Returns the raw trips of a recount, from flows as they were read.
 
-    Args:
-        flows: one matrix, slices, or a matrix with time as a third end.
-        stricter: the list of places with stricter thresholds, by the tiles of these flows.
+    ``stricter`` is the list of places by the tiles of these flows; ``hierarchy`` is that of the release.
     """
     parts = flows.slices if isinstance(flows, SlicedFlows) else (flows,)
     whole, lengths = parts[0], [len(part) for part in parts]
@@ -97,27 +97,30 @@ def trips_from_flows(flows: Flows | SlicedFlows, *, stricter: ListedPlaces | Non
     elif flows.times is not None:
         labels = tuple((label,) for label in flows.times.labels.tolist())
         columns = {"slice_columns": (TIME,), "slices": labels, "slice": flows.time, "every": flows.times.every}
-    trees = (whole.origins, whole.destinations)
-    maps = [None if tree.code.dtype == np.uint64 else _zone_map(whole.whole_map or tree) for tree in trees]
-    listed = None
+    for end, tree in zip(_ENDS, (whole.origins, whole.destinations), strict=True):
+        columns[f"{end}s"] = tree.code[tree.leaf_node]
+        if tree.code.dtype != np.uint64:
+            columns[f"{end}_map"] = zone_map(whole.whole_map or tree, hierarchy)
+    if stricter is not None:
+        columns["stricter"] = Places(stricter.tile, stricter.k, stricter.l)  # type: ignore[arg-type]
     if whole.l_places is not None:
         tile = np.repeat(whole.l_places.code, whole.l_places.count)
-        listed = Places(tile, np.zeros(len(tile), np.int64), np.zeros(len(tile), np.int64))
+        columns["l_places"] = Places(tile, np.zeros(len(tile), np.int64), np.zeros(len(tile), np.int64))
     summary = whole.intake
+
+    def whole_numbers(columns: list[Any]) -> Any:
+        return _concat([values if values.dtype == np.int64 else to_fixed_point(values) for values in columns])
+
     return Trips(
         origin=_concat([part.origin for part in parts]),
         destination=_concat([part.destination for part in parts]),
-        trips=_concat([_whole(part.trips) for part in parts]),
+        trips=whole_numbers([part.trips for part in parts]),
         unit=MILLION if any(part.trips.dtype.kind == "f" for part in parts) else 1,
-        weight=None if whole.weight is None else _concat([_whole(part.weight) for part in parts]),
+        weight=None if whole.weight is None else whole_numbers([part.weight for part in parts]),
         persons=_persons([part.people for part in parts], lengths),
-        origins=trees[0].code[trees[0].leaf_node],
-        destinations=trees[1].code[trees[1].leaf_node],
-        origin_map=maps[0],
-        destination_map=maps[1],
-        stricter=None if stricter is None else Places(stricter.tile, stricter.k, stricter.l),  # type: ignore[arg-type]
-        l_places=listed,
         read_by="engine",
+        keys=None if whole.keys is None else _concat([part.keys for part in parts]),
+        key=summary.key,
         rows=summary.rows - summary.empty_rows,
         dropped=sum(summary.dropped.values()),
         outside=summary.outside_rows,
@@ -129,27 +132,116 @@ def trips_from_flows(flows: Flows | SlicedFlows, *, stricter: ListedPlaces | Non
     )
 
 
+def zone_map(tree: Hierarchy, hierarchy: str | None) -> ZoneMap:
+    """Returns a map for the recount, with parts of zones if the release is on ``halves``."""
+    if hierarchy == "halves" and tree.levels is None:
+        tree = halved_map(tree)
+    lat, lon = np.full(tree.n_nodes, np.nan), np.full(tree.n_nodes, np.nan)
+    if tree.geography is not None:
+        lat[tree.leaf_node], lon[tree.leaf_node] = tree.geography.centers(tree.leaf_node)
+    inside, outlines = inside_of(tree), None
+    where = inside.geography
+    if isinstance(where, ZoneGeography) and where.places.drawn is not None:
+        outlines = np.full(tree.n_nodes, None, dtype=object)
+        outlines[tree.leaf_node[: inside.n_tiles]] = where.places.drawn[where.start[inside.leaf_node]]
+    return ZoneMap(tree.code, tree.parent.astype(np.int64), lat, lon, outlines)
+
+
 def _concat(columns: list[Any]) -> Any:
     return columns[0] if len(columns) == 1 else np.concatenate(columns)
 
 
-def _whole(values: Any) -> Any:
-    return values if values.dtype == np.int64 else to_fixed_point(values)
-
-
-def _zone_map(tree: Hierarchy) -> ZoneMap:
-    lat, lon = np.full(tree.n_nodes, np.nan), np.full(tree.n_nodes, np.nan)
-    if tree.geography is not None:
-        lat[tree.leaf_node], lon[tree.leaf_node] = tree.geography.centers(tree.leaf_node)
-    return ZoneMap(tree.code, tree.parent.astype(np.int64), lat, lon)
-
-
-def _persons(people: list[Any], lengths: list[int]) -> PersonRows | RemotePersons | None:
+def _persons(people: list[Any], lengths: list[int]) -> Any:
     if any(one is None for one in people):
         return None
     if any(isinstance(one, RemotePeople) for one in people):
-        return RemotePersons(people, lengths)
+        # The cluster counts them.
+        remote = RemotePeople.concat(people, lengths) if len(people) > 1 else people[0]
+        return SimpleNamespace(count=lambda group, n: remote.merge(group).count(n))
     start = np.cumsum([0, *lengths[:-1]]).astype(np.int32)
     row = _concat([one.cell + first for one, first in zip(people, start, strict=True)])
     made = _concat([one.trips for one in people]) if all(one.trips is not None for one in people) else None
     return PersonRows(row, _concat([one.person for one in people]), made)
+
+
+def _check_zones_of(release: ReleaseFolder, zones_of: Any, trips: Trips, notes: list[str]) -> Iterator[str]:
+    """Yields findings on the zones of a release that was made over a given zone map (None if it is not given)."""
+    stated = release.statement.zones_of
+    if zones_of is None:
+        notes += [] if stated is None or release.statement.revision_of else [NOT_COMPARED]
+        return
+    frozen = FrozenMap.read(zones_of)
+    if stated is None:
+        yield "report.json: does not say that the zones are those of the given zone map"
+    elif stated != frozen.sha256:
+        yield "report.json: states another zone map than the one that is given"
+    else:
+        try:
+            yield from _compare_zones(release, frozen, trips)
+        except (ValueError, KeyError, ParameterError):
+            yield "zones.parquet: its zones cannot be compared with those of the earlier release"
+
+
+def _compare_zones(release: ReleaseFolder, frozen: FrozenMap, trips: Trips) -> Iterator[str]:
+    stated = {**release.statement.parameters, "homogeneous": release.statement.homogeneous}
+    for name in ("homogeneous", "hierarchy", "resolution", "same_zones"):
+        if (stated.get(name) or None) != (frozen.about[name] or None):
+            yield f"report.json: '{name}' is not that of the given zone map"
+    tiles = {} if CELLS in release.zones.column_names else _tiles_of(release.lookup)
+    listed = dict(zip(_keys(frozen.table), frozen.table[TILES].to_pylist(), strict=True)) if tiles else {}
+    moved = sum(sorted(own) != sorted(listed.get(key, own)) for key, own in tiles.items())
+    if moved:
+        yield f"zones.parquet: {moved} zones have other tiles than on the given zone map"
+    for end, of_map in zip(_ENDS, (trips.origin_map, trips.destination_map), strict=True):
+        here, there = (
+            {zone for zone, role in _keys(t) if role in (end, "both")} for t in (release.zones, frozen.table)
+        )
+        strange = len(here - there) - (_count_fills(here, there, frozen, of_map) if frozen.homogeneous else 0)
+        if strange:
+            yield f"zones.parquet: {strange} {end} zones are not on the given zone map, nor fill its gaps"
+    if not frozen.homogeneous:
+        flows = release.flows
+        layers = flows["layer"].to_pylist() if frozen.in_layers else [0] * len(flows)
+        cells = zip(*(flows[f"{end}_zone"].to_pylist() for end in _ENDS), layers, strict=True)
+        unknown = len(set(cells) - set(frozen.cells))
+        if unknown:
+            yield f"flows.parquet: {unknown} cells are not on the given zone map"
+
+
+def _keys(zones: Any) -> list[tuple[str, str]]:
+    return list(zip(zones["zone"].to_pylist(), zones["role"].to_pylist(), strict=True))
+
+
+def _tiles_of(lookup: Any) -> dict[tuple[str, str], list[str]]:
+    """Returns the tiles of each zone on the operator's map."""
+    tiles: dict[tuple[str, str], list[str]] = {}
+    for row in lookup.to_pylist():
+        tiles.setdefault((row["zone"], row["role"]), []).append(row["tile"])
+    return tiles
+
+
+def _count_fills(here: set[str], there: set[str], frozen: FrozenMap, of_map: ZoneMap | None) -> int:
+    """Counts new zones that overlap no earlier one and lie directly in a node that contains one."""
+    ways = dict(_ways_up(here | there, of_map, halves=frozen.hierarchy == "halves"))
+    holding = {node for zone in there for node in ways[zone]}
+    return sum(
+        zone not in holding and ways[zone][1] in holding and there.isdisjoint(ways[zone])
+        for zone in here - there
+        if len(ways[zone]) > 1
+    )
+
+
+def _ways_up(zones: set[str], of_map: ZoneMap | None, *, halves: bool) -> Iterator[tuple[str, list[str]]]:
+    """Yields each zone with the codes from it to the top, itself first."""
+    if of_map is None:
+        for zone, chain in zip(zones, zone_chains(H3Map(0), list(zones)), strict=True):
+            # Parts of cells have a dot in their codes.
+            yield zone, [code for code, _ in chain if halves or "." not in code]
+        return
+    codes = of_map.code.tolist()
+    above = {code: codes[up] for code, up in zip(codes, of_map.parent.tolist(), strict=True) if up >= 0}
+    for zone in zones:
+        way = [zone]
+        while way[-1] in above:
+            way.append(above[way[-1]])
+        yield zone, way

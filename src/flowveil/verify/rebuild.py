@@ -7,10 +7,10 @@ so verification fails closed: whatever a later version adds to a folder is compa
 
 from __future__ import annotations
 
-import hashlib
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -19,26 +19,24 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from flowveil import __version__
-from flowveil.errors import FlowveilError
+from flowveil.errors import FlowveilError, ParameterError
 from flowveil.paths import most_bytes, open_regular, parse_json, read_json
 from flowveil.published.folder import MANIFEST, FolderContent, write_files
 from flowveil.published.read_release import read_published
 from flowveil.release.folder import ReleaseFolder, read_bounded, taken_at_its_word
+from flowveil.release.statement import Published
 from flowveil.zoning.public_map import PublicMap
 
 _NEEDED = ("flows.parquet", "zones.parquet", "report.json", "report.html")
 _MOST_ENTRIES = 1_000
 _CHUNK = 1 << 20
-_TEXTS = (".csv", ".geojson", ".json", ".jsonld")
-_OTHER_VALUES = "its values are not what the cells, the zones and the statement produce"
-
-# ---- files -----------------------------------------------------------------------------------------------------------
 
 
 def check_files(folder: Path) -> tuple[list[str], dict[str, str]]:
     """Returns findings on the files of a folder, and the SHA-256 of each; only without findings may they be parsed."""
     try:
-        names = _entries(folder)
+        with os.scandir(folder) as entries:
+            names = sorted(entry.name for entry in islice(entries, _MOST_ENTRIES + 1))
     except OSError:
         return ["the folder is missing or cannot be read"], {}
     if len(names) > _MOST_ENTRIES:
@@ -51,9 +49,13 @@ def check_files(folder: Path) -> tuple[list[str], dict[str, str]]:
         elif found.st_size > most_bytes(name):
             findings.append(f"{_printable(name)}: larger than any file of a release")
         else:
-            hashes[name] = _sha256(folder / name)
-    listed = _listed(folder) if MANIFEST in hashes else None
-    if listed is None:
+            try:
+                hashes[name] = ReleaseFolder(folder).sha256(name)
+            except OSError:
+                hashes[name] = "not readable"
+    try:
+        listed = {str(name): str(value) for name, value in read_json(folder / MANIFEST)["sha256"].items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return [*findings, f"{MANIFEST}: missing or not readable"], hashes
     findings += [f"{_printable(name)}: missing" for name in sorted({*listed, *_NEEDED} - set(names))]
     findings += [f"{_printable(name)}: not listed in {MANIFEST}" for name in names if name not in (*listed, MANIFEST)]
@@ -63,63 +65,35 @@ def check_files(folder: Path) -> tuple[list[str], dict[str, str]]:
     return findings, {_printable(name): value for name, value in hashes.items()}
 
 
-def _entries(folder: Path) -> list[str]:
-    found: set[str] = set()
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            found.add(entry.name)
-            if len(found) > _MOST_ENTRIES:
-                break
-    return sorted(found)
-
-
-def _listed(folder: Path) -> dict[str, str] | None:
-    try:
-        listed = read_json(folder / MANIFEST)["sha256"]
-        return {str(name): str(value) for name, value in listed.items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return None
-
-
 def _printable(name: str) -> str:
     """Returns a name from a folder on one line, without control characters."""
     return name if name.isprintable() else ascii(name)
 
 
-def _sha256(path: Path) -> str:
-    try:
-        with open_regular(path) as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError:
-        return "not readable"
-
-
-# ---- rebuild ---------------------------------------------------------------------------------------------------------
-
-
 def check_rebuild(release: ReleaseFolder, given: PublicMap | None, notes: list[str]) -> list[str]:
-    """Returns one line for each file or byte of a folder that its public inputs do not produce.
+    """Returns one line for each file or byte of a folder that its tables, statement and map do not produce.
 
-    Args:
-        release: a release whose files are those of its manifest.
-        given: the map; None if it is unknown, then zones and pages are not compared.
-        notes: gets a line for what could only be compared by value, or not at all.
+    ``notes`` gets a line for what could only be compared by value, or not at all.
     """
     try:
-        with taken_at_its_word(release.path), TemporaryDirectory(prefix="flowveil-rebuild-") as made:
+        with taken_at_its_word(release.path):
             published = read_published(release, given)
             if published is None:
-                notes.append("zones, page and exports were not compared: the release belongs to no map.")
-                return []
-            write_files(FolderContent(published), Path(made))
-            same_version = release.report["version"] == __version__
-            return list(compare_folders(release.path, Path(made), notes, same_version=same_version))
+                raise ParameterError("The release belongs to no map.")
+            return compare_with(release, published, notes)
     except FlowveilError as problem:
         return [f"the folder cannot be made again from its tables and its statement: {problem}"]
 
 
-def compare_folders(folder: Path, made: Path, notes: list[str], *, same_version: bool) -> Iterator[str]:
-    """Yields one line for each file of a folder that is not the one that was made again."""
+def compare_with(release: ReleaseFolder, published: Published, notes: list[str]) -> list[str]:
+    """Returns one line for each file of a folder that these public inputs do not produce."""
+    with TemporaryDirectory(prefix="flowveil-rebuild-") as made:
+        write_files(FolderContent(published), Path(made))
+        return list(_compare_folders(release, Path(made), notes))
+
+
+def _compare_folders(release: ReleaseFolder, made: Path, notes: list[str]) -> Iterator[str]:
+    folder, same_version = release.path, release.report["version"] == __version__
     found, expected = ({path.name for path in place.iterdir()} for place in (folder, made))
     for name in sorted(expected - found):
         yield f"{name}: missing"
@@ -139,12 +113,10 @@ def compare_folders(folder: Path, made: Path, notes: list[str], *, same_version:
 
 def _same_bytes(one: Path, other: Path) -> bool:
     with open_regular(one) as first, open_regular(other) as second:
-        while True:
-            block = first.read(_CHUNK)
+        while block := first.read(_CHUNK):
             if block != second.read(_CHUNK):
                 return False
-            if not block:
-                return True
+        return not second.read(1)
 
 
 def _writer(path: Path) -> Any:
@@ -163,50 +135,53 @@ def _writer(path: Path) -> Any:
 
 def _compare_values(name: str, found: Path, made: Path, notes: list[str]) -> Iterator[str]:
     """Compares files of another version by value, as far as that is possible."""
-    if found.suffix == ".parquet":
-        if not read_bounded(found).equals(read_bounded(made), check_metadata=True):
-            yield f"{name}: {_OTHER_VALUES}"
-    elif name in ("report.json", MANIFEST):
-        one, other = read_json(found), read_json(made)
-        if not isinstance(one["version"], str):
-            yield f"{name}: has no version"
-        texts = ("sentences", "command")
-        for content in (one, other):
-            # check_files compares the hashes.
-            content.update({"version": None, **({"sha256": None} if name == MANIFEST else {})})
-        words = [[content.get("published", {}).pop(text, None) for text in texts] for content in (one, other)]
-        if one != other:
-            yield f"{name}: is not what the cells, the zones and the statement produce"
-        elif words[0] != words[1]:
-            notes.append(f"{name}: its sentences were not compared: another version of flowveil wrote them")
+    if name in ("report.json", MANIFEST):
+        yield from _compare_reports(name, read_json(found), read_json(made), notes)
     elif name == "report.html":
         if _policy(found) != _policy(made):
             yield f"{name}: its content policy is not that of a release"
         notes.append(f"{name}: not compared: another version of flowveil wrote it")
-    elif found.suffix in _TEXTS:
-        if _as_values(found) != _as_values(made):
+    elif found.suffix in _READERS:
+        one, other = (_READERS[found.suffix](path) for path in (found, made))
+        if not (one.equals(other, check_metadata=True) if isinstance(one, pa.Table) else one == other):
             # An attacker who changes a file can change the version as well.
-            yield f"{name}: {_OTHER_VALUES}; if another version writes it in another way, verify with that version"
-    elif found.suffix == ".arrow":
-        if not _read_arrow(found).equals(_read_arrow(made), check_metadata=True):
-            yield f"{name}: {_OTHER_VALUES}"
+            yield (
+                f"{name}: its values are not what the cells, the zones and the statement produce; if another version "
+                "writes it in another way, verify with that version"
+            )
     else:
         notes.append(f"{name}: not compared: another version of flowveil or of a file library wrote it")
 
 
-def _read_arrow(path: Path) -> pa.Table:
+def _compare_reports(name: str, one: dict[str, Any], other: dict[str, Any], notes: list[str]) -> Iterator[str]:
+    if not isinstance(one["version"], str):
+        yield f"{name}: has no version"
+    for content in (one, other):
+        # check_files compares the hashes.
+        content.update({"version": None, **({"sha256": None} if name == MANIFEST else {})})
+    texts = ("sentences", "command")
+    words = [[content.get("published", {}).pop(text, None) for text in texts] for content in (one, other)]
+    if one != other:
+        yield f"{name}: is not what the cells, the zones and the statement produce"
+    elif words[0] != words[1]:
+        notes.append(f"{name}: its sentences were not compared: another version of flowveil wrote them")
+
+
+def _bytes(path: Path, most: int = -1) -> bytes:
     with open_regular(path) as file:
-        return pa.ipc.open_file(file).read_all()
+        return file.read(most)
 
 
 def _policy(path: Path) -> bytes:
-    with open_regular(path) as file:
-        page = file.read(_CHUNK)
+    page = _bytes(path, _CHUNK)
     start = page.find(b"Content-Security-Policy")
     return page[start : page.find(b">", start)]
 
 
-def _as_values(path: Path) -> Any:
-    with open_regular(path) as file:
-        content = file.read()
-    return content if path.suffix == ".csv" else parse_json(content)
+#: Values of a file, by its suffix.
+_READERS: dict[str, Callable[[Path], Any]] = {
+    ".parquet": read_bounded,
+    ".arrow": lambda path: pa.ipc.open_file(_bytes(path)).read_all(),
+    ".csv": _bytes,
+    **dict.fromkeys((".geojson", ".json", ".jsonld"), lambda path: parse_json(_bytes(path))),
+}

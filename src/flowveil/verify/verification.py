@@ -1,29 +1,45 @@
-"""One verification of a release, or of a series, and its result."""
+"""One verification of a release, a derived release or a series, its result, and the certificate of it."""
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
+from glob import glob
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from flowveil import __version__
 from flowveil.engines import read_flows
 from flowveil.errors import FlowveilError, ParameterError
 from flowveil.flows import Flows
 from flowveil.paths import named_path
-from flowveil.published.read_release import map_of_statement
+from flowveil.published.derive import Derivation, Within, derive_published, parse_pick
+from flowveil.published.document import Part, fill, page
+from flowveil.published.folder import MANIFEST, hash_file
+from flowveil.published.read_release import map_of_statement, read_published
+from flowveil.published.sentences import sentences
 from flowveil.reading import Reading
-from flowveil.release.folder import ReleaseFolder
+from flowveil.reading.areas import parse_area
+from flowveil.record_keys import read_key
+from flowveil.release.folder import ReleaseFolder, taken_at_its_word
 from flowveil.release.statement import Statement
+from flowveil.release.zone_map import FrozenMap
 from flowveil.slices import SlicedFlows
-from flowveil.verify.from_flows import recount_trips, trips_from_flows
-from flowveil.verify.rebuild import check_files, check_rebuild
-from flowveil.verify.recount import Result
+from flowveil.verify.from_flows import recount_trips, trips_from_flows, zone_map
+from flowveil.verify.rebuild import check_files, check_rebuild, compare_with
+from flowveil.verify.recount import Places, Result
+from flowveil.verify.recount.tree import resolution_of
 from flowveil.verify.recount.trips import UnreadableInputError, read_trips
 from flowveil.zoning.files import ZoneMap, read_zones
+from flowveil.zoning.outside import with_outside
 from flowveil.zoning.places import read_places
 
+#: Of a certificate.
+_SUFFIXES = (".json", ".html")
 #: Stated where persons were recounted otherwise than the release counted them.
 FOLDED = (
     "The recount ignored upper and lower case in names of persons, which is safer; the release distinguishes it. "
@@ -58,19 +74,20 @@ class Verification:
 
 @dataclass(frozen=True)
 class PrivateFiles:
-    """What only the operator has, and a report does not contain; None where it is not given.
+    """What only the operator has, and a report does not contain; None where it is not given."""
 
-    Attributes:
-        zones_of: the earlier release, or zone map, whose zones the release says it has.
-        stricter: list of places with stricter thresholds.
-        l_places: list of places by which locations are counted.
-        revision: folders of the releases that it revises, the oldest first.
-    """
+    zones_of: Any = None  # the earlier release, or zone map, whose zones the release says it has
+    stricter: Any = None  # list of places with stricter thresholds
+    l_places: Any = None  # list of places by which locations are counted
+    revision: Sequence[str | PathLike[str]] = ()  # folders of the releases that it revises, the oldest first
+    key_file: Any = None  # secret key of a perturbed release; without it only its form is checked
 
-    zones_of: Any = None
-    stricter: Any = None
-    l_places: Any = None
-    revision: Sequence[str | PathLike[str]] = ()
+
+def _folder(directory: str | PathLike[str], what: str) -> Path:
+    folder = named_path(directory, what=what)
+    if not folder.is_dir():
+        raise ParameterError(f"There is no release '{directory}'.")
+    return folder
 
 
 def verify_release(
@@ -96,9 +113,7 @@ def verify_release(
         private: files that only the operator has.
         **reading: how to read the trips, where it differs from what the report says; ``zones`` is the operator's map.
     """
-    folder = named_path(directory, what="the release")
-    if not folder.is_dir():
-        raise ParameterError(f"There is no release '{directory}'.")
+    folder = _folder(directory, "the release")
     findings, sha256 = check_files(folder)
     if findings:
         return Verification(tuple(findings), sha256=sha256)
@@ -113,18 +128,18 @@ def verify_release(
             "SOURCE compares it with its source; verify the source against the trips."
         )
     notes: list[str] = []
-    given = map_of_statement(statement, _zone_map(statement, reading.get("zones")))
+    zones = _read_map(statement, reading.get("zones"))
+    given = map_of_statement(statement, zones)
     if given is None:
-        return Verification(
-            ("report.json: states neither a resolution nor a map, so its zones lie nowhere",), (), {}, sha256
-        )
-    findings = check_rebuild(release, given, notes)
+        findings = ["report.json: states neither a resolution nor a map, so its zones lie nowhere"]
+    else:
+        findings = check_rebuild(release, given, notes)
     if findings:
         return Verification(tuple(findings), tuple(notes), sha256=sha256)
     if _folds_case(statement, expect, reading.get("person_case")):
         reading["person_case"] = "fold"
         notes.append(FOLDED)
-    result = _recount(release, against, private or PrivateFiles(), reading, expect=expect or {}, noise=noise)
+    result = _recount(release, against, private or PrivateFiles(), reading, zones, expect=expect or {}, noise=noise)
     notes += [note for note in result.notes if note not in notes]
     findings = list(result.findings)
     if strict and not findings:
@@ -133,28 +148,41 @@ def verify_release(
 
 
 def _recount(
-    release: ReleaseFolder, against: Any, private: PrivateFiles, reading: Mapping[str, Any], **how: Any
+    release: ReleaseFolder,
+    against: Any,
+    private: PrivateFiles,
+    reading: Mapping[str, Any],
+    zones: ZoneMap | None,
+    **how: Any,
 ) -> Result:
     """Recounts with the recount's own reader; with the engine's flows where it cannot read the input."""
+    if private.key_file is not None:
+        read_key(private.key_file)
     parameters = dict(release.statement.parameters)
-    if "person_case" in reading:
-        parameters["person_case"] = reading["person_case"]
-    lists = {"stricter": private.stricter, "l_places": private.l_places}
+    hierarchy, tree = parameters.get("hierarchy"), None if zones is None else zones.hierarchy
+    if tree is not None and parameters.get("outside") == "keep":
+        tree = with_outside(tree)
+    area = parse_area(reading.get("within"))
     try:
-        trips = read_trips(against, parameters, zones=reading.get("zones"), area=reading.get("within"), **lists)
+        trips = read_trips(
+            against,
+            {**parameters, **({"person_case": reading["person_case"]} if "person_case" in reading else {})},
+            zones=None if tree is None else zone_map(tree, hierarchy),
+            area=None if area is None else area.stored,
+            key_file=private.key_file,
+        )
     except UnreadableInputError:
-        flows = read_as_stated(release.statement, against, **reading)
-        places = None
-        if private.l_places is not None:
-            if not isinstance(flows, Flows):
-                raise ParameterError(
-                    "l is counted by listed places for one matrix, and this release has slices."
-                ) from None
-            flows = replace(flows, l_places=read_places(private.l_places, asking=False).counted_on(flows))
-        if private.stricter is not None:
-            whole = flows.whole if isinstance(flows, SlicedFlows) else flows
-            places = read_places(private.stricter, asking=True).on(whole)
-        trips = trips_from_flows(flows, stricter=places)
+        keyed = {} if private.key_file is None else {"key_file": private.key_file}
+        trips = trips_from_flows(read_as_stated(release.statement, against, **reading, **keyed), hierarchy=hierarchy)
+    resolution = int(resolution_of(trips.origins[:1])[0]) if trips.origin_map is None else None
+    lists: dict[str, Any] = {}
+    if private.stricter is not None:
+        places = read_places(private.stricter, asking=True).located(resolution, tree)
+        lists["stricter"] = Places(places.tile, places.k, places.l)  # type: ignore[arg-type]
+    if private.l_places is not None:
+        places = read_places(private.l_places, asking=False)
+        lists["l_places"] = Places(places.tiles_on(resolution, tree), places.k, places.l)
+    trips = replace(trips, **lists)
     return recount_trips(release, trips, zones_of=private.zones_of, revision=private.revision, **how)
 
 
@@ -167,43 +195,103 @@ def read_as_stated(statement: Statement, source: Any, **changes: Any) -> Flows |
     return sliced if statement.slice_columns else sliced.whole
 
 
-def _zone_map(statement: Statement, given: Any) -> ZoneMap | None:
+def _read_map(statement: Statement, given: Any) -> ZoneMap | None:
     if given is None or isinstance(given, ZoneMap):
         return given
     return read_zones(given, **(statement.parameters.get("zones") or {}))
 
 
 def _folds_case(statement: Statement, expect: Mapping[str, Any] | None, person_case: str | None) -> bool:
-    """Whether persons are recounted with upper and lower case as one, although the release distinguishes them.
-
-    Five people spelled in two ways would count as ten if the release alone decided.
-    """
+    """Whether persons are recounted without case although the release keeps it: its author could spell one as two."""
     required = (expect or {}).get("protect") or ()
     expected = "people" in ((required,) if isinstance(required, str) else required)
     claimed = "people" in statement.guarantee or statement.guarantee.get("unit") == "person"
     return person_case is None and statement.parameters.get("person_case") == "keep" and (claimed or expected)
 
 
+def verify_derived(
+    directory: str | PathLike[str],
+    source: str | PathLike[str],
+    *,
+    zones: ZoneMap | None = None,
+    zones_of: Any = None,
+    within: Within | None = None,
+    strict: bool = False,
+) -> Verification:
+    """Computes a derived release again from its source and compares every byte. Needs no raw trips.
+
+    Args:
+        directory: the derived folder.
+        source: the folder that it was computed from.
+        zones: the operator's map, where the source is on one.
+        zones_of, within: the release or frozen map, and the area, that the derivation used.
+        strict: whether what could not be compared is a finding.
+
+    Raises:
+        ParameterError: a folder is not a release, or an input that the derivation used is not given.
+    """
+    folder, origin = _folder(directory, "the release"), _folder(source, "the source")
+    (own, sha256), (others, source_sha256) = check_files(folder), check_files(origin)
+    findings = [*own, *(f"source: {line}" for line in others)]
+    if findings:
+        return Verification(tuple(findings), sha256=sha256)
+    release, base = ReleaseFolder(folder), ReleaseFolder(origin)
+    statement = release.statement
+    if statement.derived_from is None:
+        raise ParameterError(f"'{directory}' is no derived release. Hint: verify it with --against INPUT.")
+    if source_sha256[MANIFEST] != statement.derived_from:
+        return Verification(("report.json: derived_from is not the hash of the source's manifest",), sha256=sha256)
+    how = _derivation(statement, zones_of, within)
+    notes: list[str] = []
+    try:
+        with taken_at_its_word(origin):
+            published = read_published(base, map_of_statement(base.statement, zones))
+            if published is None:
+                raise ParameterError("The source belongs to no map, so it cannot be computed again.")
+            stated: dict[str, Any] = {"formats": statement.formats, "about": statement.about}
+            derived = derive_published(published, how, manifest_sha256=statement.derived_from, **stated)
+            findings = compare_with(release, derived, notes)
+    except FlowveilError as problem:
+        findings = [f"the folder cannot be computed again from its source: {problem}"]
+    if strict and not findings:
+        findings = list(notes)
+    return Verification(tuple(findings), tuple(notes), {"read_by": "source", "kind": statement.kind}, sha256)
+
+
+def _derivation(statement: Statement, zones_of: Any, within: Within | None) -> Derivation:
+    """Returns what a statement says was computed; raises ParameterError if a zone map or an area is not given."""
+    how = statement.parameters.get("derive") or {}
+    if "zones_of" in how and zones_of is None:
+        raise ParameterError("The release has the zones of another one. Hint: give that release with --zones-of.")
+    if "within" in how and within is None:
+        raise ParameterError("The release holds the cells inside an area. Hint: give the area with --within.")
+    return Derivation(
+        pick=parse_pick(how.get("pick", ())),
+        level=how.get("level"),
+        zones_of=FrozenMap.read(zones_of) if "zones_of" in how else None,
+        sum=tuple(how.get("sum", ())),
+        within=within if "within" in how else None,
+        drop=tuple(how.get("drop", ())),
+    )
+
+
 def verify_series(
     directory: str | PathLike[str], *, against: Any, strict: bool = False, **reading: Any
 ) -> Verification:
-    """Verifies every release of a series, and the files of the series itself.
-
-    Args:
-        directory: the folder of the series.
-        against: the trips it was made from.
-        strict: as for `verify_release`.
-        **reading: ``expect``, and how to read the trips.
-    """
+    """Verifies every release of a series, and the files of the series itself; arguments as for `verify_release`."""
     from flowveil.series.index import MAP, check_index, read_index, releases_of
 
     place = named_path(directory, what="the series")
-    findings = check_index(place, _zones_of_series(place, reading.get("zones")))
     index = read_index(place)
+    steps = [str(entry["step"]) for entry in (index or {}).get("steps", ())]
+    zones = reading.get("zones")
+    if steps and zones is not None:
+        zones = _read_map(ReleaseFolder(place / steps[0]).statement, zones)
+    findings = check_index(place, zones)
     if findings or index is None:
         return Verification(tuple(findings or ["index.json: missing or not that of a series"]))
     notes: list[str] = []
-    for step in (entry["step"] for entry in index["steps"]):
+    for step in steps:
         *before, newest = releases_of(place, step)
         try:
             over_map = ReleaseFolder(newest).statement.zones_of is not None
@@ -214,16 +302,86 @@ def verify_series(
         found = verify_release(newest, against=against, strict=strict, private=private, **reading)
         findings += [f"{step}: {line}" for line in found.findings]
         notes += [f"{step}: {line}" for line in found.not_compared]
-    return Verification(tuple(findings), tuple(notes), {"steps": len(index["steps"])})
+    return Verification(tuple(findings), tuple(notes), {"steps": len(steps)})
 
 
-def _zones_of_series(place: Path, given: Any) -> ZoneMap | None:
-    """Returns the operator's map, read as the first step says."""
-    from flowveil.series.index import read_index
+def check_suffix(path: str | PathLike[str]) -> None:
+    """Raises ParameterError for a file that is neither JSON nor HTML by its name."""
+    if Path(path).suffix.lower() not in _SUFFIXES:
+        raise ParameterError(f"A certificate is {' or '.join(_SUFFIXES)}; found '{Path(path).suffix}'.")
 
-    if given is None or isinstance(given, ZoneMap):
-        return given
-    index = read_index(place) or {}
-    first = next((str(entry["step"]) for entry in index.get("steps", ())), None)
-    columns = {} if first is None else ReleaseFolder(place / first).statement.parameters.get("zones") or {}
-    return read_zones(given, **columns)
+
+def certificate(
+    *,
+    sha256: Mapping[str, str],
+    report: Mapping[str, Any] | None,
+    expected: Mapping[str, Any],
+    findings: Sequence[str],
+    not_compared: Sequence[str],
+    source: str | PathLike[str] | None,
+    date: str | None = None,
+    signer: str | None = None,
+) -> dict[str, Any]:
+    """Returns the content of a certificate. Private: the hash of a small input lets a reader test guesses.
+
+    Args:
+        sha256: of the files of the folder.
+        report: its report.json; None where something contradicts it: then nothing of it is repeated.
+        expected, findings, not_compared: the guarantee that was required, and the result.
+        source: the trips: a file, a folder or a pattern of files; each is hashed.
+        date, signer: short texts.
+    """
+    stated = None if report is None else Statement.from_report(report)
+    return {
+        "certificate": "flowveil verification",
+        "verified_with": __version__,
+        "made_with": None if report is None else report["version"],
+        "holds": False if findings else None if not_compared else True,
+        "findings": list(findings),
+        "not_compared": list(not_compared),
+        "expected": {name: value for name, value in expected.items() if value not in (None, (), [])},
+        "method": stated and stated.method,
+        "guarantee": stated and dict(stated.guarantee),
+        "cells": report and report["published"]["cells"],
+        "statement": [] if stated is None else sentences(stated),
+        "columns": stated and stated.parameters.get("columns"),
+        "confirmed": stated and list(stated.confirmed),
+        "input_sha256": {} if source is None else _hash_inputs(source),
+        "release_sha256": dict(sorted(sha256.items())),
+        **({} if date is None else {"date": date}),
+        **({} if signer is None else {"signer": signer}),
+    }
+
+
+def _hash_inputs(source: str | PathLike[str]) -> dict[str, str]:
+    """Returns the SHA-256 of every input file, by its path below the common folder; empty without files."""
+    path = Path(source)
+    names = [str(path)] if path.is_file() else glob(f"{path}/**" if path.is_dir() else str(path), recursive=True)
+    files = sorted(Path(name) for name in names if Path(name).is_file())
+    top = Path(os.path.commonpath([file.parent for file in files])) if files else path
+    return {file.relative_to(top).as_posix(): hash_file(file) for file in files}
+
+
+def certificate_text(content: Mapping[str, Any], path: str | PathLike[str]) -> str:
+    """The certificate as JSON or as a page, by the suffix of its file."""
+    if Path(path).suffix.lower() == ".json":
+        return json.dumps(content, sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    verdict = {True: "The release holds", False: "The release does NOT hold", None: "Nothing contradicts the release"}
+    elsewhere = ("certificate", "findings", "not_compared", "statement", "release_sha256")
+    show = partial(json.dumps, sort_keys=True, ensure_ascii=False)
+    facts = {name: value for name, value in content.items() if name not in elsewhere}
+    rows = [(name.replace("_", " "), value if isinstance(value, str) else show(value)) for name, value in facts.items()]
+    findings = [*content["findings"], *content["not_compared"]] or ["None."]
+    protected = content["statement"] or ["Not repeated here."]
+    parts = [
+        Part("findings", "Findings", fill("list.html", lines=findings)),
+        Part("statement", "What is and is not protected", fill("list.html", lines=protected)),
+        Part("facts", "What was verified", fill("pairs.html", rows=rows)),
+        Part("hashes", "sha256 of the files", fill("pairs.html", rows=list(content["release_sha256"].items()))),
+    ]
+    return page(
+        title="Certificate of a verification",
+        heading=verdict[content["holds"]],
+        lead=f"Recounted from the trips with flowveil {content['verified_with']}.",
+        parts=parts,
+    )

@@ -1,18 +1,20 @@
-"""Choices of the page as a `Request`: checked, and turned into arguments, a command line, Python code and a recipe.
+"""Choices of the page: its fields, and what it sends as a checked `Request`.
 
 A page can send anything. A choice is a setting of `flowveil.request` that is marked for the page, and has its type and
-range. No choice is a path: the server names the files, and a study area is numbers or cells.
+range. No choice is a path: the server names the files, and a study area is numbers or cells. Fields of a method's
+options follow from its signature, so a new option has a field without code here.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
+import inspect
+import re
 import tomllib
+import typing
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from functools import cache
+from importlib.resources import files
+from typing import Any, Literal
 
 from flowveil.errors import DataError, ParameterError
 from flowveil.execution import (
@@ -21,20 +23,54 @@ from flowveil.execution import (
     has_slices,
     map_columns,
     method_name,
+    reading_arguments,
     slicing_arguments,
 )
-from flowveil.methods import METHODS
+from flowveil.flows import SUM_COLUMNS
+from flowveil.guarantee import UNITS
+from flowveil.methods import METHODS, Method
 from flowveil.published.about import ENTRIES, checked
-from flowveil.recipe import recipe_text
-from flowveil.request import Request, command_line, find_setting, settings
+from flowveil.published.exports import FORMATS
+from flowveil.request import Request, find_setting, settings
 from flowveil.settings import Setting, is_area, is_given
-from flowveil.workbench.method_options import REFUSED
 
 #: Upper bounds for a text in characters, and for the items of a list.
 _LONGEST, _MOST = 300, 20
 _DEFAULT_K = 10
+#: Options that a browser may not set: noise with a fixed seed protects no one.
+REFUSED = ("unsafe_seed_for_tests",)
 NO_TRIPS = "There are no trips yet. Hint: drop a file first."
 _THRESHOLDS = ("k", "protect", "max_suppressed", "k_population", "l", "dominance", "allow_small_k", "population_only")
+#: Settings that scripts of the page set without a field: columns from the table, the area, options of the method.
+_BY_SCRIPT = (
+    "origin", "destination", "origin_tile", "destination_tile", "person", "trips", *SUM_COLUMNS, "within", "options",
+)  # fmt: skip
+#: What options are called, for people.
+_WORDS = {
+    "epsilon": "Privacy loss (epsilon): the smaller, the more noise",
+    "delta": "Chance that the promise fails (delta)",
+    "bound": "Most trips of one person that count",
+    "level": "Level of the zones (for hexagons, their resolution)",
+    "region": "Cells or zones that the noise covers; it must be no secret that trips are there",
+    "budget": "How it is divided (budget)",
+    "decay": "Drop at each division (decay)",
+    "divide_above": "Divide cells above",
+    "objective": "Make small",
+    "effort": "Effort of the search",
+    "time_limit": "Seconds that the search may take",
+    "spend": "Use up what may be suppressed",
+    "time_weight": "Weight of time against place",
+    "levels": "Levels at which a pair may become safe",
+    "beta": "Share of the pairs that may be suppressed (beta)",
+    "v_target": "Trips that an origin area aims at",
+    "lambda_": "Largest mean size of areas",
+    "partitioning": "Cuts",
+    "grid_m": "Grid of the boxes, in metres",
+    "neighbors": "Neighbours that are looked at",
+    "window": "Window of the search",
+}
+#: Initial values of required options of noise: always, and if people are known. `proposed_region` gives others.
+_BEGIN, _BEGIN_WITH_PEOPLE = {"epsilon": "1"}, {"bound": "3"}
 
 
 def page_settings() -> list[Setting]:
@@ -87,151 +123,82 @@ def _checked(one: Setting, value: Any) -> Any:
     return one.check(value)
 
 
-@dataclass(frozen=True)
-class PageRequest:
-    """The request of a page.
+def page_request(choices: Mapping[str, Any]) -> Request:
+    """Returns the request of checked choices, without files.
 
-    Attributes:
-        request: the request, without files.
+    Raises:
+        ParameterError: the choices contradict each other, or the method does not support them.
     """
+    request = Request.from_flat(choices)
+    method = METHODS[method_name(request) or ""]
+    if any(name in REFUSED for name in request.method.options):
+        raise ParameterError("Noise with a fixed seed protects no one.")
+    if method.promises != "k" and request.slices.given:
+        raise ParameterError(f"Method '{method.name}' makes one matrix on this page, without slices.")
+    values: dict[str, Any] = {"method": method.name, **({} if method.hierarchy else {"hierarchy": None})}
+    if method.promises != "k":
+        values |= dict.fromkeys(_THRESHOLDS)
+    elif "k" not in request.given:
+        values["k"] = _DEFAULT_K
+    request = request.with_values(**values)
+    # The map is a file of the session, which this check does not need.
+    check_request(request.with_values(zones="map") if request.arguments("map") else request)
+    return request
 
-    request: Request
 
-    @classmethod
-    def from_choices(cls, choices: Mapping[str, Any]) -> PageRequest:
-        """Returns the request of checked choices.
+def defaults_of(request: Request) -> dict[str, Any]:
+    """Returns the method of a request, and its default of the share that may be suppressed."""
+    name = str(request.method.method)
+    return {"method": name, "max_suppressed": METHODS[name].max_suppressed}
 
-        Raises:
-            ParameterError: the choices contradict each other, or the method does not support them.
-        """
-        request = Request.from_flat(choices)
-        method = METHODS[method_name(request) or ""]
-        if any(name in REFUSED for name in request.method.options):
-            raise ParameterError("Noise with a fixed seed protects no one.")
-        if method.promises != "k" and request.slices.given:
-            raise ParameterError(f"Method '{method.name}' makes one matrix on this page, without slices.")
-        values: dict[str, Any] = {"method": method.name, **({} if method.hierarchy else {"hierarchy": None})}
-        if method.promises != "k":
-            values |= dict.fromkeys(_THRESHOLDS)
-        elif "k" not in request.given:
-            values["k"] = _DEFAULT_K
-        request = request.with_values(**values)
-        # The map is a file of the session, which this check does not need.
-        check_request(request.with_values(zones="map") if request.arguments("map") else request)
-        return cls(request)
 
-    @property
-    def method(self) -> str:
-        """Name of the method."""
-        return str(self.request.method.method)
+def thresholds_of(request: Request) -> dict[str, Any]:
+    """Returns the thresholds of the guarantee; empty for noise."""
+    return {name: value for name, value in request.protection.given.items() if name in _THRESHOLDS}
 
-    @property
-    def defaults(self) -> dict[str, Any]:
-        """The method of the request, and its default of the share that may be suppressed."""
-        return {"method": self.method, "max_suppressed": METHODS[self.method].max_suppressed}
 
-    @property
-    def hierarchy(self) -> str | None:
-        """Name of the tree of zones; None for the method's default."""
-        return self.request.method.hierarchy
+def about_of(request: Request) -> dict[str, Any]:
+    """Returns title, source, period, licence and contact."""
+    return checked({name: getattr(request.output, name) for name in ENTRIES})
 
-    @property
-    def slices(self) -> dict[str, Any]:
-        """Settings of slices."""
-        return self.request.slices.given
 
-    @property
-    def slice_columns(self) -> list[str]:
-        """Columns that distinguish the matrices of a sliced release."""
-        if not has_slices(self.request) or self.request.slices.fold_time:
-            return []
-        return [*self.request.slices.by, *(["time"] if self.request.slices.every else [])]
+def slice_columns(request: Request) -> list[str]:
+    """Returns the columns that distinguish the matrices of a sliced release."""
+    if not has_slices(request) or request.slices.fold_time:
+        return []
+    return [*request.slices.by, *(["time"] if request.slices.every else [])]
 
-    @property
-    def formats(self) -> tuple[str, ...]:
-        """Exports."""
-        return self.request.output.formats
 
-    @cached_property
-    def thresholds(self) -> dict[str, Any]:
-        """Thresholds of the guarantee; empty for noise."""
-        return {name: value for name, value in self.request.protection.given.items() if name in _THRESHOLDS}
+def read_arguments(request: Request) -> dict[str, Any]:
+    """Returns the arguments of `flowveil.read_slices`, or of `flowveil.read_trips` without slices; without the map."""
+    given = reading_arguments(request.with_values(zones=None))
+    if has_slices(request):
+        return given | {name: value for name, value in slicing_arguments(request).items() if is_given(value)}
+    return {name: value for name, value in given.items() if name != "time"}
 
-    @cached_property
-    def about(self) -> dict[str, Any]:
-        """Title, source, period, licence and contact."""
-        return checked({name: getattr(self.request.output, name) for name in ENTRIES})
 
-    @property
-    def map_columns(self) -> dict[str, Any]:
-        """Columns of the map."""
-        return map_columns(self.request)
+def python_code(request: Request) -> str:
+    """Returns Python code of a release; the request has its files and its ledger."""
+    reading = [repr(request.input.input), *_arguments(read_arguments(request))]
+    if request.zones.zones is not None:
+        named = ", ".join([repr(request.zones.zones), *_arguments(map_columns(request))])
+        reading.append(f"zones=flowveil.read_zones({named})")
+    sliced, fold = has_slices(request), request.slices.fold_time
+    flags = {n: True for n in ("total", "common_zones", "accept_differencing") if sliced and request.given.get(n)}
+    made = ", ".join(["flows", *_arguments({**anonymize_arguments(request), **flags})])
+    written: dict[str, Any] = {"formats": list(request.output.formats)} if request.output.formats else {}
+    written |= about_of(request)
+    if request.output.ledger is not None:
+        written |= {"ledger": request.output.ledger}
+        written |= {"accept_differencing": True} if request.slices.accept_differencing else {}
+    read = f"flows = flowveil.read_{'slices' if sliced else 'trips'}({', '.join(reading)})"
+    release = f"release = flowveil.anonymize{'_slices' if sliced and not fold else ''}({made})"
+    write = f"release.write({', '.join([repr('release'), *_arguments(written)])})"
+    return "\n".join(["import flowveil", read + (".folded()" if fold else ""), release, write])
 
-    @cached_property
-    def reading(self) -> dict[str, Any]:
-        """Arguments of reading, without slices and the map."""
-        return {n: v for n, v in self.request.arguments("reading").items() if n not in self.request.slices.given}
 
-    @cached_property
-    def read_arguments(self) -> dict[str, Any]:
-        """Arguments of reading, without the map."""
-        if not has_slices(self.request):
-            return self.request.arguments("reading")
-        given = {n: v for n, v in self.request.arguments("reading").items() if n != "every"}
-        return given | {n: v for n, v in slicing_arguments(self.request).items() if is_given(v)}
-
-    def key(self, source: str) -> str:
-        """Returns a cache key for the flows of a source that is read with these settings."""
-        read = [source, self.read_arguments, self.map_columns, self.request.slices.fold_time]
-        return hashlib.sha256(json.dumps(read, sort_keys=True, default=list).encode()).hexdigest()[:24]
-
-    @property
-    def release_arguments(self) -> dict[str, Any]:
-        """Arguments of `flowveil.anonymize`.
-
-        Raises:
-            ParameterError: an option of the method is out of range.
-        """
-        return anonymize_arguments(self.request)
-
-    @property
-    def slice_flags(self) -> dict[str, bool]:
-        """Further arguments of `flowveil.anonymize_slices`."""
-        return {name: True for name in ("total", "common_zones", "accept_differencing") if self.slices.get(name)}
-
-    def complete(self, source: str, zones: str | None, recorded: Mapping[str, Any] | None = None) -> Request:
-        """Returns the request with its files and its ledger."""
-        return self.request.with_values(input=source, zones=zones, out="release", **(recorded or {}))
-
-    def command(self, source: str, zones: str | None, recorded: Mapping[str, Any] | None = None) -> str:
-        """Returns the command line of the same release."""
-        return command_line(self.complete(source, zones, recorded))
-
-    def recipe(self, source: str, zones: str | None, recorded: Mapping[str, Any] | None = None) -> str:
-        """Returns the recipe of the same release."""
-        from flowveil import __version__
-
-        return recipe_text(self.complete(source, zones, recorded), version=__version__)
-
-    def python(self, source: str, zones: str | None, recorded: Mapping[str, Any] | None = None) -> str:
-        """Returns Python code of the same release."""
-        reading = [repr(source), *_arguments(self.read_arguments)]
-        if zones is not None:
-            reading.append(f"zones=flowveil.read_zones({', '.join([repr(zones), *_arguments(self.map_columns)])})")
-        sliced = has_slices(self.request)
-        fold = self.request.slices.fold_time
-        read = f"flows = flowveil.read_{'slices' if sliced else 'trips'}({', '.join(reading)})"
-        made = ", ".join(["flows", *_arguments({**self.release_arguments, **self.slice_flags})])
-        formats = {"formats": list(self.formats)} if self.formats else {}
-        written = ", ".join(["'release'", *_arguments({**formats, **self.about, **(recorded or {})})])
-        return "\n".join(
-            [
-                "import flowveil",
-                read + (".folded()" if fold else ""),
-                f"release = flowveil.anonymize{'_slices' if sliced and not fold else ''}({made})",
-                f"release.write({written})",
-            ]
-        )
+def _arguments(given: Mapping[str, Any]) -> list[str]:
+    return [f"{name}={list(value) if isinstance(value, tuple) else value!r}" for name, value in given.items()]
 
 
 def derivation_of(content: Any) -> dict[str, Any]:
@@ -272,5 +239,40 @@ def choices_in_recipe(text: str) -> dict[str, Any]:
     return choices_of(plain)
 
 
-def _arguments(given: Mapping[str, Any]) -> list[str]:
-    return [f"{name}={list(value) if isinstance(value, tuple) else value!r}" for name, value in given.items()]
+def _field(method: Method, name: str, hint: Any) -> dict[str, Any]:
+    """Returns the field of an option: its default (``usual``), its values if they are a list, the step of a number."""
+    kinds = [kind for kind in (typing.get_args(hint) or (hint,)) if kind is not type(None)]
+    default, noisy = method.options[name].default, method.promises != "k"
+    words = tuple(map(str, kinds)) if typing.get_origin(hint) is Literal else ("true", "false") if bool in kinds else ()
+    plain = kinds[0] if len(kinds) == 1 and not words else None
+    usual = "" if default in (None, inspect.Parameter.empty) else str(default).lower() if words else str(default)
+    return {
+        **{"name": name, "label": _WORDS.get(name, name), "usual": usual, "choices": words},
+        "step": "1" if plain is int else "any" if plain is float else "",
+        "begin": _BEGIN.get(name, "") if noisy else "",
+        "begin_with_people": _BEGIN_WITH_PEOPLE.get(name, "") if noisy else "",
+    }
+
+
+@cache
+def index() -> str:
+    """The page; all that changes is fetched by its scripts. Settings without a field of the template get one."""
+    from jinja2 import Environment, FunctionLoader, StrictUndefined
+
+    folder = files("flowveil.workbench") / "templates"
+    made = Environment(
+        loader=FunctionLoader(lambda name: (folder / name).read_text(encoding="utf-8")),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    offers = []
+    # The page takes no secret keys.
+    for method in (method for method in METHODS.values() if method.promises != "perturbation"):
+        hints = typing.get_type_hints(method.plan)
+        offers.append((method, [_field(method, name, hints[name]) for name in method.options if name not in REFUSED]))
+    known = {"offers": offers, "units": UNITS, "formats": FORMATS, "entries": ENTRIES}
+    page = made.get_template("index.html")
+    placed = {*_BY_SCRIPT, *re.findall(r'data-choice="(\w+)"', page.render(**known, more=[]))}
+    return page.render(**known, more=[one for one in page_settings() if one.name not in placed])

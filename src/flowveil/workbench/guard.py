@@ -52,11 +52,12 @@ _STYLE = (
     "background:#fff}a{color:#0b5cad}@media(prefers-color-scheme:dark){body{color:#e8ecf1;background:#14181d}a{color:#8ec5ff}}"
 )
 _STYLE_HASH = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
-#: Policy of the pages that are shown without the cookie, which cannot load the style sheet.
-_POLICY_OF_NOTICES = (
-    f"default-src 'none'; style-src 'sha256-{_STYLE_HASH}'; img-src data:; base-uri 'none'; form-action 'none'; "
-    "frame-ancestors 'none'"
-)
+#: Headers of the pages that are shown without the cookie, which cannot load the style sheet.
+_HEADERS_OF_NOTICES = {
+    "content-type": "text/html; charset=utf-8",
+    "content-security-policy": f"default-src 'none'; style-src 'sha256-{_STYLE_HASH}'; img-src data:; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'",
+}
 _NO_TOKEN = (
     "This page needs the address that flowveil serve has printed in its terminal. It ends with ?token=... and works "
     "once. Copy it from there; if the terminal is closed, run flowveil serve again."
@@ -69,6 +70,8 @@ _UNKNOWN_TOKEN = (
     "This address is incomplete, or belongs to a workbench that has stopped. Open the address that flowveil serve has "
     "printed last; if it is not running, start it again."
 )
+#: Hosts that mean all addresses of the machine.
+_ANY = ("0.0.0.0", "::", "")
 _OTHER_PAGE = "This request comes from another page."
 _HEADERS = {
     "content-security-policy": POLICY,
@@ -83,11 +86,7 @@ _HEADERS = {
 
 
 class RefusedError(FlowveilError):
-    """A request that is refused.
-
-    Attributes:
-        status: the HTTP status code.
-    """
+    """A request that is refused, with its HTTP status code."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -96,42 +95,21 @@ class RefusedError(FlowveilError):
 
 @dataclass(frozen=True, eq=False)
 class Door:
-    """Address, tokens and cookie of one server.
-
-    Attributes:
-        host, port: where it listens.
-        max_upload: upper bound in bytes for one file.
-        token: the one in the printed address.
-        cookie: value of the session cookie.
-    """
+    """Where a server listens, the largest file that it takes in bytes, and who may enter: tokens and the cookie."""
 
     host: str
     port: int
     max_upload: int
-    token: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
     cookie: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
     _unused: set[str] = field(default_factory=set, repr=False)
     _used: set[str] = field(default_factory=set, repr=False)
 
-    def __post_init__(self) -> None:
-        self._unused.add(self.token)
-
-    @property
-    def root(self) -> str:
-        """Address of the server, without a token."""
-        shown = "127.0.0.1" if self.host in ("0.0.0.0", "::", "") else self.host
-        return f"http://{f'[{shown}]' if ':' in shown else shown}:{self.port}/"
-
-    @property
-    def address(self) -> str:
-        """The address to print, with a token that works once."""
-        return f"{self.root}?token={self.token}"
-
     def new_address(self) -> str:
-        """Another address with a token that works once."""
+        """Returns an address of the server with a token that works once."""
         token = secrets.token_urlsafe(32)
         self._unused.add(token)
-        return f"{self.root}?token={token}"
+        shown = "127.0.0.1" if self.host in _ANY else self.host
+        return f"http://{f'[{shown}]' if ':' in shown else shown}:{self.port}/?token={token}"
 
     def redeem(self, token: str) -> bool:
         """Whether a token gives access. It never does so again."""
@@ -154,17 +132,12 @@ class Door:
         name, _, port = host.rpartition(":")
         if port != str(self.port):
             return False
-        if self.host in ("0.0.0.0", "::", ""):
-            return _is_address(name.strip("[]"))
-        return name in {self.host, f"[{self.host}]", *(("localhost",) if self.host == "127.0.0.1" else ())}
-
-
-def _is_address(name: str) -> bool:
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return name == "localhost"
-    return True
+        if self.host not in _ANY:
+            return name in {self.host, f"[{self.host}]", *(("localhost",) if self.host == "127.0.0.1" else ())}
+        try:
+            return bool(ipaddress.ip_address(name.strip("[]")))
+        except ValueError:
+            return name == "localhost"
 
 
 class Guard:
@@ -195,16 +168,10 @@ class Guard:
                 await self._app(scope, _Body(scope, receive, self._door.max_upload).receive, answer)
         except Exception as problem:
             if not began:
-                status, message = in_answer(problem)
-                headers, body = refusal(scope, status, message)
-                await _send(answer, status, headers, body)
+                await _send(answer, *refusal(scope, *in_answer(problem)))
 
     async def _let_in(self, scope: Scope, answer: Send) -> bool:
-        """Whether the application may see the request. Requests with a token are answered here.
-
-        Raises:
-            RefusedError: the request is not allowed.
-        """
+        """Whether the application may see the request; RefusedError if not. Requests with a token are answered here."""
         headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]]
         hosts = [value for name, value in headers if name == "host"]
         if len(hosts) != 1 or not self._door.is_at(hosts[0]):
@@ -242,8 +209,7 @@ class Guard:
         """
         cookie = f"{self._door.cookie_name}={self._door.cookie}; HttpOnly; SameSite=Strict; Path=/"
         page = notice("Opening the workbench", "This takes a moment.", forward="/")
-        headers = {"content-type": "text/html; charset=utf-8", "content-security-policy": _POLICY_OF_NOTICES}
-        await _send(answer, 200, {**headers, "set-cookie": cookie}, page)
+        await _send(answer, 200, {**_HEADERS_OF_NOTICES, "set-cookie": cookie}, page)
 
 
 def _same(one: str, two: str) -> bool:
@@ -268,16 +234,15 @@ def notice(title: str, text: str, *, forward: str = "") -> bytes:
     return str(fill("notice.html", title=title, text=text, forward=forward, style=Markup(_STYLE))).encode()
 
 
-def refusal(scope: Scope, status: int, message: str) -> tuple[dict[str, str], bytes]:
-    """Headers and body of a refusal: a page for a browser that navigates, JSON for scripts."""
+def refusal(scope: Scope, status: int, message: str) -> tuple[int, dict[str, str], bytes]:
+    """Returns status, headers and body of a refusal: a page for a browser that navigates, JSON for scripts."""
     accepted = dict(scope["headers"]).get(b"accept", b"")
     # The connection is closed: the unread rest of a body would be parsed as the next request.
     if b"text/html" not in accepted or scope["path"].startswith(("/api/", "/static/")):
-        content = json.dumps({"error": message}).encode()
-        return {"content-type": "application/json", "connection": "close"}, content
+        headers = {"content-type": "application/json", "connection": "close"}
+        return status, headers, json.dumps({"error": message}).encode()
     title = "The workbench is not open here" if status == 403 else "This page cannot be shown"
-    headers = {"content-type": "text/html; charset=utf-8", "content-security-policy": _POLICY_OF_NOTICES}
-    return {**headers, "connection": "close"}, notice(title, message)
+    return status, {**_HEADERS_OF_NOTICES, "connection": "close"}, notice(title, message)
 
 
 async def _send(answer: Send, status: int, headers: dict[str, str], body: bytes) -> None:
@@ -292,12 +257,12 @@ class _Body:
     def __init__(self, scope: Scope, receive: Receive, max_upload: int) -> None:
         upload = scope["method"] == "PUT"
         self._most = max_upload if upload else MOST_ASKED
-        self._too_large = (
-            f"The file is larger than {size_text(max_upload)}, the most that is taken. Hint: start flowveil serve with "
-            "--max-upload, or in the folder of the file, and pick it there."
-            if upload
-            else "The request is too large."
-        )
+        self._too_large = "The request is too large."
+        if upload:
+            self._too_large = (
+                f"The file is larger than {max_upload:,} bytes, the most that is taken. Hint: start flowveil serve "
+                "with --max-upload, or in the folder of the file, and pick it there."
+            )
         self._receive, self._got, self._complete = receive, 0, False
         self._began = asyncio.get_running_loop().time()
         length = dict(scope["headers"]).get(b"content-length", b"0")
@@ -306,11 +271,7 @@ class _Body:
             raise RefusedError(413, self._too_large)
 
     async def receive(self) -> Message:
-        """Returns the next chunk.
-
-        Raises:
-            RefusedError: the body is too large or too slow.
-        """
+        """Returns the next chunk; RefusedError if the body is too large or too slow."""
         if self._complete:
             # The next message is the disconnect of the client, which has no time limit.
             return await self._receive()
@@ -325,11 +286,3 @@ class _Body:
             raise RefusedError(408, "The request took too long.")
         self._complete = not message.get("more_body", False)
         return message
-
-
-def size_text(size: int) -> str:
-    """A size as text, such as 500 MB or 2 GB."""
-    for unit, name in ((10**9, "GB"), (10**6, "MB"), (10**3, "kB")):
-        if size >= unit:
-            return f"{size / unit:,.3g} {name}"
-    return f"{size} bytes"

@@ -42,16 +42,10 @@ def with_upload_names(problem: object, task: Mapping[str, Any]) -> str:
 
 
 def inspect_input(source: Path, given: dict[str, Any], zones: Any = None) -> dict[str, Any]:
-    """Inspects a file.
+    """Inspects a file, given arguments of reading that are set already, and a map whose codes the ends may be.
 
-    Args:
-        source: the file.
-        given: arguments of reading that are set already.
-        zones: a map whose codes the ends may be.
-
-    Returns:
-        ``columns`` with the shapes of their values, recognised ``roles`` or the ``problem`` of recognising them,
-        ``origin_places`` and ``destination_places`` as counts on a grid, ``hours`` as counts.
+    Returns ``columns`` with the shapes of their values, recognised ``roles`` or the ``problem`` of recognising them,
+    ``origin_places`` and ``destination_places`` as counts on a grid, ``hours`` as counts.
     """
     reading = Reading.from_arguments(**given, zones=zones)
     with open_database(None) as con:
@@ -77,15 +71,14 @@ def inspect_input(source: Path, given: dict[str, Any], zones: Any = None) -> dic
 
 def _roles(table: Table, reading: Reading) -> tuple[dict[str, str], str | None]:
     """Returns the roles of columns, and the problem of recognising them, if any."""
+    roles = reading.columns.as_recorded()
     try:
         columns = recognised(table, reading, tiling_of(reading))
-    except FlowveilError as problem:
-        return reading.columns.as_recorded(), str(problem)
-    try:
+        roles = columns.as_recorded()
         refuse_unanswered_persons(table, reading, columns)
     except FlowveilError as problem:
-        return columns.as_recorded(), str(problem)
-    return columns.as_recorded(), None
+        return roles, str(problem)
+    return roles, None
 
 
 def _maybe(name: str) -> str | None:
@@ -161,11 +154,8 @@ def _hours(con: Any, table: Table, column: str, given: Mapping[str, Any]) -> dic
     if form.problem is not None:
         return None
     hour = f"({MICROSECONDS} // 3600000000) % 24"
-    found = con.execute(
-        f"SELECT {hour} AS h, count(*) FROM {form.over(rows)} WHERE {MICROSECONDS} IS NOT NULL GROUP BY h"
-    ).fetchall()
-    counted = dict(found)
-    if not counted:
-        return None
+    query = f"SELECT {hour} AS h, count(*) FROM {form.over(rows)} WHERE {MICROSECONDS} IS NOT NULL GROUP BY h"
+    counted = dict(con.execute(query).fetchall())
     counts = [int(counted.get(number, 0)) for number in range(24)]
-    return {"counts": counts, "zone": form.timezone, "needs_timezone": form.needs_timezone}
+    found = {"counts": counts, "zone": form.timezone, "needs_timezone": form.needs_timezone}
+    return found if counted else None

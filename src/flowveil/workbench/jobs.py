@@ -2,8 +2,7 @@
 
 A new job replaces an unfinished one of its kind: a reader who moves a slider wants the last position only. Previews
 share one process that stays alive with the flows in memory. Every other job has a separate process, so that cancelling
-it ends the process. A process that used little memory takes the next job; others end with their job. All that have
-worked end when the trips change.
+it ends the process; it ends with its job, and the process of previews when the trips change.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import secrets
 import shutil
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,10 +29,19 @@ MOST_RUNNING = 2
 #: Seconds that a superseded preview may take to finish; restarting its process costs about as much.
 GRACE = 1.0
 #: Number of results to keep, by kind.
-_KEPT = {"preview": 3, "run": 12}
+_KEPT = {"run": 12}
 _KEPT_OTHERWISE = 3
 #: Upper bound for a line of progress.
 _LONGEST = 1 << 20
+
+
+def remove(paths: Iterable[Path]) -> None:
+    """Removes files and folders that may be missing."""
+    for path in paths:
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
 
 
 @dataclass(eq=False)
@@ -41,14 +49,11 @@ class Job:
     """One job.
 
     Attributes:
-        id: its name in addresses.
         kind: a name of `flowveil.workbench.work.WORK`.
         request: the choices that it was started with, for pages.
         result: the file of its result.
         leftover: files and folders to remove; see `Jobs.start`.
         state, label, share: its progress.
-        error: why it failed.
-        seconds: how long it took.
     """
 
     kind: str
@@ -70,20 +75,13 @@ class Job:
 
     def drop(self) -> None:
         """Removes its result files."""
-        for path in self.result.parent.glob(f"{self.id}.*"):
-            if path.is_dir():
-                shutil.rmtree(path, ignore_errors=True)
-            else:
-                path.unlink(missing_ok=True)
+        remove(self.result.parent.glob(f"{self.id}.*"))
 
     def tidy(self, *, done: bool) -> None:
         """Removes leftover files, and leftover folders unless the job is done."""
         for place in self.leftover:
-            if place.is_file():
-                place.unlink(missing_ok=True)
-            elif not done:
-                shutil.rmtree(place, ignore_errors=True)
-                place.with_suffix(".zip").unlink(missing_ok=True)
+            if place.is_file() or not done:
+                remove(place.parent.glob(f"{place.stem}*"))
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the job for pages."""
@@ -124,8 +122,7 @@ class Jobs:
         """Starts a job. It replaces an unfinished one of its kind.
 
         Args:
-            kind: a name of `flowveil.workbench.work.WORK`.
-            task: input of the worker.
+            kind, task: a name of `flowveil.workbench.work.WORK`, and its input.
             request: what pages get to know of the task.
             then: called when the job is done.
             leftover: files to remove when the job has ended, and folders to remove unless it is done.
@@ -160,9 +157,6 @@ class Jobs:
         if self._warm is not None and self._warm.has_worked:
             self._warm.end()
             self._warm = None
-        if self._spare is not None and self._spare.has_worked:
-            self._spare.end()
-            self._spare = None
 
     async def close(self) -> None:
         """Stops all jobs and ends all processes."""
@@ -176,10 +170,12 @@ class Jobs:
             process.end()
             await process.gone()
 
-    async def _started(self) -> _Process:
-        self._processes = {process for process in self._processes if not process.ended}
-        process = await _Process.start(self._room)
-        self._processes.add(process)
+    async def _ready(self, process: _Process | None) -> _Process:
+        """Returns the process, or a new one if it is missing or has ended."""
+        if process is None or process.ended:
+            self._processes = {one for one in self._processes if not one.ended}
+            process = await _Process.start(self._room)
+            self._processes.add(process)
         return process
 
     def _drop_oldest(self, kind: str) -> None:
@@ -214,30 +210,22 @@ class Jobs:
 
     async def _run_alone(self, job: Job, task: dict[str, Any]) -> tuple[str, str]:
         async with self._slots:
-            process = await self._taken()
+            async with self._sparing:
+                process, self._spare = await self._ready(self._spare), None
             try:
                 return await process.run(task, lambda progress: self._report(job, progress))
             finally:
-                if process.is_small and not self._closed and (self._spare is None or self._spare.ended):
-                    self._spare = process
-                else:
-                    process.end()
-                    await asyncio.shield(process.gone())
+                process.end()
+                await asyncio.shield(process.gone())
                 self.warm_up()
-
-    async def _taken(self) -> _Process:
-        """Returns the idle process, waiting for it if it is being started, or a new one."""
-        async with self._sparing:
-            process, self._spare = self._spare, None
-            return await self._started() if process is None or process.ended else process
 
     async def _run_preview(self, job: Job, task: dict[str, Any]) -> tuple[str, str]:
         """Runs a job in the process of previews, which gets `GRACE` seconds to finish a superseded one."""
         async with self._preview:
-            if self._warm is None or self._warm.ended or not await self._warm.is_free(GRACE):
-                if self._warm is not None:
-                    self._warm.end()
-                self._warm = await self._started()
+            if self._warm is not None and not await self._warm.is_free(GRACE):
+                self._warm.end()
+                self._warm = None
+            self._warm = await self._ready(self._warm)
             return await self._warm.run(task, lambda progress: self._report(job, progress))
 
     def warm_up(self) -> None:
@@ -247,11 +235,9 @@ class Jobs:
 
     async def _start_ahead(self) -> None:
         async with self._sparing:
-            if (self._spare is None or self._spare.ended) and not self._closed:
-                self._spare = await self._started()
+            self._spare = await self._ready(self._spare)
         async with self._preview:
-            if self._warm is None and not self._closed:
-                self._warm = await self._started()
+            self._warm = await self._ready(self._warm)
 
     def _report(self, job: Job, progress: Mapping[str, Any]) -> None:
         if not job.ended:
@@ -265,7 +251,6 @@ class _Process:
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
         self._busy: asyncio.Task[tuple[str, str]] | None = None
-        self.is_small = False
 
     @classmethod
     async def start(cls, room: Path) -> _Process:
@@ -300,17 +285,14 @@ class _Process:
 
     async def run(self, task: Mapping[str, Any], report: Callable[[Mapping[str, Any]], None]) -> tuple[str, str]:
         """Runs a task. Cancelling the caller does not stop the process."""
-        # Unknown until the process reports its memory.
-        self.is_small = False
         self._busy = asyncio.get_running_loop().create_task(self._talk(task, report))
         return await asyncio.shield(self._busy)
 
     async def is_free(self, seconds: float) -> bool:
         """Whether its task finishes within the given seconds."""
-        if self._busy is None or self._busy.done():
-            return True
-        done, _ = await asyncio.wait({self._busy}, timeout=seconds)
-        return bool(done)
+        if self._busy is not None:
+            await asyncio.wait({self._busy}, timeout=seconds)
+        return self._busy is None or self._busy.done()
 
     async def _talk(self, task: Mapping[str, Any], report: Callable[[Mapping[str, Any]], None]) -> tuple[str, str]:
         stdin, stdout = self._process.stdin, self._process.stdout
@@ -324,7 +306,6 @@ class _Process:
             if progress["job"] != task["job"]:
                 continue
             if "ended" in progress:
-                self.is_small = progress["small"]
                 return progress["ended"], progress["message"]
             report(progress)
         return FAILED, "The process of this job has ended. It may have run out of memory."
@@ -333,9 +314,9 @@ class _Process:
         """Kills the process and its children."""
         if self._busy is not None:
             self._busy.cancel()
-        if self._process.returncode is not None:
-            return
         with contextlib.suppress(ProcessLookupError):
+            if self.ended:
+                return
             if hasattr(os, "killpg"):
                 os.killpg(self._process.pid, 9)
             else:

@@ -1,12 +1,14 @@
-"""A release that is tried: figures, and its maps next to those of the input. Not for publication.
+"""A release that is tried and signed: figures, its maps next to those of the input, the signed sentence.
 
-A preview skips the search of a method; the full run is what would be published. Figures are those of report.json, so a
-number on the page equals the one in the folder. All maps share one frame, which follows from the input.
+Not for publication. A preview skips the search of a method; the full run is what would be published. Figures are those
+of report.json, so a number on the page equals the one in the folder. All maps share one frame, that of the input.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,19 +16,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import shapely
 
-from flowveil.anonymization import anonymize, anonymize_slices
+from flowveil.anonymization import anonymize
+from flowveil.execution import anonymize_arguments
 from flowveil.flows import Flows
 from flowveil.hierarchy import Hierarchy, Ints
 from flowveil.methods import METHODS
 from flowveil.published.folder import FolderContent
 from flowveil.published.maps import ENDS, Frame, Geometries, further_layer, look, map_of_release, part_bounds
 from flowveil.published.report import distance_in_words, summed
-from flowveil.published.slices import overview, zones_in
-from flowveil.slices import SlicedFlows
-from flowveil.workbench.choices import PageRequest
+from flowveil.published.tables import overview, zones_in
+from flowveil.request import Request
+from flowveil.times import TIME
+from flowveil.verify.verification import certificate, certificate_text
+from flowveil.workbench.choices import thresholds_of
 
 #: Upper bound for areas on the map of the input.
 _MOST_AREAS = 5_000
+_STEPS = {"hour": "hour of the day", "weekday": "day of the week", "weekday-hour": "hour of the week"}
 
 
 class InputMap:
@@ -65,12 +71,17 @@ class InputMap:
                 for end, areas in self._ends.items()
             }
             self._drawn = {**alone, "layers": layers}
-        start = len(data["shapes"])
-        data["shapes"] = data["shapes"] + self._drawn["shapes"]
-        return {
-            name: {**layer, "shape": [at + start if at >= 0 else at for at in layer["shape"]]}
-            for name, layer in self._drawn["layers"].items()
-        }
+        return _added(data, self._drawn["shapes"], self._drawn["layers"])
+
+
+def _added(data: dict[str, Any], shapes: list[Any], layers: Mapping[str, Any]) -> dict[str, Any]:
+    """Adds shapes of another map to a map, and returns the layers of that map with the new places of its shapes."""
+    start = len(data["shapes"])
+    data["shapes"] = data["shapes"] + shapes
+    return {
+        name: {**layer, "shape": [at + start if at >= 0 else at for at in layer["shape"]]}
+        for name, layer in layers.items()
+    }
 
 
 def _areas(tree: Hierarchy, tile: Ints, flows: Flows) -> dict[str, Any]:
@@ -91,22 +102,13 @@ def _areas(tree: Hierarchy, tile: Ints, flows: Flows) -> dict[str, Any]:
     }
 
 
-def quick_release(asked: PageRequest, flows: Flows) -> Any:
+def quick_release(request: Request, flows: Flows) -> Any:
     """Returns a quick release: ODkAnon with the same limit on suppression, unless the method itself is quick."""
-    how = asked.release_arguments
-    if METHODS[asked.method].promises != "k" or asked.method in ("odkanon", "suppression"):
+    how, method = anonymize_arguments(request), METHODS[str(request.method.method)]
+    if method.promises != "k" or method.name in ("odkanon", "suppression"):
         return anonymize(flows, **how)
-    kept = {name: how[name] for name in asked.thresholds}
-    kept.setdefault("max_suppressed", METHODS[asked.method].max_suppressed)
+    kept = {"max_suppressed": method.max_suppressed, **{name: how[name] for name in thresholds_of(request)}}
     return anonymize(flows, method="odkanon", budget="volume", **kept)
-
-
-def full_release(asked: PageRequest, flows: Flows | SlicedFlows, progress: Any) -> Any:
-    """Returns the release that would be published."""
-    if isinstance(flows, SlicedFlows):
-        how = {**asked.release_arguments, **asked.slice_flags}
-        return anonymize_slices(flows, progress=progress, **how)
-    return anonymize(flows, **asked.release_arguments)
 
 
 def map_tables(content: FolderContent) -> tuple[pa.Table, pa.Table]:
@@ -179,17 +181,84 @@ def percent(share: float) -> str:
 
 def candidate_maps(tables: list[tuple[pa.Table, pa.Table]], before: InputMap) -> dict[str, Any]:
     """Returns the maps of several releases in one frame and on one scale, each as a layer."""
-    first, *_ = tables
-    data = map_of_release(*first, frame=before.frame)
+    maps = [map_of_release(flows, zones, frame=before.frame) for flows, zones in tables]
+    data = maps[0]
     if data["frame"] is None:
         return data
-    layers = {}
-    for number, (flows, zones) in enumerate(tables):
-        own = map_of_release(flows, zones, frame=before.frame)
-        start = len(data["shapes"])
-        data["shapes"] = data["shapes"] + own["shapes"]
-        for end in ENDS:
-            layer = own["layers"][end]
-            layer["shape"] = [at + start if at >= 0 else at for at in layer["shape"]]
-            layers[f"{end}_{number}"] = {**layer, **look(end, "trips per km²", scale="density")}
+    layers: dict[str, Any] = {}
+    for number, own in enumerate(maps):
+        named = {f"{end}_{number}": own["layers"][end] | look(end, "trips per km²", scale="density") for end in ENDS}
+        layers |= _added(data, own["shapes"], named) if number else named
     return {**data, "layers": layers}
+
+
+def sign_off_sentence(report: Mapping[str, Any], audit: Mapping[str, Any], *, signer: str | None = None) -> str:
+    """Returns what is signed: who is protected, which hours, tiles and cells, what was compared, and who signs.
+
+    Every number is that of report.json. The audit has ``compared`` and ``not_compared`` releases, ``failures`` of the
+    comparison, and the number of releases in the ``ledger``. There is no signer before it is signed.
+    """
+    published, resolution = report["published"], report["parameters"].get("resolution")
+    tiles = "zones of your map" if report["parameters"].get("zones") else f"H3 cells of resolution {resolution}"
+    parts = [
+        f"{_protection(report)}.",
+        f"It has {published['cells']:,} cells with {published['trips']:,} trips, {_slices(report)}.",
+        f"The finest places are {tiles}.",
+        _comparison(audit),
+        *([] if signer is None else [f"Signed by {signer}."]),
+    ]
+    return " ".join(parts)
+
+
+def _protection(report: Mapping[str, Any]) -> str:
+    if report["kind"] == "noisy":
+        return f"Noise protects this release: {report['guarantee'].get('rule') or report['method']}"
+    stated, k = report["guarantee"], report["guarantee"]["k"]
+    units = [_unit_text(unit, stated.get(unit), k) for unit in stated.get("protect") or ["trips"]]
+    return f"Every cell of this release covers at least {' and '.join(units)}"
+
+
+def _unit_text(unit: str, value: float | None, k: int) -> str:
+    if unit == "population":
+        return f"a population of {value:,}" if value else f"a population of {k:,} mean weights of a trip"
+    return f"{value or k:,} {unit}"
+
+
+def _slices(report: Mapping[str, Any]) -> str:
+    statement = report["statement"]
+    columns = statement["slice_columns"]
+    if not columns:
+        return "with times joined where they were small" if report["kind"] == "folded" else "for all times together"
+    every = (report["parameters"].get("slices") or {}).get("every")
+    names = [_STEPS.get(every, f"steps of {every}") if name == TIME and every else name for name in columns]
+    zone = f" in {statement['timezone']} time" if statement["timezone"] else ""
+    return f"in {len(report['published']['slices']):,} slices by {' and '.join(names)}{zone}"
+
+
+def _comparison(audit: Mapping[str, Any]) -> str:
+    compared, missing = list(audit["compared"]), list(audit["not_compared"])
+    if audit.get("ledger"):
+        compared.append(f"{audit['ledger']} releases of the ledger")
+    if not compared:
+        return "It was compared with no earlier release."
+    text = f"It was compared with {', '.join(compared)}."
+    if audit.get("failures"):
+        text += f" Accepted although the comparison found: {'; '.join(audit['failures'])}"
+    return f"{text} Not compared: {'; '.join(missing)}." if missing else text
+
+
+def write_certificate(
+    folder: Path, report: Mapping[str, Any], verification: Any, *, source: Path | None, sentence: str, signer: str
+) -> None:
+    """Writes the private certificate of a published release, with the signed sentence."""
+    content = certificate(
+        sha256=json.loads((folder / "manifest.json").read_text(encoding="utf-8"))["sha256"],
+        report=report,
+        expected={},
+        findings=verification.findings,
+        not_compared=verification.not_compared,
+        source=source,
+        signer=signer,
+    )
+    place = folder.with_suffix(".certificate.html")
+    place.write_text(certificate_text({**content, "signed": sentence}, place), encoding="utf-8")

@@ -2,31 +2,34 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import h11
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from flowveil.errors import FlowveilError, ParameterError, speaking_of_flags
 from flowveil.published.document import asset, module
-from flowveil.workbench.choices import choices_in_recipe
+from flowveil.workbench.choices import choices_in_recipe, index
 from flowveil.workbench.guard import POLICY_OF_REPORTS, App, Door, Guard, RefusedError, in_answer, refusal
 from flowveil.workbench.jobs import DONE, Job
-from flowveil.workbench.pages import index
-from flowveil.workbench.session import STARTED, File, Session
-from flowveil.workbench.workspace import TRIPS, ZONES, suffix_of
+from flowveil.workbench.session import ENDINGS, STARTED, File, Session, suffix_of
 
+#: Seconds within which the headers of a request must arrive.
+HEAD_SECONDS = 10.0
 _TYPES = {".css": "text/css", ".mjs": "text/javascript", ".svg": "image/svg+xml"}
 #: Jobs on a published release: type and name of the file that each makes.
 FOLLOW_UPS = {
@@ -34,8 +37,9 @@ FOLLOW_UPS = {
     "dpia": ("text/markdown", "dpia.md"),
     "derive": ("application/zip", "derived.zip"),
 }
-_ROLES = ("trips", "zones", "release")
-_NOT_AN_OBJECT = "Requests must be JSON objects."
+
+#: An answer: None for the state of the session.
+Answer = Response | Job | dict[str, Any] | None
 
 
 def workbench(room: Path, root: Path, door: Door, *, demo_people: int = 3_320, ledger: Path | None = None) -> App:
@@ -58,83 +62,58 @@ def workbench(room: Path, root: Path, door: Door, *, demo_people: int = 3_320, l
         finally:
             await session[0].close()
 
-    def at(handler: Callable[[Session, Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
+    def at(path: str, handler: Callable[[Session, Request], Awaitable[Answer]], method: str = "GET") -> Route:
         async def handle(request: Request) -> Response:
             # Messages name settings by flag, which the page replaces by the label of the field.
             with speaking_of_flags():
-                return await handler(session[0], request)
+                return _respond(session[0], await handler(session[0], request))
 
-        return handle
+        return Route(path, handle, methods=[method])
 
-    async def demo(here: Session, _: Request) -> Response:
-        return _job(here.demo(demo_people))
+    def post(path: str, handler: Callable[[Session, dict[str, Any]], Answer]) -> Route:
+        async def handle(here: Session, request: Request) -> Answer:
+            return handler(here, {**await _content(request), **request.path_params})
+
+        return at(path, handle, "POST")
 
     app = Starlette(
         lifespan=lifespan,
         routes=[
-            Route("/", at(_page), methods=["GET"]),
-            Route("/static/{name}", at(_static), methods=["GET"]),
-            Route("/api/state", at(_state), methods=["GET"]),
-            Route("/api/events", at(_events), methods=["GET"]),
-            Route("/api/browse", at(_browse), methods=["GET"]),
-            Route("/api/files/{role}", at(_upload), methods=["PUT"]),
-            Route("/api/pick", at(_pick), methods=["POST"]),
-            Route("/api/demo", at(demo), methods=["POST"]),
-            Route("/api/empty", at(_empty), methods=["POST"]),
-            Route("/api/choices", at(_choices), methods=["POST"]),
-            Route("/api/recipe", at(_save_recipe), methods=["GET"]),
-            Route("/api/recipe", at(_open_recipe), methods=["POST"]),
-            Route("/api/jobs", at(_start), methods=["POST"]),
-            Route("/api/jobs/{id}/cancel", at(_cancel), methods=["POST"]),
-            Route("/api/jobs/{id}/result", at(_result), methods=["GET"]),
-            Route("/api/jobs/{id}/file", at(_job_file), methods=["GET"]),
-            Route("/api/pins", at(_pin), methods=["POST"]),
-            Route("/api/publish", at(_publish), methods=["POST"]),
-            Route("/api/remove-release", at(_remove_release), methods=["POST"]),
-            Route("/releases/{id}/release.zip", at(_download), methods=["GET"]),
-            Route("/releases/{id}/report.html", at(_report), methods=["GET"]),
-            Route("/releases/{id}/certificate.html", at(_certificate), methods=["GET"]),
+            *(at(path, handler) for path, handler in _SHOWN.items()),
+            at("/api/files/{role}", _upload, "PUT"),
+            *(post(path, handler) for path, handler in _CHANGES.items()),
+            post("/api/demo", lambda here, _: here.demo(demo_people)),
         ],
-        exception_handlers={HTTPException: _not_found, FlowveilError: _failed, Exception: _failed},
+        exception_handlers={HTTPException: _failed, FlowveilError: _failed, Exception: _failed},
     )
     return Guard(app, door)
 
 
-async def _not_found(request: Request, problem: Exception) -> Response:
-    assert isinstance(problem, HTTPException)
-    headers, body = refusal(request.scope, problem.status_code, problem.detail)
-    return Response(body, problem.status_code, headers)
+def _respond(session: Session, answer: Answer) -> Response:
+    if isinstance(answer, Job):
+        return JSONResponse(answer.to_dict(), 202)
+    return answer if isinstance(answer, Response) else JSONResponse(session.state() if answer is None else answer)
 
 
 async def _failed(request: Request, problem: Exception) -> Response:
     status, message = in_answer(problem)
-    headers, body = refusal(request.scope, status, message)
+    if isinstance(problem, HTTPException):
+        status, message = problem.status_code, problem.detail
+    status, headers, body = refusal(request.scope, status, message)
     return Response(body, status, headers)
 
 
 async def _content(request: Request) -> dict[str, Any]:
-    """Returns the JSON object of a request.
-
-    Raises:
-        ParameterError: the body is not a JSON object.
-    """
-    try:
+    """Returns the JSON object of a request; ParameterError if the body is anything else."""
+    content = None
+    with suppress(ValueError, RecursionError):
         content = json.loads(await request.body())
-    except (ValueError, RecursionError):
-        raise ParameterError(_NOT_AN_OBJECT) from None
     if not isinstance(content, dict):
-        raise ParameterError(_NOT_AN_OBJECT)
+        raise ParameterError("Requests must be JSON objects.")
     return content
 
 
-def _job(job: Job) -> Response:
-    return JSONResponse(job.to_dict(), 202)
-
-
-# ---- pages -------------------------------------------------------------------------------------------------------
-
-
-async def _page(_: Session, __: Request) -> Response:
+async def _page(_: Session, __: Request) -> Answer:
     return Response(index(), media_type="text/html")
 
 
@@ -148,46 +127,41 @@ def _static_files() -> dict[str, tuple[bytes, str]]:
     return found
 
 
-async def _static(_: Session, request: Request) -> Response:
+async def _static(_: Session, request: Request) -> Answer:
     found = _static_files().get(request.path_params["name"])
     if found is None:
         raise RefusedError(404, "This file is unknown.")
     return Response(found[0], media_type=found[1])
 
 
-async def _state(session: Session, _: Request) -> Response:
-    return JSONResponse(session.state())
+async def _state(_: Session, __: Request) -> Answer:
+    return None
 
 
-async def _events(session: Session, _: Request) -> Response:
+async def _events(session: Session, _: Request) -> Answer:
     return StreamingResponse(session.listen(), media_type="text/event-stream")
 
 
-# ---- files -------------------------------------------------------------------------------------------------------
+async def _browse(session: Session, request: Request) -> Answer:
+    asked = request.query_params
+    return {"entries": session.browse(_role(asked.get("role", "trips")), asked.get("path", ""))}
 
 
-async def _browse(session: Session, request: Request) -> Response:
-    role = _role(request.query_params.get("role", "trips"))
-    return JSONResponse({"entries": session.browse(role, request.query_params.get("path", ""))})
-
-
-async def _pick(session: Session, request: Request) -> Response:
-    content = await _content(request)
-    path, role = content.get("path"), _role(content.get("role"))
+def _pick(session: Session, asked: dict[str, Any]) -> Answer:
+    path, role = asked.get("path"), _role(asked.get("role"))
     if role == "release" or not isinstance(path, str):
         raise ParameterError("A file must be named by its path below the folder.")
     session.pick(role, path)
-    return JSONResponse(session.state())
+    return None
 
 
-async def _upload(session: Session, request: Request) -> Response:
+async def _upload(session: Session, request: Request) -> Answer:
     """Streams an uploaded file into the private folder."""
     role = _role(request.path_params["role"])
     name = request.query_params.get("name", "")
     if not name or len(name) > 255 or "/" in name or "\\" in name or not name.isprintable():
         raise ParameterError("The name of the file is missing or not allowed.")
-    suffix = suffix_of(name, {"trips": TRIPS, "zones": ZONES, "release": (".zip",)}[role])
-    target = session.room / "files" / f"{secrets.token_hex(8)}{suffix}"
+    target = session.room / "files" / f"{secrets.token_hex(8)}{suffix_of(name, ENDINGS[role])}"
     try:
         with open(target, "xb", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
             async for block in request.stream():
@@ -200,141 +174,157 @@ async def _upload(session: Session, request: Request) -> Response:
             raise RefusedError(507, "The disk of this machine is full.") from None
         raise
     if role == "release":
-        return _job(session.unpack(target, name))
+        return session.unpack(target, name)
     session.set_file(role, File(target, name, kept=False))
-    return JSONResponse(session.state())
-
-
-async def _empty(session: Session, request: Request) -> Response:
-    if (await _content(request)).get("role") == "zones":
-        session.remove_zones()
-    else:
-        session.empty()
-    return JSONResponse(session.state())
+    return None
 
 
 def _role(role: Any) -> str:
-    if role not in _ROLES:
+    if role not in ENDINGS:
         raise RefusedError(404, "This kind of file is unknown.")
     return str(role)
 
 
-# ---- jobs --------------------------------------------------------------------------------------------------------
-
-
-async def _choices(session: Session, request: Request) -> Response:
-    session.choose(await _content(request))
-    return JSONResponse(session.state())
-
-
-async def _save_recipe(session: Session, _: Request) -> Response:
+async def _save_recipe(session: Session, _: Request) -> Answer:
     headers = {"content-disposition": 'attachment; filename="recipe.toml"'}
     return Response(session.recipe(), media_type="text/plain; charset=utf-8", headers=headers)
 
 
-async def _open_recipe(session: Session, request: Request) -> Response:
-    text = (await _content(request)).get("text")
-    if not isinstance(text, str):
+def _open_recipe(session: Session, asked: dict[str, Any]) -> Answer:
+    if not isinstance(asked.get("text"), str):
         raise ParameterError("A recipe must be a text.")
-    session.choose(choices_in_recipe(text))
-    return JSONResponse(session.state())
+    session.choose(choices_in_recipe(asked["text"]))
+    return None
 
 
-async def _start(session: Session, request: Request) -> Response:
-    content = await _content(request)
-    kind = content.get("kind")
+def _start(session: Session, asked: dict[str, Any]) -> Answer:
+    kind = asked.get("kind")
     if kind == "candidates":
-        return _job(session.compare_pins())
+        return session.compare_pins()
     if kind == "slice":
-        return _job(session.slice_map(content.get("run"), content.get("slice")))
+        return session.slice_map(asked.get("run"), asked.get("slice"))
     if isinstance(kind, str) and kind in FOLLOW_UPS:
-        return _job(session.follow_up(kind, content.get("release"), content.get("derive")))
+        return session.follow_up(kind, asked.get("release"), asked.get("derive"))
     if kind not in STARTED:
         raise ParameterError("This kind of job is unknown.")
-    if kind == "preview" and content.get("keep") is True:
+    if kind == "preview" and asked.get("keep") is True:
         # Choices and their preview change together; otherwise a second page would start another preview.
-        session.choose(content.get("choices"))
+        session.choose(asked.get("choices"))
         session.start(kind)
         return JSONResponse(session.state(), 202)
-    return _job(session.start(kind, content.get("choices")))
+    return session.start(kind, asked.get("choices"))
 
 
-def _find_job(session: Session, request: Request) -> Job:
-    job = session.jobs.get(request.path_params["id"])
+def _find_job(session: Session, id_: str) -> Job:
+    job = session.jobs.get(id_)
     if job is None:
         raise RefusedError(404, "This job is unknown.")
     return job
 
 
-async def _cancel(session: Session, request: Request) -> Response:
-    job = _find_job(session, request)
+def _cancel(session: Session, asked: dict[str, Any]) -> Answer:
+    job = _find_job(session, asked["id"])
     session.jobs.cancel(job)
-    return JSONResponse(job.to_dict())
+    return job.to_dict()
 
 
-async def _result(session: Session, request: Request) -> Response:
-    job = _find_job(session, request)
-    if job.state != DONE or not job.result.exists():
+async def _result(session: Session, request: Request) -> Answer:
+    """Sends the result of a job; `_job_file` the file that a job on a published release has made."""
+    return _file_of(_find_job(session, request.path_params["id"]), "application/json", "")
+
+
+async def _job_file(session: Session, request: Request) -> Answer:
+    job = _find_job(session, request.path_params["id"])
+    if job.kind not in FOLLOW_UPS:
+        raise RefusedError(404, "This job has no file.")
+    return _file_of(job, *FOLLOW_UPS[job.kind])
+
+
+def _file_of(job: Job, kind: str, name: str) -> Response:
+    place = job.result.with_suffix(Path(name).suffix or ".json")
+    if job.state != DONE or not place.exists():
         raise RefusedError(404, "This job has no result.")
-    return FileResponse(job.result, media_type="application/json")
+    return FileResponse(place, media_type=kind, filename=name or None)
 
 
-async def _pin(session: Session, request: Request) -> Response:
-    content = await _content(request)
-    if not isinstance(content.get("id"), str):
-        raise ParameterError("A run must be named by its id.")
-    if content.get("away"):
-        session.unpin(content["id"])
-    else:
-        session.pin(content["id"])
-    return JSONResponse(session.state())
-
-
-# ---- releases ----------------------------------------------------------------------------------------------------
-
-
-async def _publish(session: Session, request: Request) -> Response:
-    content = await _content(request)
-    signer = content.get("signer")
-    return _job(
-        session.publish(
-            read=content.get("read") is True,
-            accepted=content.get("accepted") is True,
-            signer=signer if isinstance(signer, str) else "",
-        )
+def _publish(session: Session, asked: dict[str, Any]) -> Answer:
+    signer = asked.get("signer")
+    return session.publish(
+        read=asked.get("read") is True,
+        accepted=asked.get("accepted") is True,
+        signer=signer if isinstance(signer, str) else "",
     )
 
 
-async def _remove_release(session: Session, request: Request) -> Response:
-    session.remove_release(str((await _content(request)).get("id")))
-    return JSONResponse(session.state())
+async def _release_file(session: Session, request: Request) -> Answer:
+    """Sends a release, its report in a sandbox, or its private certificate with the sentence that was signed."""
+    folder, name = Path(session.own_release(request.path_params["id"])["folder"]), request.path_params["name"]
+    if name == "release.zip":
+        return FileResponse(folder.with_suffix(".zip"), media_type="application/zip", filename=name)
+    if name == "report.html":
+        policy = {"content-security-policy": POLICY_OF_REPORTS}
+        return FileResponse(folder / name, media_type="text/html", headers=policy)
+    if name == "certificate.html":
+        return FileResponse(folder.with_suffix(f".{name}"), media_type="text/html", filename=name)
+    raise RefusedError(404, "This file is unknown.")
 
 
-def _release(session: Session, request: Request) -> Path:
-    return Path(session.own_release(request.path_params["id"])["folder"])
+_SHOWN: dict[str, Callable[[Session, Request], Awaitable[Answer]]] = {
+    "/": _page,
+    "/static/{name}": _static,
+    "/api/state": _state,
+    "/api/events": _events,
+    "/api/browse": _browse,
+    "/api/recipe": _save_recipe,
+    "/api/jobs/{id}/result": _result,
+    "/api/jobs/{id}/file": _job_file,
+    "/releases/{id}/{name}": _release_file,
+}
+_CHANGES: dict[str, Callable[[Session, dict[str, Any]], Answer]] = {
+    "/api/pick": _pick,
+    "/api/empty": lambda here, asked: here.remove_zones() if asked.get("role") == "zones" else here.empty(),
+    "/api/choices": lambda here, asked: here.choose(asked),
+    "/api/recipe": _open_recipe,
+    "/api/jobs": _start,
+    "/api/jobs/{id}/cancel": _cancel,
+    "/api/pins": lambda here, asked: (here.unpin if asked.get("away") else here.pin)(asked.get("id")),
+    "/api/publish": _publish,
+    "/api/remove-release": lambda here, asked: here.remove_release(asked.get("id")),
+}
 
 
-async def _download(session: Session, request: Request) -> Response:
-    place = _release(session, request).with_suffix(".zip")
-    return FileResponse(place, media_type="application/zip", filename="release.zip")
+class HeaderTimeout(H11Protocol):
+    """HTTP/1.1 connection that is closed if the headers of a request take longer than `HEAD_SECONDS`.
 
+    uvicorn only limits idle connections.
+    """
 
-async def _report(session: Session, request: Request) -> Response:
-    place = _release(session, request) / "report.html"
-    return FileResponse(place, media_type="text/html", headers={"content-security-policy": POLICY_OF_REPORTS})
+    _timer: asyncio.TimerHandle | None = None
 
+    def connection_made(self, transport: Any) -> None:
+        """Starts the timer."""
+        super().connection_made(transport)
+        self._start_timer()
 
-async def _certificate(session: Session, request: Request) -> Response:
-    """Sends the private certificate, with the sentence that was signed."""
-    place = _release(session, request).with_suffix(".certificate.html")
-    return FileResponse(place, media_type="text/html", filename="certificate.html")
+    def data_received(self, data: bytes) -> None:
+        """Stops the timer when the headers are complete, starts it when the next request begins."""
+        super().data_received(data)
+        if self.conn.their_state is h11.IDLE and self.cycle is not None and not self.cycle.response_complete:
+            return
+        if self.conn.their_state is not h11.IDLE:
+            self._stop_timer()
+        elif self._timer is None:
+            self._start_timer()
 
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stops the timer."""
+        self._stop_timer()
+        super().connection_lost(exc)
 
-async def _job_file(session: Session, request: Request) -> Response:
-    """Sends the file that a job on a published release has made."""
-    job = _find_job(session, request)
-    kind, name = FOLLOW_UPS.get(job.kind, ("", ""))
-    place = job.result.with_suffix(Path(name).suffix)
-    if job.state != DONE or not name or not place.exists():
-        raise RefusedError(404, "This job has no file.")
-    return FileResponse(place, media_type=kind, filename=name)
+    def _start_timer(self) -> None:
+        self._timer = self.loop.call_later(HEAD_SECONDS, self.transport.close)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

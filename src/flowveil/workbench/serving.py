@@ -14,13 +14,25 @@ from pathlib import Path
 from typing import Any
 
 from flowveil.errors import MissingExtraError, OutputError, ParameterError
+from flowveil.output import scratch_folder
 from flowveil.workbench.guard import Door, notice
-from flowveil.workbench.workspace import private_folder
 
+_PREFIX = "flowveil-workbench-"
 #: Seconds after which an idle connection is closed.
 IDLE_SECONDS = 20
 #: Upper bound for open connections; further ones are refused.
 MOST_CONNECTIONS = 600
+#: No log, no headers about the server, no trust in headers of proxies.
+_CONFIG: dict[str, Any] = {
+    "ws": "none",
+    "loop": "asyncio",
+    "lifespan": "on",
+    "log_config": None,
+    **dict.fromkeys(("access_log", "server_header", "date_header", "proxy_headers"), False),
+    "timeout_keep_alive": IDLE_SECONDS,
+    "timeout_graceful_shutdown": 1,
+    "limit_concurrency": MOST_CONNECTIONS,
+}
 _FORWARDING = "If nothing happens, flowveil serve was stopped: start it again, or open the address that it has printed."
 
 
@@ -39,12 +51,9 @@ def serve(
     """Serve the workbench until it is stopped.
 
     Args:
-        root: the folder below which files can be picked.
+        root, max_upload, demo_people, ledger: see `flowveil.workbench.server.workbench`.
         host, port: where to listen; port 0 takes a free one.
-        max_upload: most bytes of one file.
         exposed: confirms a host that other machines can reach.
-        demo_people: people of the demonstration.
-        ledger: folder of the ledger; None without one.
         ready: called with the address, token included, when it can be opened.
         open_browser: whether to open it.
 
@@ -63,30 +72,18 @@ def serve(
         import uvicorn
     except ImportError:
         raise MissingExtraError("The workbench needs its web server. Hint: pip install 'flowveil[web]'.") from None
-    from flowveil.workbench.header_timeout import HeaderTimeout
-    from flowveil.workbench.server import workbench
+    from flowveil.workbench.server import HeaderTimeout, workbench
 
     # Addresses hold the token, and traces may quote rows: the server keeps no log.
     for name in ("uvicorn", "uvicorn.error", "uvicorn.access", "uvicorn.asgi", "asyncio"):
         logging.getLogger(name).disabled = True
-    with private_folder() as room, _listening(host, port) as listener:
+    with scratch_folder(_PREFIX) as room, _listening(host, port) as listener:
+        for name in ("files", "jobs", "releases", "tmp"):
+            os.mkdir(room / name, 0o700)
         door = Door(host, listener.getsockname()[1], max_upload)
-        config = uvicorn.Config(
-            workbench(room, root, door, demo_people=demo_people, ledger=ledger),
-            http=HeaderTimeout,
-            ws="none",
-            loop="asyncio",
-            lifespan="on",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            date_header=False,
-            proxy_headers=False,
-            timeout_keep_alive=IDLE_SECONDS,
-            timeout_graceful_shutdown=1,
-            limit_concurrency=MOST_CONNECTIONS,
-        )
-        ready(door.address)
+        app = workbench(room, root, door, demo_people=demo_people, ledger=ledger)
+        config = uvicorn.Config(app, http=HeaderTimeout, **_CONFIG)
+        ready(door.new_address())
         if open_browser:
             webbrowser.open(redirect_file(room, door).as_uri())
         server = uvicorn.Server(config)
@@ -115,15 +112,10 @@ def _is_loopback(host: str) -> bool:
 
 
 def _listening(host: str, port: int) -> socket.socket:
-    """A socket that takes connections from now on.
-
-    Raises:
-        OutputError: it cannot.
-    """
+    """A socket that takes connections from now on; OutputError if it cannot."""
     try:
-        return socket.create_server(
-            (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=1024
-        )
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        return socket.create_server((host, port), family=family, backlog=1024)
     except (OSError, OverflowError) as problem:
         reason = getattr(problem, "strerror", None) or type(problem).__name__
         raise OutputError(f"Port {port} of {host} cannot be used: {reason}. Hint: --port 0 takes a free one.") from None

@@ -7,21 +7,43 @@ shows the same.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import secrets
 import shutil
+import stat
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from flowveil import __version__
 from flowveil.errors import ParameterError
-from flowveil.workbench.choices import NO_TRIPS, PageRequest, cell_choices, choices_of
+from flowveil.recipe import recipe_text
+from flowveil.request import Request, command_line
+from flowveil.workbench.choices import (
+    NO_TRIPS,
+    about_of,
+    cell_choices,
+    choices_of,
+    defaults_of,
+    page_request,
+    python_code,
+    slice_columns,
+    thresholds_of,
+)
 from flowveil.workbench.guard import RefusedError
-from flowveil.workbench.jobs import DONE, Job, Jobs
-from flowveil.workbench.workspace import TRIPS, ZONES, below, is_kind, listing
+from flowveil.workbench.jobs import DONE, Job, Jobs, remove
 
+#: Endings of the names of files, by their role.
+ENDINGS: dict[str, tuple[str, ...]] = {
+    "trips": (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz", ".parquet", ".omx"),
+    "zones": (".csv", ".parquet", ".geojson", ".json", ".gpkg"),
+    "release": (".zip",),
+}
+#: Upper bound for the listed entries of a folder.
+MOST_LISTED = 500
 #: Choices for new trips.
 _FIRST: dict[str, Any] = {"k": 10}
 #: Upper bound for candidates: more do not fit next to each other.
@@ -36,13 +58,73 @@ MOST_LISTENERS = 24
 STARTED = ("inspect", "read", "describe", "preview", "run", "frontier", "check")
 
 
+def below(root: Path, asked: str) -> Path:
+    """Resolves a relative path below a folder, symbolic links included.
+
+    Raises:
+        RefusedError: the path leads out of the folder, or a part of it is hidden or missing.
+    """
+    refused = RefusedError(403, "Only files below the folder that flowveil serve was started in can be picked.")
+    parts = asked.replace("\\", "/").split("/") if asked else []
+    if "\0" in asked or os.path.isabs(asked) or any(part in ("", "..") or part.startswith(".") for part in parts):
+        raise refused
+    base = Path(os.path.realpath(root))
+    try:
+        place = Path(os.path.realpath(base.joinpath(*parts), strict=True))
+    except (OSError, ValueError):
+        raise RefusedError(404, "This file is not below the folder.") from None
+    if place != base and base not in place.parents:
+        raise refused
+    if any(part.startswith(".") for part in place.relative_to(base).parts):
+        # Links to hidden files count as hidden.
+        raise refused
+    return place
+
+
+def listing(root: Path, asked: str, suffixes: tuple[str, ...]) -> list[dict[str, object]]:
+    """Lists folders and files with the given endings in a folder below the root, folders first.
+
+    Raises:
+        RefusedError: the path is not a folder below the root.
+    """
+    folder = below(root, asked)
+    if not folder.is_dir():
+        raise RefusedError(404, "This folder is unknown.")
+    found: list[dict[str, object]] = []
+    for entry in sorted(os.scandir(folder), key=lambda e: (not e.is_dir(), e.name.casefold())):
+        if entry.name.startswith(".") or len(found) == MOST_LISTED:
+            continue
+        path = f"{asked}/{entry.name}" if asked else entry.name
+        with contextlib.suppress(RefusedError, OSError):
+            place = below(root, path)
+            if place.is_dir():
+                found.append({"name": entry.name, "path": path, "folder": True})
+            elif _is_kind(place, suffixes):
+                found.append({"name": entry.name, "path": path, "folder": False, "size": place.stat().st_size})
+    return found
+
+
+def _is_kind(place: Path, suffixes: tuple[str, ...]) -> bool:
+    return place.name.casefold().endswith(suffixes) and stat.S_ISREG(os.stat(place).st_mode)
+
+
+def suffix_of(name: str, suffixes: tuple[str, ...]) -> str:
+    """Returns the ending of a file name.
+
+    Raises:
+        RefusedError: the ending is not known.
+    """
+    found = [suffix for suffix in suffixes if name.casefold().endswith(suffix)]
+    if not found:
+        raise RefusedError(415, f"Files of this kind are not read here. Known are {', '.join(suffixes)}.")
+    return max(found, key=len)
+
+
 @dataclass(frozen=True)
 class File:
-    """An input file.
+    """An input file, and its name on the page.
 
     Attributes:
-        path: its path.
-        name: its name on the page.
         kept: whether it is outside the private folder and outlives the session.
         stamp: path, size and time of the last change, to notice later that it was replaced.
     """
@@ -56,10 +138,10 @@ class File:
         now = os.stat(self.path)
         object.__setattr__(self, "stamp", [str(self.path), now.st_size, now.st_mtime_ns])
 
-    @property
-    def command_name(self) -> str:
-        """Its name in a command line."""
-        return str(self.path) if self.kept else self.name
+    def remove(self) -> None:
+        """Removes the file if it is in the private folder."""
+        if not self.kept:
+            self.path.unlink(missing_ok=True)
 
 
 @dataclass(eq=False)
@@ -99,16 +181,15 @@ class Session:
 
     def state(self) -> dict[str, Any]:
         """Returns the state for pages, without the results of jobs."""
+        shown = {role: {"name": f.name, "kept": f.kept, "size": f.stamp[1]} for role, f in self.files.items()}
         return {
             "version": self.version,
             "folder": self.root.name or str(self.root),
             "max_upload": self.max_upload,
             "ledger": None if self.ledger is None else str(self.ledger),
-            "files": {
-                role: {"name": file.name, "kept": file.kept, "size": file.stamp[1]} for role, file in self.files.items()
-            },
+            "files": shown,
             "choices": self.choices,
-            "defaults": PageRequest.from_choices(self.choices).defaults,
+            "defaults": defaults_of(page_request(self.choices)),
             "jobs": [job.to_dict() for job in self.jobs],
             "pins": self.pins,
             "releases": [{n: v for n, v in one.items() if n not in ("folder", "task")} for one in self.releases],
@@ -159,55 +240,44 @@ class Session:
         else:
             self.jobs.cancel_all()
         self.files[role] = file
-        if old is not None and not old.kept and old.path != file.path:
-            old.path.unlink(missing_ok=True)
+        if old is not None and old.path != file.path:
+            old.remove()
         self.jobs.warm_up()
         self.changed()
 
     def pick(self, role: str, asked: str) -> None:
-        """Sets a file from below the folder that the server was started in.
-
-        Raises:
-            RefusedError: the file is missing or of another kind.
-        """
+        """Sets a file from below the folder that the server was started in; RefusedError if it is of another kind."""
         place = below(self.root, asked)
-        if not is_kind(place, TRIPS if role == "trips" else ZONES):
+        if not _is_kind(place, ENDINGS[role]):
             raise RefusedError(415, "Files of this kind are not read here.")
         self.set_file(role, File(place, place.name, kept=True))
 
     def browse(self, role: str, asked: str) -> list[dict[str, object]]:
         """Lists the files that can be picked in a folder."""
-        return listing(self.root, asked, TRIPS if role == "trips" else ZONES)
+        return listing(self.root, asked, ENDINGS[role])
 
     def remove_zones(self) -> None:
         """Removes the map."""
         old = self.files.pop("zones", None)
         if old is not None:
             self.jobs.cancel_all()
-            if not old.kept:
-                old.path.unlink(missing_ok=True)
+            old.remove()
             self.choices = {name: value for name, value in self.choices.items() if not name.startswith("zones_")}
             self.changed()
 
     def _clear(self) -> None:
         self.jobs.cancel_all()
         self.pins.clear()
-        for path in (self.room / "jobs").iterdir():
-            # A process that is killed while it writes its result leaves the folder of a draft.
-            if path.is_dir():
-                shutil.rmtree(path, ignore_errors=True)
-            else:
-                path.unlink(missing_ok=True)
+        # A process that is killed while it writes its result leaves the folder of a draft.
+        remove((self.room / "jobs").iterdir())
         for pattern in ("flows-*", "pin-*"):
-            for path in (self.room / "files").glob(pattern):
-                path.unlink(missing_ok=True)
+            remove((self.room / "files").glob(pattern))
 
     def empty(self) -> None:
         """Removes all files; releases stay."""
         self._clear()
         for file in self.files.values():
-            if not file.kept:
-                file.path.unlink(missing_ok=True)
+            file.remove()
         self.files.clear()
         self.choices = dict(_FIRST)
         self.changed()
@@ -215,36 +285,32 @@ class Session:
     # ---- jobs ------------------------------------------------------------------------------------------------
 
     def choose(self, content: Any) -> None:
-        """Sets the choices of a page.
-
-        Raises:
-            ParameterError: a choice is unknown, out of range, or contradicts another one.
-        """
+        """Sets the choices of a page; ParameterError if one is unknown, out of range, or contradicts another one."""
         choices = choices_of(content)
-        PageRequest.from_choices(choices)
+        page_request(choices)
         self.choices = choices
         self.changed()
 
-    def recipe(self) -> str:
-        """Returns the recipe of the choices, with the original names of the files.
+    def _complete(self, *, accepted: bool = False) -> Request:
+        """Returns the request of the choices with its ledger, and its files as a command line names them.
 
         Raises:
             ParameterError: the choices contradict each other, or trips are missing.
         """
-        trips, zones = self.files.get("trips"), self.files.get("zones")
-        if trips is None:
+        if "trips" not in self.files:
             raise ParameterError(NO_TRIPS)
-        recorded = None if self.ledger is None else {"ledger": str(self.ledger)}
-        return PageRequest.from_choices(self.choices).recipe(
-            trips.command_name, None if zones is None else zones.command_name, recorded
-        )
+        named = {role: str(file.path) if file.kept else file.name for role, file in self.files.items()}
+        values: dict[str, Any] = {"input": named["trips"], "zones": named.get("zones"), "out": "release"}
+        if self.ledger is not None:
+            values |= {"ledger": str(self.ledger), **({"accept_differencing": True} if accepted else {})}
+        return page_request(self.choices).with_values(**values)
+
+    def recipe(self) -> str:
+        """Returns the recipe of the choices."""
+        return recipe_text(self._complete(), version=__version__)
 
     def task(self, choices: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Returns the task of a worker: files and choices.
-
-        Raises:
-            ParameterError: trips are missing.
-        """
+        """Returns the task of a worker: files and choices; ParameterError if trips are missing."""
         if "trips" not in self.files:
             raise ParameterError(NO_TRIPS)
         zones = self.files.get("zones")
@@ -254,21 +320,17 @@ class Session:
             "zones": None if zones is None else zones.stamp,
             "upload_names": {file.path.name: file.name for file in self.files.values() if not file.kept},
             "choices": dict(self.choices if choices is None else choices),
+            "ledger": None if self.ledger is None else str(self.ledger),
         }
 
     def start(self, kind: str, content: Any = None) -> Job:
-        """Starts a job with the choices of the session, or with others that a page only tries.
-
-        Raises:
-            ParameterError: a choice is unknown, out of range, or contradicts another one.
-        """
+        """Starts a job with the choices of the session, or with others that a page only tries."""
         choices = self.choices if content is None else choices_of(content)
         task = self.task(choices)
-        PageRequest.from_choices(choices)
+        page_request(choices)
         if kind == "check":
             task["releases"] = [(release["title"], release["folder"]) for release in self.releases]
             task["release_ids"] = [release["id"] for release in self.releases]
-            task["ledger"] = None if self.ledger is None else str(self.ledger)
         return self.jobs.start(kind, task, request=dict(choices))
 
     def demo(self, people: int) -> Job:
@@ -293,67 +355,54 @@ class Session:
         task = {"packed": str(packed), "out": str(out)}
         return self.jobs.start("unpack", task, request={}, then=then, leftover=(packed, out))
 
-    def remove_release(self, id_: str) -> None:
-        """Removes an uploaded release from the comparison. Releases of this session stay.
-
-        Raises:
-            RefusedError: the release is unknown.
-        """
-        found = [release for release in self.releases if release["id"] == id_ and not release["own"]]
-        if not found:
-            raise RefusedError(404, "This release is unknown.")
-        self.releases.remove(found[0])
-        shutil.rmtree(found[0]["folder"], ignore_errors=True)
+    def remove_release(self, id_: Any) -> None:
+        """Removes an uploaded release from the comparison. Releases of this session stay."""
+        release = self._release(id_, own=False)
+        self.releases.remove(release)
+        shutil.rmtree(release["folder"], ignore_errors=True)
         self.changed()
 
     # ---- candidates and releases -------------------------------------------------------------------------------
 
-    def pin(self, id_: str) -> None:
-        """Keeps a full run as a candidate.
-
-        Raises:
-            RefusedError: the run is unknown.
-            ParameterError: there are `MOST_PINS` candidates already.
-        """
-        job = self.jobs.get(id_)
+    def _run(self, id_: Any) -> Job:
+        """Returns a full run that is done; RefusedError if it is unknown."""
+        job = self.jobs.get(id_) if isinstance(id_, str) else None
         if job is None or job.kind != "run" or job.state != DONE:
             raise RefusedError(404, "This run is unknown.")
+        return job
+
+    def pin(self, id_: Any) -> None:
+        """Keeps a full run as a candidate, up to `MOST_PINS` of them."""
+        job = self._run(id_)
         if len(self.pins) >= MOST_PINS:
             raise ParameterError(f"At most {MOST_PINS} candidates can be compared. Hint: remove one first.")
         if any(pin["id"] == id_ for pin in self.pins):
             return
-        with open(job.result, encoding="utf-8") as file:
-            result = json.load(file)
+        result = json.loads(job.result.read_text(encoding="utf-8"))
         for name in ("flows", "zones"):
             shutil.copy(job.result.with_suffix(f".{name}"), self.room / "files" / f"pin-{id_}.{name}")
         self.pins.append({"id": id_, "choices": result["choices"], "figures": result["figures"]})
         self.changed()
 
-    def unpin(self, id_: str) -> None:
+    def unpin(self, id_: Any) -> None:
         """Removes a candidate."""
         self.pins = [pin for pin in self.pins if pin["id"] != id_]
-        for path in (self.room / "files").glob("pin-*"):
-            if path.stem not in {f"pin-{pin['id']}" for pin in self.pins}:
-                path.unlink(missing_ok=True)
+        kept = {f"pin-{pin['id']}" for pin in self.pins}
+        remove(path for path in (self.room / "files").glob("pin-*") if path.stem not in kept)
         self.changed()
 
     def compare_pins(self) -> Job:
         """Starts the job that draws the candidates next to each other."""
-        stems = [str(self.room / "files" / f"pin-{pin['id']}") for pin in self.pins]
-        if not stems:
+        ids = [pin["id"] for pin in self.pins]
+        if not ids:
             raise ParameterError("No candidate was kept yet.")
-        return self.jobs.start(
-            "candidates", {**self.task(), "pins": stems}, request={"pins": [p["id"] for p in self.pins]}
-        )
+        stems = [str(self.room / "files" / f"pin-{id_}") for id_ in ids]
+        return self.jobs.start("candidates", {**self.task(), "pins": stems}, request={"pins": ids})
 
     def slice_map(self, id_: Any, number: Any) -> Job:
-        """Starts the job that draws one slice of a full run.
-
-        Raises:
-            RefusedError: the run or the slice is unknown.
-        """
-        run = self.jobs.get(id_) if isinstance(id_, str) else None
-        if run is None or run.kind != "run" or run.state != DONE or type(number) is not int or number < 0:
+        """Starts the job that draws one slice of a full run."""
+        run = self._run(id_)
+        if type(number) is not int or number < 0:
             raise RefusedError(404, "This run is unknown.")
         task = {**self.task(run.request), "run": str(run.result), "slice": number}
         return self.jobs.start("slice", task, request={"run": id_, "slice": number})
@@ -370,61 +419,55 @@ class Session:
             ParameterError: these choices were not checked, the text was not confirmed, the signer is missing, or a
                 finding was not accepted.
         """
-        done = [job for job in self.jobs if job.kind == "check" and job.state == DONE]
-        if not done or cell_choices(done[-1].request) != cell_choices(self.choices):
-            raise ParameterError("These choices were not checked yet. Hint: sign off first.")
-        with open(done[-1].result, encoding="utf-8") as file:
-            audit = json.load(file)["audit"]
+        audit = self._checked()["audit"]
         if audit["release_ids"] != [release["id"] for release in self.releases]:
             raise ParameterError("The releases to compare with have changed. Hint: sign off again.")
         if not read:
             raise ParameterError("Read and tick what is and what is not protected first.")
         if not signer.strip() or len(signer) > _LONGEST_SIGNER or not signer.isprintable():
             raise ParameterError("The name of the person who signs is missing or too long.")
-        if audit["not_compared"] and not audit["failures"] and not accepted:
-            raise ParameterError("Not everything could be compared with earlier releases. Hint: sign off again.")
         if audit["failures"] and not accepted:
             raise ParameterError("The comparison with earlier releases found something. Hint: sign off again.")
-        asked, trips, zones = PageRequest.from_choices(self.choices), self.files["trips"], self.files.get("zones")
-        out = self.room / "releases" / secrets.token_hex(8)
-        recorded: dict[str, Any] = {}
-        if self.ledger is not None:
-            differing = accepted and bool(audit["failures"])
-            recorded = {"ledger": str(self.ledger), **({"accept_differencing": True} if differing else {})}
-        names = trips.command_name, None if zones is None else zones.command_name, recorded
+        if audit["not_compared"] and not accepted:
+            raise ParameterError("Not everything could be compared with earlier releases. Hint: sign off again.")
+        differing = accepted and bool(audit["failures"])
+        request, out = self._complete(accepted=differing), self.room / "releases" / secrets.token_hex(8)
+        task = self.task()
 
         def then(_: Job) -> None:
-            title = asked.about.get("title") or f"Release {sum(r['own'] for r in self.releases) + 1}"
+            title = about_of(request).get("title") or f"Release {sum(r['own'] for r in self.releases) + 1}"
             self.releases.append(
                 {
                     **{"id": out.name, "title": title, "folder": str(out), "own": True},
-                    **{"noisy": not asked.thresholds, "slice_columns": asked.slice_columns},
-                    **{"command": asked.command(*names), "python": asked.python(*names)},
-                    **{"recipe": asked.recipe(*names), "task": self.task()},
+                    **{"noisy": not thresholds_of(request), "slice_columns": slice_columns(request)},
+                    **{"command": command_line(request), "python": python_code(request)},
+                    **{"recipe": recipe_text(request, version=__version__), "task": task},
                 }
             )
 
         compared = {name: audit[name] for name in ("compared", "not_compared", "failures", "ledger") if name in audit}
-        task = {**self.task(), "out": str(out), "recorded": recorded, "signer": signer.strip(), "audit": compared}
-        return self.jobs.start("publish", task, request=dict(self.choices), then=then, leftover=(out,))
+        more = {"out": str(out), "accepted": differing, "signer": signer.strip(), "audit": compared}
+        return self.jobs.start("publish", {**task, **more}, request=dict(self.choices), then=then, leftover=(out,))
+
+    def _checked(self) -> Any:
+        """Returns the result of the last check; ParameterError if it was of other choices."""
+        done = [job for job in self.jobs if job.kind == "check" and job.state == DONE]
+        if not done or cell_choices(done[-1].request) != cell_choices(self.choices):
+            raise ParameterError("These choices were not checked yet. Hint: sign off first.")
+        return json.loads(done[-1].result.read_text(encoding="utf-8"))
 
     def follow_up(self, kind: str, id_: Any, content: Any) -> Job:
-        """Starts a job on a published release: its analysis, its DPIA text, or a table derived from it.
-
-        Raises:
-            RefusedError: the release is unknown.
-        """
+        """Starts a job on a published release: its analysis, its DPIA text, or a table derived from it."""
         release = self.own_release(id_)
         task = {**release["task"], "release": release["folder"], "derive": content if kind == "derive" else {}}
         return self.jobs.start(kind, task, request={"release": release["id"]})
 
     def own_release(self, id_: Any) -> dict[str, Any]:
-        """Returns a release of this session.
+        """Returns a release of this session; RefusedError if it is unknown."""
+        return self._release(id_, own=True)
 
-        Raises:
-            RefusedError: the release is unknown.
-        """
+    def _release(self, id_: Any, *, own: bool) -> dict[str, Any]:
         for release in self.releases:
-            if release["id"] == id_ and release["own"]:
+            if release["id"] == id_ and release["own"] == own:
                 return release
         raise RefusedError(404, "This release is unknown.")

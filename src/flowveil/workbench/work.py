@@ -6,49 +6,56 @@ cached in the private folder; a process that stays alive has the last ones in me
 
 from __future__ import annotations
 
+import hashlib
+import itertools
 import json
 import math
 import os
 import pickle
 import shutil
+import time
 import zipfile
 import zlib
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
+import numpy as np
 import pyarrow.parquet as pq
 
-from flowveil.api import frontier, publish, read_zones
-from flowveil.engines import read_slices, read_trips
+from flowveil.api import frontier, publish
 from flowveil.errors import DataError, FlowveilError, MissingExtraError, ParameterError
-from flowveil.execution import has_slices, steps_of
+from flowveil.execution import anonymize_request, map_columns, read_request, steps_of
 from flowveil.flows import Flows
 from flowveil.publication import folder_content
 from flowveil.reading.matrices import MATRIX, matrix_names
 from flowveil.release.folder import ReleaseFolder
+from flowveil.request import Request
 from flowveil.series.ledger import budget_against, check_ledger, recording_nothing
 from flowveil.slices import SlicedFlows
 from flowveil.verify.verification import verify_release
-from flowveil.workbench.choices import NO_TRIPS, PageRequest, derivation_of
+from flowveil.workbench.choices import NO_TRIPS, about_of, derivation_of, page_request, read_arguments, thresholds_of
 from flowveil.workbench.inspect_input import inspect_input, with_upload_names
-from flowveil.workbench.method_options import proposed_region
 from flowveil.workbench.preview import (
     InputMap,
     candidate_maps,
-    full_release,
     map_tables,
     quick_release,
     release_figures,
     release_map,
     release_view,
+    sign_off_sentence,
     slice_tables,
+    write_certificate,
 )
-from flowveil.workbench.sign_off import sign_off_sentence, write_certificate
-from flowveil.zoning.files import load_table
+from flowveil.zoning.files import load_table, read_zones
+from flowveil.zoning.h3 import parent_of, resolution_of
 
+#: Seconds between two lines of progress.
+_EVERY = 0.1
 #: Upper bound for cached flows.
 _MOST_KEPT = 4
 #: Upper bounds for the points of a trade-off on the chart and for their suppressed share.
@@ -57,83 +64,124 @@ _MOST_POINTS, _LARGEST_SHARE = 24, 0.5
 _HEIGHT, _APART = 0.35, 0.024
 #: Upper bounds for the files and unpacked bytes of an uploaded release.
 _MOST_FILES, _MOST_BYTES = 64, 4 << 30
+#: Share of the trip ends that a proposed region holds, the most cells that it has, and levels below them.
+_HELD, _MOST_CELLS, _LEVELS_BELOW = 0.98, 12, 3
 
 
-class Progress(Protocol):
-    """Receives the progress of a task."""
+class Progress:
+    """Sends the progress of a task to the server, as lines of JSON."""
+
+    def __init__(self, answers: Any, job: str) -> None:
+        self._answers, self._job, self._last, self._label = answers, job, 0.0, ""
 
     def label(self, text: str) -> None:
         """Reports the current step."""
+        self._label = text
+        self.send(label=text, share=None)
 
     def share(self, done: float) -> None:
-        """Reports the share that is done."""
+        """Reports the share that is done, from 0 to 1."""
+        now = time.monotonic()
+        if now - self._last >= _EVERY:
+            self._last = now
+            self.send(label=self._label, share=round(done, 3))
+
+    def send(self, **what: Any) -> None:
+        """Sends one line."""
+        self._answers.write(json.dumps({"job": self._job, **what}) + "\n")
+        self._answers.flush()
 
 
 @dataclass
 class _Memory:
-    """Cache of a process that stays alive: the flows of one way of reading, and their map."""
+    """Cache of a process that stays alive: the flows of one way of reading, all slices together, and their map."""
 
     key: str = ""
     flows: Flows | SlicedFlows | None = None
-    before: InputMap | None = None
-    whole: Flows | None = field(default=None)
+    before: tuple[Flows, InputMap] | None = None
 
 
 _memory = _Memory()
 
 
-# ---- trips in ----------------------------------------------------------------------------------------------------
+@dataclass(frozen=True, eq=False)
+class Task:
+    """A task, with what follows from its files and choices."""
 
+    given: Mapping[str, Any]
+    progress: Progress
 
-def _source_of(task: Mapping[str, Any], name: str = "source") -> Path | None:
-    """Returns a file of the task; None if it is not set.
+    def __getitem__(self, name: str) -> Any:
+        return self.given[name]
 
-    Raises:
-        DataError: the file has changed since it was chosen.
-    """
-    if task.get(name) is None:
-        return None
-    path, size, changed = task[name]
-    try:
-        now = os.stat(path)
-    except OSError:
-        now = None
-    if now is None or [now.st_size, now.st_mtime_ns] != [size, changed]:
-        raise DataError("The file has changed since it was chosen. Hint: choose it again.")
-    return Path(path)
+    @cached_property
+    def request(self) -> Request:
+        """The request of the choices."""
+        return page_request(self["choices"])
 
+    def file(self, name: str) -> Path | None:
+        """Returns a file of the task; None if it is not set.
 
-def _map_of(task: Mapping[str, Any], asked: PageRequest) -> Any:
-    path = _source_of(task, "zones")
-    return None if path is None else read_zones(path, **asked.map_columns)
+        Raises:
+            DataError: the file has changed since it was chosen.
+        """
+        if self.given.get(name) is None:
+            return None
+        path, size, changed = self[name]
+        try:
+            now = os.stat(path)
+        except OSError:
+            now = None
+        if now is None or [now.st_size, now.st_mtime_ns] != [size, changed]:
+            raise DataError("The file has changed since it was chosen. Hint: choose it again.")
+        return Path(path)
 
+    @property
+    def source(self) -> Path:
+        """The file of the trips; ParameterError if it is not set."""
+        source = self.file("source")
+        if source is None:
+            raise ParameterError(NO_TRIPS)
+        return source
 
-def _flows(task: Mapping[str, Any], asked: PageRequest, progress: Progress) -> Flows | SlicedFlows:
-    """Returns the flows of the task, from memory, from the private folder or from the input."""
-    source = _source_of(task)
-    if source is None:
-        raise ParameterError(NO_TRIPS)
-    key = asked.key(json.dumps([task["source"], task.get("zones")]))
-    if _memory.key == key and _memory.flows is not None:
-        return _memory.flows
-    kept = Path(task["room"]) / "files" / f"flows-{key}.pickle"
-    found: Flows | SlicedFlows | None = None
-    with suppress(FileNotFoundError), open(kept, "rb") as file:
-        found = pickle.load(file)
-    if found is None:
-        progress.label("Reading the trips")
-        how = {**asked.read_arguments, "progress": progress.share}
-        zones = _map_of(task, asked)
-        if zones is not None:
-            how["zones"] = zones
-        if has_slices(asked.request):
-            sliced = read_slices(source, **how)
-            found = sliced.folded() if asked.slices.get("fold_time") else sliced
-        else:
-            found = read_trips(source, **how)
-        _keep(found, kept)
-    _memory.key, _memory.flows, _memory.before, _memory.whole = key, found, None, None
-    return found
+    @cached_property
+    def zones(self) -> dict[str, Any]:
+        """The map as an argument of reading; empty without one."""
+        path = self.file("zones")
+        return {} if path is None else {"zones": read_zones(path, **map_columns(self.request))}
+
+    def flows(self) -> Flows | SlicedFlows:
+        """Returns the flows, from memory, from the private folder or from the input."""
+        source, request = self.source, self.request
+        how = [self["source"], self.given.get("zones"), read_arguments(request), map_columns(request)]
+        text = json.dumps([*how, request.slices.fold_time], sort_keys=True, default=list)
+        key = hashlib.sha256(text.encode()).hexdigest()[:24]
+        if _memory.key == key and _memory.flows is not None:
+            return _memory.flows
+        kept = Path(self["room"]) / "files" / f"flows-{key}.pickle"
+        found: Flows | SlicedFlows | None = None
+        with suppress(FileNotFoundError), open(kept, "rb") as file:
+            found = pickle.load(file)
+        if found is None:
+            self.progress.label("Reading the trips")
+            found = read_request(request, source=source, progress=self.progress.share, **self.zones)
+            _keep(found, kept)
+        _memory.key, _memory.flows, _memory.before = key, found, None
+        return found
+
+    def before(self) -> tuple[Flows, InputMap]:
+        """Returns the trips of all slices together, and their map."""
+        flows = self.flows()
+        if _memory.before is None:
+            whole = flows.whole if isinstance(flows, SlicedFlows) else flows
+            _memory.before = whole, InputMap(whole)
+        return _memory.before
+
+    def release(self, label: str) -> Any:
+        """Makes the release that would be published."""
+        flows = self.flows()
+        self.progress.label(label)
+        return anonymize_request(self.request, flows, progress=self.progress.share)
 
 
 def _keep(flows: Flows | SlicedFlows, place: Path) -> None:
@@ -146,56 +194,45 @@ def _keep(flows: Flows | SlicedFlows, place: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def _before(flows: Flows | SlicedFlows) -> tuple[Flows, InputMap]:
-    """Returns the trips of all slices together, and their map."""
-    if _memory.before is None or _memory.whole is None:
-        whole = flows.whole if isinstance(flows, SlicedFlows) else flows
-        _memory.whole, _memory.before = whole, InputMap(whole)
-    return _memory.whole, _memory.before
-
-
 # ---- kinds of jobs -----------------------------------------------------------------------------------------------
 
 
-def _demo(task: Mapping[str, Any], progress: Progress) -> Any:
+def _demo(task: Task) -> Any:
     from flowveil.sources.synthetic import synthetic_survey
 
-    progress.label("Making a synthetic survey")
+    task.progress.label("Making a synthetic survey")
     survey = synthetic_survey(people=task["people"])
     pq.write_table(survey, task["out"])
     return {"rows": survey.num_rows}
 
 
-def _inspect(task: Mapping[str, Any], progress: Progress) -> Any:
-    asked = PageRequest.from_choices(task["choices"])
-    progress.label("Inspecting the columns")
-    source = _source_of(task)
-    if source is None:
-        raise ParameterError(NO_TRIPS)
-    given = {name: value for name, value in asked.reading.items() if name not in ("within", "same_zones")}
-    if asked.slices.get("time") and asked.slices.get("every"):
-        given |= {"time": asked.slices["time"], "every": steps_of(asked.request)[0]}
-        given |= {name: asked.slices[name] for name in ("timezone", "time_format") if name in asked.slices}
+def _inspect(task: Task) -> Any:
+    task.progress.label("Inspecting the columns")
+    source, slices = task.source, task.request.slices.given
+    reading = task.request.arguments("reading")
+    given = {name: value for name, value in reading.items() if name not in ("within", "same_zones", *slices)}
+    if slices.get("time") and slices.get("every"):
+        given |= {"time": slices["time"], "every": steps_of(task.request)[0]}
+        given |= {name: slices[name] for name in ("timezone", "time_format") if name in slices}
     matrices = matrix_names(source) if source.suffix.casefold() == ".omx" else ()
     if len(matrices) > 1 and "matrix" not in given:
         # Each matrix becomes a slice, as on the command line.
         given["by"] = (MATRIX,)
-    mapped, zones, trouble = _source_of(task, "zones"), None, None
+    mapped, zones, trouble = task.file("zones"), None, None
     names = [] if mapped is None else load_table(mapped)[0].column_names
     try:
-        zones = _map_of(task, asked)
+        zones = task.zones.get("zones")
     except FlowveilError as problem:
         # The page shows the columns of the map next to those of the trips, also where they are not recognised yet.
         trouble = str(problem)
     found = inspect_input(source, given, zones)
     wrong = trouble or found["problem"]
-    found["problem"] = wrong and with_upload_names(wrong, task)
+    found["problem"] = wrong and with_upload_names(wrong, task.given)
     return {**found, "matrices": list(matrices), "map_columns": names}
 
 
-def _read(task: Mapping[str, Any], progress: Progress) -> Any:
-    asked = PageRequest.from_choices(task["choices"])
-    flows = _flows(task, asked, progress)
+def _read(task: Task) -> Any:
+    flows = task.flows()
     intake, one = flows.intake, flows.slices[0] if isinstance(flows, SlicedFlows) else flows
     return {
         "rows": intake.rows,
@@ -208,87 +245,96 @@ def _read(task: Mapping[str, Any], progress: Progress) -> Any:
         "people": one.people is not None,
         "weight": one.weight is not None,
         # Noise is drawn for one matrix.
-        "region": {} if isinstance(flows, SlicedFlows) else proposed_region(flows),
+        "region": {} if isinstance(flows, SlicedFlows) else _proposed_region(flows),
     }
 
 
-def _describe(task: Mapping[str, Any], progress: Progress) -> Any:
+def _proposed_region(flows: Flows) -> dict[str, str]:
+    """Options for noise over hexagons: a few large cells that hold nearly all trip ends, and a level of zones in them.
+
+    A proposal for the operator, who knows whether the region is public: a city is, the only cell that one person
+    visited is not. Cells with few trips are not proposed.
+    """
+    trees = ((flows.origins, flows.origin), (flows.destinations, flows.destination))
+    if any(tree.kind != "h3" or tree.code.dtype != np.uint64 for tree, _ in trees):
+        return {}
+    tiles = np.concatenate([tree.code[tree.leaf_node][tile] for tree, tile in trees])
+    trips = np.concatenate([flows.trips, flows.trips])
+    finest = int(resolution_of(tiles).min())
+    for resolution in range(min(4, finest), -1, -1):
+        cells, at = np.unique(parent_of(tiles, resolution), return_inverse=True)
+        volume = np.bincount(at, weights=trips)
+        order = np.argsort(-volume, kind="stable")
+        needed = int(np.searchsorted(np.cumsum(volume[order]), _HELD * volume.sum())) + 1
+        if needed <= _MOST_CELLS:
+            named = ",".join(f"{int(cell):x}" for cell in np.sort(cells[order[:needed]]))
+            return {"region": named, "level": str(min(finest, resolution + _LEVELS_BELOW))}
+    return {}
+
+
+def _describe(task: Task) -> Any:
     from flowveil.analysis.description import describe_flows
 
-    asked = PageRequest.from_choices(task["choices"])
-    whole, _ = _before(_flows(task, asked, progress))
-    progress.label("Counting what is safe already")
-    given = {name: asked.thresholds[name] for name in ("k", "protect", "max_suppressed") if name in asked.thresholds}
-    return describe_flows(whole, **given, hierarchy=asked.hierarchy).to_dict()
+    whole, _ = task.before()
+    task.progress.label("Counting what is safe already")
+    named, thresholds = ("k", "protect", "max_suppressed"), thresholds_of(task.request)
+    given = {name: thresholds[name] for name in named if name in thresholds}
+    return describe_flows(whole, **given, hierarchy=task.request.method.hierarchy).to_dict()
 
 
-def _preview(task: Mapping[str, Any], progress: Progress) -> Any:
-    asked = PageRequest.from_choices(task["choices"])
-    flows = _flows(task, asked, progress)
-    whole, before = _before(flows)
-    progress.label("Preview")
-    folded = whole.times is not None
-    release = full_release(asked, whole, None) if folded else quick_release(asked, whole)
-    return {**release_view(folder_content(release), before), "choices": task["choices"]}
+def _preview(task: Task) -> Any:
+    whole, before = task.before()
+    task.progress.label("Preview")
+    make = quick_release if whole.times is None else anonymize_request
+    return {**release_view(folder_content(make(task.request, whole)), before), "choices": task["choices"]}
 
 
-def _run(task: Mapping[str, Any], progress: Progress) -> Any:
-    asked = PageRequest.from_choices(task["choices"])
-    flows = _flows(task, asked, progress)
-    _, before = _before(flows)
-    progress.label("Full run")
-    release = full_release(asked, flows, progress.share)
+def _run(task: Task) -> Any:
+    _, before = task.before()
+    release = task.release("Full run")
     content = folder_content(release)
     tables = (*map_tables(content), content.flows, content.zones)
     for table, name in zip(tables, ("flows", "zones", "cells", "all_zones"), strict=True):
         pq.write_table(table, Path(task["result"]).with_suffix(f".{name}"))
     report = {name: content.report[name] for name in ("kind", "statement")}
-    return {
-        **release_view(content, before),
-        "choices": task["choices"],
-        "method": release.method,
-        "report": report,
-    }
+    view = release_view(content, before)
+    return {**view, "choices": task["choices"], "method": release.method, "report": report}
 
 
-def _slice(task: Mapping[str, Any], progress: Progress) -> Any:
+def _slice(task: Task) -> Any:
     """Draws one slice of a full run."""
     run = Path(task["run"])
     found = json.loads(run.read_text(encoding="utf-8"))
     if task["slice"] >= len(found["slices"]):
         raise ParameterError("This slice is unknown.")
-    asked = PageRequest.from_choices(task["choices"])
-    _, before = _before(_flows(task, asked, progress))
-    progress.label("Drawing the slice")
+    _, before = task.before()
+    task.progress.label("Drawing the slice")
     chosen = found["slices"][task["slice"]]
     cells, zones = (pq.read_table(run.with_suffix(f".{name}")) for name in ("cells", "all_zones"))
     return {"map": release_map(*slice_tables(cells, zones, chosen), found["report"], before), "slice": chosen}
 
 
-def _frontier(task: Mapping[str, Any], progress: Progress) -> Any:
-    asked = PageRequest.from_choices(task["choices"])
-    whole, _ = _before(_flows(task, asked, progress))
-    if not asked.thresholds:
+def _frontier(task: Task) -> Any:
+    whole, _ = task.before()
+    thresholds = thresholds_of(task.request)
+    if not thresholds:
         raise ParameterError("Methods that add noise suppress nothing, so they have no trade-off.")
     if whole.times is not None or whole.same_zones:
         raise ParameterError("The trade-off is computed for separate zones at each end, without folded times.")
     if whole.origins.geography is None or whole.destinations.geography is None:
         raise ParameterError("The map has no places of zones, so distances are unknown. Hint: skip this step.")
-    progress.label("Computing the trade-off")
-    named = ("k", "protect", "k_population", "l")
+    task.progress.label("Computing the trade-off")
     points = frontier(
         whole,
-        method="paircut" if asked.method == "paircut" else "twincut",
+        method="paircut" if task.request.method.method == "paircut" else "twincut",
         objective="metres",
-        hierarchy=asked.hierarchy,
+        hierarchy=task.request.method.hierarchy,
         up_to=_LARGEST_SHARE,
-        progress=progress.share,
-        **{name: asked.thresholds[name] for name in named if name in asked.thresholds},
+        progress=task.progress.share,
+        **{name: thresholds[name] for name in ("k", "protect", "k_population", "l") if name in thresholds},
     )
-    return {
-        "points": _thinned([(p.suppressed_share, p.value) for p in points if p.suppressed_share <= _LARGEST_SHARE]),
-        "k": asked.thresholds["k"],
-    }
+    shown = [(p.suppressed_share, p.value) for p in points if p.suppressed_share <= _LARGEST_SHARE]
+    return {"points": _thinned(shown), "k": thresholds["k"]}
 
 
 def _thinned(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
@@ -296,45 +342,38 @@ def _thinned(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
     if len(points) < 2:
         return points
     wide, high = max(p[0] for p in points) or 1.0, max(p[1] for p in points) or 1.0
-    apart, kept = _APART, points
-    while True:
-        kept = points[:1]
-        for point in points[1:]:
-            if _distance(kept[-1], point, wide, high) >= apart:
-                kept.append(point)
-        if kept[-1] != points[-1]:
-            # The finest point stays; points close to it go.
-            kept = [p for p in kept if p == points[0] or _distance(p, points[-1], wide, high) >= apart] + points[-1:]
-        if len(kept) <= _MOST_POINTS:
-            return kept
-        apart *= 1.1
+
+    def distance(one: tuple[float, float], other: tuple[float, float]) -> float:
+        return math.hypot((one[0] - other[0]) / wide, _HEIGHT * (one[1] - other[1]) / high)
+
+    # Points this far apart along the curve are at most so many.
+    apart = max(_APART, sum(distance(*pair) for pair in itertools.pairwise(points)) / (_MOST_POINTS - 1))
+    kept = points[:1]
+    for point in points[1:]:
+        if distance(kept[-1], point) >= apart:
+            kept.append(point)
+    if kept[-1] == points[-1]:
+        return kept
+    # The finest point stays; points close to it go.
+    return [p for p in kept if p == points[0] or distance(p, points[-1]) >= apart] + points[-1:]
 
 
-def _distance(one: tuple[float, float], other: tuple[float, float], wide: float, high: float) -> float:
-    """Returns the distance of two points on the chart, in widths of the chart."""
-    return math.hypot((one[0] - other[0]) / wide, _HEIGHT * (one[1] - other[1]) / high)
-
-
-def _candidates(task: Mapping[str, Any], progress: Progress) -> Any:
-    asked = PageRequest.from_choices(task["choices"])
-    _, before = _before(_flows(task, asked, progress))
-    progress.label("Drawing the candidates")
+def _candidates(task: Task) -> Any:
+    _, before = task.before()
+    task.progress.label("Drawing the candidates")
     tables = [(pq.read_table(f"{stem}.flows"), pq.read_table(f"{stem}.zones")) for stem in task["pins"]]
     return {"map": candidate_maps(tables, before)}
 
 
-def _check(task: Mapping[str, Any], progress: Progress) -> Any:
+def _check(task: Task) -> Any:
     """Makes the release, and compares it with earlier ones."""
-    from flowveil.published.headline import sides
+    from flowveil.published.sentences import sides
 
-    asked = PageRequest.from_choices(task["choices"])
-    flows = _flows(task, asked, progress)
-    _, before = _before(flows)
-    progress.label("Making the release")
-    release = full_release(asked, flows, progress.share)
-    content = folder_content(release, formats=asked.formats, **asked.about)
+    _, before = task.before()
+    release = task.release("Making the release")
+    content = folder_content(release, formats=task.request.output.formats, **about_of(task.request))
     protected, not_protected, rest = sides(content.report["published"]["sentences"])
-    audit = _compare_with_earlier(task, release, asked, progress)
+    audit = _compare_with_earlier(task, release, content.report)
     return {
         "choices": task["choices"],
         "protected": protected,
@@ -346,27 +385,24 @@ def _check(task: Mapping[str, Any], progress: Progress) -> Any:
     }
 
 
-def _compare_with_earlier(
-    task: Mapping[str, Any], release: Any, asked: PageRequest, progress: Progress
-) -> dict[str, Any]:
+def _compare_with_earlier(task: Task, release: Any, report: Mapping[str, Any]) -> dict[str, Any]:
     """Returns what the ledger and earlier releases say of a new one."""
-    from flowveil.audit.auditing import audit
-    from flowveil.audit.pages import audit_lines
+    from flowveil.audit.auditing import audit, audit_lines
     from flowveil.audit.published import published_release, read_release
 
     found: dict[str, Any] = {"compared": [name for name, _ in task["releases"]], "failures": [], "lines": []}
-    found["verdict"], found["not_compared"], found["release_ids"] = "", [], task.get("release_ids", [])
-    if task.get("ledger") is not None:
-        progress.label("Comparing with the ledger")
-        held = check_ledger(release, ledger=task["ledger"], **asked.about)
+    found |= {"verdict": "", "not_compared": [], "release_ids": task.given.get("release_ids", [])}
+    ledger = task.given.get("ledger")
+    if ledger is not None:
+        task.progress.label("Comparing with the ledger")
+        held = check_ledger(release, ledger=ledger, **about_of(task.request))
         found["ledger"] = held.releases
         if release.kind == "noisy":
-            found["budget"] = budget_against(release, ledger=task["ledger"]).to_dict()
+            found["budget"] = budget_against(release, ledger=ledger).to_dict()
         found["failures"] = [] if held.is_clean else [held.in_words()]
     if task["releases"]:
-        progress.label("Comparing with earlier releases")
+        task.progress.label("Comparing with earlier releases")
         found["failures"] += _spent(release, task["releases"])
-        report = folder_content(release, **asked.about).report
         own = published_release(release.flows, release.zones, report, name="this release")
         try:
             earlier = [replace(read_release(folder), name=title) for title, folder in task["releases"]]
@@ -391,61 +427,45 @@ def _spent(release: Any, earlier: list[tuple[str, str]]) -> list[str]:
     ]
 
 
-def _publish(task: Mapping[str, Any], progress: Progress) -> Any:
-    asked = PageRequest.from_choices(task["choices"])
-    flows = _flows(task, asked, progress)
-    progress.label("Anonymising")
-    recorded = task.get("recorded", {})
-    with recording_nothing(recorded.get("ledger")):
-        release = full_release(asked, flows, progress.share)
-    progress.label("Writing and recounting")
-    folder = Path(task["out"])
-    publish(release, folder, formats=asked.formats, **asked.about, **recorded)
-    progress.label("Recounting from the file")
-    source = _source_of(task)
-    zones = _map_of(task, asked)
+def _publish(task: Task) -> Any:
+    ledger, folder, output = task.given.get("ledger"), Path(task["out"]), task.request.output
+    recorded = {} if ledger is None else {"ledger": ledger, "accept_differencing": bool(task.given.get("accepted"))}
+    with recording_nothing(ledger):
+        release = task.release("Anonymising")
+    task.progress.label("Writing and recounting")
+    publish(release, folder, formats=output.formats, **about_of(task.request), **recorded)
+    task.progress.label("Recounting from the file")
     # The draw of the noise is not tested: otherwise the published draw would be the best of several.
-    found = verify_release(folder, against=source, noise=False, **({} if zones is None else {"zones": zones}))
+    found = verify_release(folder, against=task.source, noise=False, **task.zones)
     if not found.holds:
         shutil.rmtree(folder, ignore_errors=True)
         raise DataError("The recount contradicts the release; nothing is published:\n" + "\n".join(found.findings))
-    progress.label("Packing")
-    names = sorted(path.name for path in folder.iterdir())
-    _pack(folder, names, folder.with_suffix(".zip"))
+    task.progress.label("Packing")
+    names = _pack(folder, folder.with_suffix(".zip"), "release")
     report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
     sentence = sign_off_sentence(report, task["audit"], signer=task["signer"])
-    write_certificate(
-        folder,
-        found,
-        source=source,
-        sentence=sentence,
-        signer=task["signer"],
-        place=folder.with_suffix(".certificate.html"),
-    )
-    return {
-        "files": names,
-        "sentence": sentence,
-        "statement": report["published"]["sentences"],
-        "kind": report["kind"],
-        "method": report["method"],
-    }
+    write_certificate(folder, report, found, source=task.source, sentence=sentence, signer=task["signer"])
+    about = {"statement": report["published"]["sentences"], "kind": report["kind"], "method": report["method"]}
+    return {"files": names, "sentence": sentence, **about}
 
 
-def _pack(folder: Path, names: list[str], target: Path, root: str = "release") -> None:
-    """Packs the files of a release. The same release gives the same bytes."""
+def _pack(folder: Path, target: Path, root: str) -> list[str]:
+    """Packs the files of a folder and returns their names. The same files give the same bytes."""
+    names = sorted(path.name for path in folder.iterdir())
     with zipfile.ZipFile(target, "w") as packed:
         for name in names:
             entry = zipfile.ZipInfo(f"{root}/{name}", date_time=(1980, 1, 1, 0, 0, 0))
             entry.compress_type, entry.external_attr = zipfile.ZIP_DEFLATED, 0o644 << 16
             with open(folder / name, "rb") as file, packed.open(entry, "w") as out:
                 shutil.copyfileobj(file, out)
+    return names
 
 
-def _unpack(task: Mapping[str, Any], progress: Progress) -> Any:
+def _unpack(task: Task) -> Any:
     """Unpacks and reads an uploaded release: plain names and a bounded size only."""
     from flowveil.audit.published import read_release
 
-    progress.label("Unpacking a release")
+    task.progress.label("Unpacking a release")
     out = Path(task["out"])
     os.mkdir(out, 0o700)
     try:
@@ -460,14 +480,7 @@ def _unpack(task: Mapping[str, Any], progress: Progress) -> Any:
                 with packed.open(entry) as file, open(out / name, "xb") as target:
                     _copy(file, target, entry.file_size)
         release = read_release(out)
-    except (
-        zipfile.BadZipFile,
-        zlib.error,
-        EOFError,
-        OSError,
-        ValueError,
-        RuntimeError,
-    ) as problem:
+    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, RuntimeError) as problem:
         shutil.rmtree(out, ignore_errors=True)
         if isinstance(problem, DataError):
             raise
@@ -487,47 +500,46 @@ def _copy(file: Any, target: Any, most: int) -> None:
 # ---- jobs on a published release -----------------------------------------------------------------------------------
 
 
-def _analysis(task: Mapping[str, Any], progress: Progress) -> Any:
+def _analysis(task: Task) -> Any:
     """Packs the private measures and page of a release."""
     from flowveil.analysis.release_analysis import analyze
 
-    progress.label("Analysing")
-    zones = _map_of(task, PageRequest.from_choices(task["choices"]))
-    found = analyze(task["release"], against=_source_of(task), **({} if zones is None else {"zones": zones}))
-    out = Path(task["result"]).with_suffix(".analysis")
-    found.write(out, release=task["release"])
-    _pack(out, sorted(path.name for path in out.iterdir()), Path(task["result"]).with_suffix(".zip"), "analysis")
-    shutil.rmtree(out)
-    return {}
+    task.progress.label("Analysing")
+    found = analyze(task["release"], against=task.source, **task.zones)
+    return _packed(task, "analysis", lambda out: found.write(out, release=task["release"]))
 
 
-def _dpia(task: Mapping[str, Any], progress: Progress) -> Any:
+def _dpia(task: Task) -> Any:
     """Writes the private text for a data protection impact assessment."""
     from flowveil.analysis.dpia import dpia_text
     from flowveil.analysis.release_analysis import analyze
 
-    progress.label("Analysing")
-    source, zones = _source_of(task), _map_of(task, PageRequest.from_choices(task["choices"]))
-    reading = {} if zones is None else {"zones": zones}
-    text = dpia_text(task["release"], analyze(task["release"], against=source, **reading), against=source, **reading)
+    task.progress.label("Analysing")
+    how = {"against": task.source, **task.zones}
+    text = dpia_text(task["release"], analyze(task["release"], **how), **how)
     Path(task["result"]).with_suffix(".md").write_text(text, encoding="utf-8")
     return {}
 
 
-def _derive(task: Mapping[str, Any], progress: Progress) -> Any:
+def _derive(task: Task) -> Any:
     """Packs a table derived from a release; raw trips are not needed."""
     from flowveil.api import derive
 
-    progress.label("Deriving")
-    how = derivation_of(task["derive"])
-    out = Path(task["result"]).with_suffix(".derived")
-    derive(task["release"], out, **how, zones=_map_of(task, PageRequest.from_choices(task["choices"])))
-    _pack(out, sorted(path.name for path in out.iterdir()), Path(task["result"]).with_suffix(".zip"))
+    task.progress.label("Deriving")
+    how = {**derivation_of(task["derive"]), "zones": task.zones.get("zones")}
+    return _packed(task, "release", lambda out: derive(task["release"], out, **how))
+
+
+def _packed(task: Task, root: str, write: Callable[[Path], Any]) -> dict[str, Any]:
+    """Packs a folder into the file of the job."""
+    out = Path(task["result"]).with_suffix(".folder")
+    write(out)
+    _pack(out, out.with_suffix(".zip"), root)
     shutil.rmtree(out)
     return {}
 
 
-WORK: dict[str, Callable[[Mapping[str, Any], Progress], Any]] = {
+WORK: dict[str, Callable[[Task], Any]] = {
     "demo": _demo,
     "inspect": _inspect,
     "read": _read,

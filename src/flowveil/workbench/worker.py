@@ -11,7 +11,6 @@ import os
 import queue
 import sys
 import threading
-import time
 import warnings
 from pathlib import Path
 from typing import Any
@@ -20,52 +19,7 @@ from flowveil.errors import FlowveilError, speaking_of_flags
 from flowveil.output import write_files
 from flowveil.reading.limits import limits
 from flowveil.workbench.inspect_input import with_upload_names
-from flowveil.workbench.work import WORK
-
-try:
-    import resource
-except ImportError:  # Windows
-    resource = None  # type: ignore[assignment]
-
-#: Upper bound for the memory of a process that may take another task, in bytes.
-_SMALL = 400 * 2**20
-#: Seconds between two lines of progress.
-_EVERY = 0.1
-
-
-class Progress:
-    """Sends the progress of a task to the server."""
-
-    def __init__(self, answers: Any, job: str) -> None:
-        self._answers, self._job, self._last, self._label = answers, job, 0.0, ""
-
-    def label(self, text: str) -> None:
-        """Reports the current step."""
-        self._label = text
-        self._send({"label": text, "share": None})
-
-    def share(self, done: float) -> None:
-        """Reports the share that is done, from 0 to 1."""
-        now = time.monotonic()
-        if now - self._last >= _EVERY:
-            self._last = now
-            self._send({"label": self._label, "share": round(done, 3)})
-
-    def ended(self, how: str, message: str = "") -> None:
-        """Reports the end of the task."""
-        self._send({"ended": how, "message": message, "small": _is_small()})
-
-    def _send(self, what: dict[str, Any]) -> None:
-        self._answers.write(json.dumps({"job": self._job, **what}) + "\n")
-        self._answers.flush()
-
-
-def _is_small() -> bool:
-    """Whether the process never used much memory; False where the system does not report it."""
-    if resource is None:
-        return False
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit <= _SMALL
+from flowveil.workbench.work import WORK, Progress, Task
 
 
 def serve() -> None:
@@ -90,17 +44,17 @@ def serve() -> None:
 
 
 def _run(task: dict[str, Any], progress: Progress) -> None:
+    message = None
     try:
         given = task["limits"]
         with speaking_of_flags(), limits(memory=given.get("memory_limit"), threads=given.get("threads")):
-            result = WORK[task["kind"]](task, progress)
+            result = WORK[task["kind"]](Task(task, progress))
         text = json.dumps(result, allow_nan=False, separators=(",", ":"))
         write_files({task["result"]: lambda file: Path(file).write_text(text, encoding="utf-8")}, private=True)
     except FlowveilError as problem:
-        progress.ended("failed", with_upload_names(problem, task))
+        message = with_upload_names(problem, task)
     except MemoryError:
-        progress.ended("failed", "This machine has not enough memory for this job.")
+        message = "This machine has not enough memory for this job."
     except Exception as problem:
-        progress.ended("failed", f"Unexpected {type(problem).__name__}.")
-    else:
-        progress.ended("done")
+        message = f"Unexpected {type(problem).__name__}."
+    progress.send(ended="done" if message is None else "failed", message=message or "")

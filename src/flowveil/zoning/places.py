@@ -60,15 +60,22 @@ class Places:
     def __len__(self) -> int:
         return len(self.k)
 
-    def on(self, flows: Flows) -> Places:
-        """Returns the distinct tiles of the places on the map of these flows, each with its highest thresholds.
+    def tiles_on(self, resolution: int | None, whole_map: Hierarchy | None) -> Texts:
+        """Returns the code of the tile of each place, in H3 of a resolution, or on a map.
 
         Raises:
             DataError: a place is not on the map; the message counts them.
-            ParameterError: the flows have no map, so places without trips cannot be located.
+            ParameterError: there is no map, so places without trips cannot be located.
         """
-        codes = _h3_codes(self, flows) if _in_h3(flows) else _map_codes(self, flows)
-        distinct, place = np.unique(codes, return_inverse=True)
+        return _map_codes(self, whole_map) if resolution is None else _h3_codes(self, resolution)
+
+    def on(self, flows: Flows) -> Places:
+        """Returns the places by the tiles of these flows' map; see `located`."""
+        return self.located(*_tiling(flows))
+
+    def located(self, resolution: int | None, whole_map: Hierarchy | None) -> Places:
+        """Returns the distinct tiles of the places, each with its highest thresholds; raises like `tiles_on`."""
+        distinct, place = np.unique(self.tiles_on(resolution, whole_map), return_inverse=True)
         highest = {}
         for name, thresholds in (("k", self.k), ("l", self.l)):
             highest[name] = np.zeros(len(distinct), np.int64)
@@ -76,9 +83,8 @@ class Places:
         return replace(self, tile=distinct, lat=None, lon=None, **highest)
 
     def counted_on(self, flows: Flows) -> PlaceCounts:
-        """Returns the number of places in each tile of these flows' map; raises like `on`."""
-        codes = _h3_codes(self, flows) if _in_h3(flows) else _map_codes(self, flows)
-        return PlaceCounts(*np.unique(codes, return_counts=True))
+        """Returns the number of places in each tile of these flows' map; raises like `tiles_on`."""
+        return PlaceCounts(*np.unique(self.tiles_on(*_tiling(flows)), return_counts=True))
 
     @cached_property
     def highest(self) -> dict[str, int | None]:
@@ -190,12 +196,15 @@ def _coordinates(column: dict[str, Any], label: str) -> tuple[Floats, Floats]:
 # ---- which tile ------------------------------------------------------------------------------------------------------
 
 
-def _in_h3(flows: Flows) -> bool:
-    return flows.origins.kind in ("h3", "halves") and flows.origins.code.dtype == np.uint64
+def _tiling(flows: Flows) -> tuple[int | None, Hierarchy | None]:
+    """Returns the resolution of H3 tiles, and the map of others."""
+    tree = flows.origins
+    if tree.kind in ("h3", "halves") and tree.code.dtype == np.uint64:
+        return int(resolution_of(tree.code[tree.leaf_node[:1]])[0]), None
+    return None, flows.whole_map
 
 
-def _h3_codes(places: Places, flows: Flows) -> Texts:
-    resolution = int(resolution_of(flows.origins.code[flows.origins.leaf_node[:1]])[0])
+def _h3_codes(places: Places, resolution: int) -> Texts:
     if places.lat is not None and places.lon is not None:
         cells = index_points(places.lat, places.lon, resolution)
     else:
@@ -222,8 +231,7 @@ def _cells(texts: Texts | None) -> Cells64:
     return cells
 
 
-def _map_codes(places: Places, flows: Flows) -> Texts:
-    whole = flows.whole_map
+def _map_codes(places: Places, whole: Hierarchy | None) -> Texts:
     if whole is None:
         raise ParameterError(
             "Listed places need a map of the tiles: without it, places without trips cannot be located. "

@@ -17,7 +17,7 @@ import flowveil
 from flowveil.analysis import analyze, analyze_release, summary_lines
 from flowveil.analysis.areas import PLANNER
 from flowveil.analysis.attach import attach
-from flowveil.analysis.cell_lookup import Tree, cells_around
+from flowveil.analysis.covering import Tree, cells_around
 from flowveil.audit.auditing import audit
 from flowveil.cli import main
 from flowveil.errors import OutputError, ParameterError

@@ -8,7 +8,7 @@ import pytest
 
 from flowveil.analysis.pages.before_after import render_internal
 from flowveil.errors import OutputError
-from flowveil.private_files import check_place, write_private
+from flowveil.output import check_place, write_private
 from flowveil.published.document import sensible
 from samples.releases import city_flows, region_flows, release_of
 

@@ -8,7 +8,7 @@ import pytest
 from pyarrow import csv
 
 import flowveil
-from flowveil.analysis.collapse import collapse_lines
+from flowveil.analysis.release_analysis import collapse_lines
 from unit.cli.test_cli import run
 
 SECTORS, ZONES = 5, 6

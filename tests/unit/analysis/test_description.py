@@ -164,9 +164,9 @@ def test_what_methods_would_give_is_estimated_by_running_them():
     pytest.importorskip("numba")
     trips = hourly_trips(900)
     found = flowveil.describe(trips, k=6, resolution=7, time="start")
-    assert [one.name for one in found.estimates] == [
-        "layercut", "twincut", "paircut", "curvecut", "layercut --fold-time", "paircut --fold-time",
-    ]  # fmt: skip
+    whole_time, folded = ("layercut", "twincut", "paircut", "curvecut"), ("layercut", "paircut")
+    assert [one.method for one in found.estimates] == [*whole_time, *folded]
+    assert [one.folded for one in found.estimates] == [False] * 4 + [True] * 2
     assert found.flows == len(flowveil.read_trips(trips, resolution=7))
     flows = flowveil.read_slices(trips, time="start", every="hour", resolution=7).folded()
     whole = flowveil.read_trips(trips, resolution=7)

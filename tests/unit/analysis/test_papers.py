@@ -18,9 +18,9 @@ import pytest
 
 import flowveil
 from conftest import trip_table
-from flowveil.analysis.presets import PRESETS
-from flowveil.analysis.published_results import published_results, published_sheet
+from flowveil.analysis.papers import PRESETS
 from flowveil.analysis.study import describe_data
+from flowveil.analysis.study_tables import published_results, published_sheet
 from flowveil.analysis.tables import HEADS
 from flowveil.cli import cli, main
 from flowveil.errors import OutputError, ParameterError

@@ -9,8 +9,8 @@ import pytest
 
 from flowveil import anonymize, read_trips
 from flowveil import audit_releases as audit
-from flowveil.audit.minimality import minimality
 from flowveil.audit.published import published_release
+from flowveil.audit.shadow_releases import minimality
 from flowveil.errors import InfeasibleError
 from reference.minimality import short_parts
 from samples.drafts import unchecked

@@ -13,10 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flowveil.audit.auditing import SENTENCES, Verdict, audit
-from flowveil.audit.blocks import Side
-from flowveil.audit.components import confined_components
-from flowveil.audit.pages import audit_files
+from flowveil.audit.auditing import SENTENCES, Verdict, audit, audit_files
+from flowveil.audit.bounds import Side, confined_components
 from flowveil.audit.published import PublishedRelease, published_release
 from flowveil.audit.subtraction import confined_groups
 from flowveil.audit.zone_forest import Ground
@@ -145,7 +143,7 @@ def test_what_slices_by_two_columns_share_is_solved_exactly(counts, below):
 
     def side(trips: list[int]) -> Side:
         node = np.zeros(len(trips), dtype=np.int64)
-        return Side(node[:1], node[:1], node, node, np.array(trips, dtype=np.int64), 0)
+        return Side(node, node, np.array(trips, dtype=np.int64), 0)
 
     ground = Ground(np.array([-1]), np.array([1]), ())
     values = [np.array([[-1, -1]]), np.array([[0, -1], [1, -1]]), np.array([[-1, 0], [-1, 1]])]

@@ -16,7 +16,7 @@ import pytest
 from flowveil.methods.discrete_laplace import DiscreteLaplace, system_bits
 from flowveil.methods.noise_guarantee import NoiseGuarantee
 from flowveil.methods.privtree import _Budget, divide_pairs
-from flowveil.methods.public_tree import PublicTree
+from flowveil.methods.public_domain import PublicTree
 from reference.privacy_audit import certified_epsilon
 
 WORLDS = 200_000

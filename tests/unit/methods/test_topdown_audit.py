@@ -20,7 +20,7 @@ from flowveil.flows import Cells
 from flowveil.methods.discrete_gaussian import DiscreteGaussian
 from flowveil.methods.discrete_laplace import DiscreteLaplace, system_bits
 from flowveil.methods.epsilon import largest_rho
-from flowveil.methods.levels import Level
+from flowveil.methods.public_domain import Level
 from flowveil.methods.topdown import NoiseDistribution, noisy_children, noisy_roots
 from reference.privacy_audit import certified_epsilon
 

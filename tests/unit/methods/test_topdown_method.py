@@ -15,8 +15,8 @@ from flowveil import Flows, Hierarchy, ParameterError, anonymize, read_trips
 from flowveil.flows import Cells
 from flowveil.methods.discrete_laplace import repeatable_bits
 from flowveil.methods.epsilon import largest_rho
-from flowveil.methods.levels import Levels, public_domain
 from flowveil.methods.noise_guarantee import NoiseGuarantee
+from flowveil.methods.public_domain import Level, public_domain, public_levels
 from flowveil.methods.topdown import _noise_of_levels, budget_shares, count_top_down
 from samples.releases import rehash
 from samples.verified import findings_of
@@ -40,8 +40,8 @@ def map_flows(n: int = 12_000, *, people: int | None = None) -> Flows:
     return Flows.from_pairs(*place, origins=tree, destinations=tree, person=person, whole_map=tree)
 
 
-def levels_of(flows: Flows, level: int | None, region: str | None) -> Levels:
-    return Levels.from_domain(public_domain("topdown", flows, level, region))
+def levels_of(flows: Flows, level: int | None, region: str | None) -> list[Level]:
+    return public_levels(public_domain("topdown", flows, level, region))
 
 
 # ---- the budget ------------------------------------------------------------------------------------------------------
@@ -49,7 +49,7 @@ def levels_of(flows: Flows, level: int | None, region: str | None) -> Levels:
 
 def test_the_parts_of_the_budget_sum_to_it_exactly(flows):
     levels = levels_of(flows, 9, REGION)
-    assert [step.name for step in levels.levels] == ["all", "6", "7", "8", "9"]
+    assert [step.name for step in levels] == ["all", "6", "7", "8", "9"]
     shares = budget_shares(None, levels)
     assert sum(shares) == 1
     assert [share / shares[0] for share in shares] == [1, 1, 3, 9, 27]
@@ -89,16 +89,16 @@ def test_cells_of_several_resolutions_stay_themselves_until_their_step(flows):
     near, *_ = sorted(h3.grid_ring(REGION, 1))
     part = h3.cell_to_children(near, 7)[0]
     levels = levels_of(flows, 8, f"{REGION},{part}")
-    assert [(step.name, step.n_nodes) for step in levels.levels] == [
+    assert [(step.name, step.n_nodes) for step in levels] == [
         ("all", 1),
         ("5", 2),
         ("6", 8),
         ("7", 50),
         ("8", 350),
     ]
-    for step, above in zip(levels.levels[1:], levels.levels, strict=False):
+    for step, above in zip(levels[1:], levels, strict=False):
         assert np.array_equal(step.parent[step.node_of_zone], above.node_of_zone)
-    assert np.array_equal(levels.levels[-1].node_of_zone, np.arange(350))
+    assert np.array_equal(levels[-1].node_of_zone, np.arange(350))
 
 
 def test_steps_of_a_deep_map_that_divide_little_are_left_out():
@@ -107,8 +107,8 @@ def test_steps_of_a_deep_map_that_divide_little_are_left_out():
     tree, _ = Hierarchy.from_parents([-1, *((np.arange(1, n) - 1) // 2).tolist()], codes, kind="table")
     flows = Flows.from_pairs([0], [0], [9], origins=tree, destinations=tree, whole_map=tree)
     levels = levels_of(flows, None, None)
-    assert [step.n_nodes for step in levels.levels] == [1, 4, 16, 64]
-    for step, above in zip(levels.levels[1:], levels.levels, strict=False):
+    assert [step.n_nodes for step in levels] == [1, 4, 16, 64]
+    for step, above in zip(levels[1:], levels, strict=False):
         assert np.array_equal(step.parent[step.node_of_zone], above.node_of_zone)
 
 

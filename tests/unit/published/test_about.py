@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from flowveil.api import anonymize
+from flowveil import anonymize
 from flowveil.errors import ParameterError
 from flowveil.published.about import checked, period_in_words, title
-from flowveil.published.headline import sentence, sides
 from flowveil.published.report import typical_radius_m
+from flowveil.published.sentences import sentence, sides
 from samples.releases import city_flows, edit_report
 from samples.verified import findings_of
 

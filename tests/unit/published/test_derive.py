@@ -17,8 +17,7 @@ import flowveil
 from flowveil.cli import main
 from flowveil.errors import OutputError, ParameterError
 from flowveil.published.derive import Derivation, derive_published
-from flowveil.release.published import Published
-from flowveil.release.statement import Statement
+from flowveil.release.statement import Published, Statement
 from flowveil.zoning.public_map import H3Map
 from reference.derive import grouped
 from samples.hourly import hourly_trips

@@ -204,9 +204,9 @@ POINTS = [
     (os, "fsync", 1),
     (os, "fsync", 3),
     (os, "fsync", 5),
-    (folder_module, "_write_parquet", 1),
-    (folder_module, "_write_parquet", 2),
-    (folder_module, "_write_text", 3),
+    (folder_module.pq, "write_table", 1),
+    (folder_module.pq, "write_table", 2),
+    (folder_module, "json_text", 2),
     (folder_module, "render", 1),
     (publication, "recount_flows", 1),
     (os, "rename", 1),
@@ -270,14 +270,14 @@ def test_an_interrupt_right_after_the_rename_leaves_the_old_release(release, ear
 def test_a_release_that_fails_the_recount_is_not_published(release, earlier, tmp_path, monkeypatch):
     target = shutil.copytree(earlier, tmp_path / "out")
     old = content(target)
-    real = folder_module._write_parquet
+    real = folder_module.pq.write_table
 
-    def one_trip_more(table, file):
+    def one_trip_more(table, file, **how):
         if "trips" in table.schema.names:
             table = table.set_column(2, "trips", [[value + 1 for value in table["trips"].to_pylist()]])
-        real(table, file)
+        real(table, file, **how)
 
-    monkeypatch.setattr(folder_module, "_write_parquet", one_trip_more)
+    monkeypatch.setattr(folder_module.pq, "write_table", one_trip_more)
     with pytest.raises(GuaranteeError, match="another number of trips") as raised:
         publish(release, target)
     assert raised.value.findings

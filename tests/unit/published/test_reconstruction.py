@@ -45,9 +45,9 @@ def test_the_command_writes_what_python_returns_and_no_trip_is_lost(folder, tmp_
         assert set(csv.read_csv(out)["kind"].to_pylist()) == {"estimate"}
         assert csv.read_csv(out)["trips"].to_numpy() == pytest.approx(table["trips"].to_numpy())
     else:
-        from flowveil.reading.omx import open_omx
+        from flowveil.reading.matrices import open_omx
 
-        with open_omx(out, most_zones=10_000) as omx:
+        with open_omx(out) as omx:
             assert omx.matrices["estimate"][:].sum() == pytest.approx(np.sum(table["trips"].to_numpy()))
 
 

@@ -123,6 +123,8 @@ def test_tables_of_records_comparisons_and_studies_are_neutral(tmp_path):
     assert {name: read[name] for name in texts} == {name: f"'{sign}{name}" for name, sign in texts.items()}
     assert not [field for field in read.values() if FORMULA.search(field)]
     row = {"by": "=sex", "segment": "@f", "method": "odkanon", "protect": "trips", "basis": "trips", "status": "failed"}
-    settings = Settings(methods={"odkanon": find_method("odkanon")}, protections=(("trips",),), k=(5,))
+    settings = Settings(
+        methods={"odkanon": find_method("odkanon")}, protections=(("trips",),), k=(5,), max_suppressed=0.1
+    )
     write_study(Study((row,), ("=sex",), settings), tmp_path)
     assert {"'=sex", "'@f"} <= set(fields(tmp_path / "results.csv"))

@@ -122,7 +122,6 @@ def test_dropped_rows_are_counted_in_trips_and_the_larger_share_counts() -> None
     assert intake.dropped == {"missing end": 1, "unknown tile": 3}
     assert (intake.dropped_trips, intake.input_trips, intake.outside_trips) == (83, 1043, 0)
     assert intake.dropped_share == 83 / 1043
-    assert intake.outside_share == 0
 
 
 def test_unknown_codes_are_kept_as_one_zone() -> None:
@@ -132,7 +131,6 @@ def test_unknown_codes_are_kept_as_one_zone() -> None:
     intake = flows.intake
     assert (intake.dropped, intake.dropped_trips) == ({"missing end": 1}, 3)
     assert (intake.outside_rows, intake.outside_trips, intake.input_trips) == (1, 40, 1043)
-    assert intake.outside_share == 40 / 1043
 
 
 def test_rows_outside_an_area_are_not_dropped() -> None:
@@ -141,7 +139,6 @@ def test_rows_outside_an_area_are_not_dropped() -> None:
     intake = flowveil.read_trips(table, within="2,48,3,49", weight="w", resolution=6).intake
     assert (intake.dropped, intake.outside_rows, intake.outside_trips) == ({}, 2, 2)
     assert (intake.outside_weight, intake.input_weight) == (18.0, 30.0)
-    assert intake.outside_share == 0.6
     assert intake.left_out == {"outside the area": 2}
 
 
@@ -157,4 +154,4 @@ def test_when_everything_is_lost_a_larger_limit_is_no_advice() -> None:
 
 
 def test_shares_of_nothing_are_zero() -> None:
-    assert (ReadSummary().dropped_share, ReadSummary().outside_share, ReadSummary().left_out) == (0.0, 0.0, {})
+    assert (ReadSummary().dropped_share, ReadSummary().left_out) == (0.0, {})

@@ -10,7 +10,7 @@ import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 import pytest
 
-from flowveil.api import anonymize_slices, verify_release
+from flowveil import anonymize_slices, verify_release
 from flowveil.cli import main
 from flowveil.engines import read_slices, read_trips
 from flowveil.errors import ParameterError

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from flowveil.api import describe, verify_release
+from flowveil import describe, verify_release
 from flowveil.cli import main
 from flowveil.engines import read_slices, read_trips
 from flowveil.errors import ParameterError

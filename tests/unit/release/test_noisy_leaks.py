@@ -23,7 +23,7 @@ from flowveil import NoisyRelease, anonymize, anonymize_slices, read_slices, rea
 from flowveil.cli import main
 from flowveil.flows import Cells, Flows
 from flowveil.published.exports import FORMATS
-from flowveil.release.zones import Zones
+from flowveil.release.plan import Zones
 from flowveil.slices import SlicedFlows
 from samples.drafts import unchecked
 
@@ -184,8 +184,8 @@ def test_so_do_the_same_noisy_counts_in_slices(method, two_in_slices, tmp_path):
 def test_the_command_line_says_the_same_whatever_the_input(more, tmp_path, monkeypatch, capsys):
     options = RUNS["laplace: all pairs of a region"][1]
     release = anonymize(two_inputs(on_hexagons)[0], "laplace", **options)
-    real = flowveil.api.anonymize
-    monkeypatch.setattr("flowveil.api.anonymize", lambda *a, **k: with_counts_of(real(*a, **k), release))
+    real = flowveil.anonymization.anonymize
+    monkeypatch.setattr("flowveil.anonymization.anonymize", lambda *a, **k: with_counts_of(real(*a, **k), release))
     said = []
     asked = ["anonymize", str(tmp_path / "trips.csv"), "--method", "laplace", "--resolution", "9"]
     asked += ["--max-dropped", "0.9"]

@@ -10,16 +10,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from benchmarks.synthetic_flows import synthetic_flows
 
 from flowveil.errors import OutputError, ParameterError
 from flowveil.sources.synthetic import (
     AGES,
-    BLOCK_PEOPLE,
     POPULATION,
     PROFESSIONS,
     SCHEMA,
     SEXES,
-    synthetic_flows,
     synthetic_survey,
     write_synthetic_survey,
 )
@@ -238,21 +237,18 @@ def in_one_piece() -> pa.Table:
     return synthetic_survey(people=2_345, trips_per_person=4.0, seed=3)
 
 
-@pytest.mark.parametrize("chunk_people", [1, BLOCK_PEOPLE, 1_700, 50_000])
-def test_chunks_do_not_change_the_rows(tmp_path: Any, chunk_people: int) -> None:
+@pytest.mark.parametrize("blocks", [1, 2, 50])
+def test_row_groups_do_not_change_the_rows(tmp_path: Any, blocks: int, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "survey.parquet"
-    trips = write_synthetic_survey(path, people=2_345, trips_per_person=4.0, seed=3, chunk_people=chunk_people)
+    monkeypatch.setattr("flowveil.sources.synthetic._BLOCKS_OF_ROW_GROUP", blocks)
+    trips = write_synthetic_survey(path, people=2_345, trips_per_person=4.0, seed=3)
     expected = in_one_piece()
     assert trips == expected.num_rows
     written = pq.read_table(path)
     assert written.schema.equals(SCHEMA)
     assert written.combine_chunks().equals(expected)
+    assert pq.ParquetFile(path).num_row_groups == -(-3 // blocks)
     assert [p.name for p in tmp_path.iterdir()] == ["survey.parquet"]
-
-
-def test_a_chunk_is_a_row_group(tmp_path: Any) -> None:
-    write_synthetic_survey(tmp_path / "s.parquet", people=5_000, trips_per_person=5.0, chunk_people=2_000)
-    assert pq.ParquetFile(tmp_path / "s.parquet").num_row_groups == 3
 
 
 def test_a_smaller_survey_is_the_beginning_of_a_larger_one() -> None:
@@ -280,11 +276,6 @@ def test_nan_trips_are_refused() -> None:
         synthetic_survey(trips_per_person=float("nan"))
 
 
-def test_a_chunk_needs_people(tmp_path: Any) -> None:
-    with pytest.raises(ParameterError, match="chunk_people"):
-        write_synthetic_survey(tmp_path / "s.parquet", people=10, chunk_people=0)
-
-
 def test_a_file_that_cannot_be_written_is_named(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("nowhere").write_text("a file")
@@ -299,7 +290,7 @@ def test_a_failed_write_keeps_the_old_file(tmp_path: Any, monkeypatch: pytest.Mo
     def fail(*_: Any, **__: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("flowveil.sources.synthetic._write_row_group", fail)
+    monkeypatch.setattr("pyarrow.parquet.ParquetWriter.write_table", fail)
     with pytest.raises(OutputError, match="No space left"):
         write_synthetic_survey(path, people=10)
     assert [p.name for p in tmp_path.iterdir()] == ["s.parquet"]

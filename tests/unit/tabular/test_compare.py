@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from flowveil.errors import MissingExtraError, OutputError, ParameterError
-from flowveil.tabular import compare
+from flowveil.tabular import utility
 from flowveil.tabular.compare import Grid, Margins, Roles, compare_records
 from flowveil.tabular.domains import decide_kinds
 from flowveil.tabular.records import Attribute, read_records
@@ -25,28 +25,32 @@ def comparison():
 
 
 def test_tables(comparison):
-    assert comparison.relaxed["k"].to_pylist() == [2, 10]
-    assert all(comparison.strict["k_anonymous"].to_pylist())
-    assert all(comparison.relaxed["k_anonymous"].to_pylist())
-    assert comparison.uniques["n_records"].to_pylist() == [3146]
-    assert comparison.uniques["n_cells"].to_pylist() == [2688]
-    settings = list(zip(*(comparison.synthesis[c].to_pylist() for c in ("epsilon", "prior_count")), strict=True))
+    assert comparison.tables["relaxed"]["k"].to_pylist() == [2, 10]
+    assert all(comparison.tables["strict"]["k_anonymous"].to_pylist())
+    assert all(comparison.tables["relaxed"]["k_anonymous"].to_pylist())
+    assert comparison.tables["uniques"]["n_records"].to_pylist() == [3146]
+    assert comparison.tables["uniques"]["n_cells"].to_pylist() == [2688]
+    settings = list(
+        zip(*(comparison.tables["synthesis"][c].to_pylist() for c in ("epsilon", "prior_count")), strict=True)
+    )
     assert settings == [(e, p) for e in (None, 0.5, 2.0) for p in (0.0, 1.0)]
-    score = dict(zip(settings, comparison.synthesis["s_pmse"].to_pylist(), strict=True))
+    score = dict(zip(settings, comparison.tables["synthesis"]["s_pmse"].to_pylist(), strict=True))
     assert score[None, 0.0] < score[2.0, 0.0] < score[0.5, 0.0]
-    tests = list(zip(*(comparison.prediction[c].to_pylist() for c in ("trained_on", "tested_on")), strict=True))
+    tests = list(
+        zip(*(comparison.tables["prediction"][c].to_pylist() for c in ("trained_on", "tested_on")), strict=True)
+    )
     assert tests == [
         *((name, "original") for name in ("original", "mondrian", "ipf")),
         *((name, "its release") for name in ("mondrian", "ipf")),
     ]
-    assert all(0.4 < b < 0.8 for b in comparison.prediction["balanced_accuracy"].to_pylist())
-    gender = next(r for r in comparison.coefficients.to_pylist() if r["term"] == "Gender=2")
+    assert all(0.4 < b < 0.8 for b in comparison.tables["prediction"]["balanced_accuracy"].to_pylist())
+    gender = next(r for r in comparison.tables["coefficients"].to_pylist() if r["term"] == "Gender=2")
     for method in ("original", "mondrian", "ipf"):
         assert gender[f"{method}_low"] < gender[f"{method}_estimate"] < gender[f"{method}_high"]
 
 
 def test_codes_are_categories_in_every_variant_so_that_coefficients_line_up(comparison):
-    rows = {row["term"]: row for row in comparison.coefficients.to_pylist()}
+    rows = {row["term"]: row for row in comparison.tables["coefficients"].to_pylist()}
     dummies = [f"{name}={i}" for name in QUASI_IDENTIFIERS for i in range(2, len(FREQUENCIES[name]) + 1)]
     assert list(rows) == ["(intercept)", *dummies]
     assert all(rows[term]["original_estimate"] is not None for term in dummies)
@@ -56,14 +60,14 @@ def test_codes_are_categories_in_every_variant_so_that_coefficients_line_up(comp
 
 
 def test_frequencies_are_table_24(comparison):
-    counted = {(r["variable"], r["level"]): r["frequency"] for r in comparison.frequencies.to_pylist()}
+    counted = {(r["variable"], r["level"]): r["frequency"] for r in comparison.tables["frequencies"].to_pylist()}
     assert counted == {(v, str(i + 1)): n for v, of in FREQUENCIES.items() for i, n in enumerate(of)}
-    gender = comparison.frequencies.to_pylist()[0]
+    gender = comparison.tables["frequencies"].to_pylist()[0]
     assert round(gender["percentage"], 2) == 46.69
 
 
 def test_published_values_are_the_levels_of_table_21(comparison):
-    terms = comparison.published_values["term"].to_pylist()
+    terms = comparison.tables["published_values"]["term"].to_pylist()
     assert "Gender=1" in terms
     assert any(term.startswith("Education=[") for term in terms)
 
@@ -73,7 +77,7 @@ def test_numbers_are_numbers_in_every_variant():
     roles = Roles(["Gender", "age"], sensitive=SENSITIVE, direct_identifiers=QUASI_IDENTIFIERS[1:])
     declared = Margins(bins={"age": [0, 30, 50, 90]}, domains={"Gender": [1, 2, 3]})
     comparison = compare_records(table, roles, grid=ONE, fit=declared)
-    assert comparison.coefficients["term"].to_pylist() == ["(intercept)", "Gender=2", "Gender=3", "age"]
+    assert comparison.tables["coefficients"]["term"].to_pylist() == ["(intercept)", "Gender=2", "Gender=3", "age"]
     assert comparison.parameters["kinds"] == {"Gender": "categories", "age": "numeric"}
     assert not any("age" in note for note in comparison.notes)
     without = decide_kinds(table, [Attribute("age")])
@@ -104,9 +108,9 @@ def test_written_folder(comparison, tmp_path):
     target = tmp_path / "result"
     comparison.write(target)
     names = {p.name for p in target.iterdir()}
-    tables = {f"{name}.csv" for name in comparison.tables()}
+    tables = {f"{name}.csv" for name in comparison.tables}
     assert names == tables | {"strict.png", "relaxed.png", "synthesis.png", "comparison.json"}
-    assert read_records(target / "relaxed.csv")["c_dm"].to_pylist() == comparison.relaxed["c_dm"].to_pylist()
+    assert read_records(target / "relaxed.csv")["c_dm"].to_pylist() == comparison.tables["relaxed"]["c_dm"].to_pylist()
     for figure in ("strict.png", "relaxed.png", "synthesis.png"):
         assert (target / figure).read_bytes().startswith(b"\x89PNG")
     assert "not for publication" in json.loads((target / "comparison.json").read_text())["warning"]
@@ -132,7 +136,7 @@ def test_without_matplotlib_nothing_is_left_behind(comparison, tmp_path, monkeyp
     def absent(name):
         raise ImportError(name)
 
-    monkeypatch.setattr(compare.importlib, "import_module", absent)
+    monkeypatch.setattr(utility.importlib, "import_module", absent)
     with pytest.raises(MissingExtraError, match=r"flowveil\[tabular\]"):
         comparison.write(tmp_path / "result")
     assert list(tmp_path.iterdir()) == []
@@ -142,8 +146,19 @@ def test_bins_of_ordered_columns_are_categories_in_every_variant():
     names = [Attribute(q, "ordered") for q in QUASI_IDENTIFIERS]
     roles = Roles(names, sensitive=SENSITIVE, direct_identifiers=[])
     comparison = compare_records(survey(), roles, grid=ONE, fit=Margins(bins={"Education": [1, 4, 6, 7]}))
-    assert comparison.uniques["n_cells"].to_pylist() == [2688 // 7 * 3]
-    row = next(r for r in comparison.coefficients.to_pylist() if r["term"] == "Education=[4, 6)")
+    assert comparison.tables["uniques"]["n_cells"].to_pylist() == [2688 // 7 * 3]
+    row = next(r for r in comparison.tables["coefficients"].to_pylist() if r["term"] == "Education=[4, 6)")
     assert None not in (row["original_estimate"], row["mondrian_estimate"], row["ipf_estimate"])
     with pytest.raises(ParameterError, match="At least one"):
         Grid(repeats=0)
+
+
+def test_a_comparison_checks_the_regression_where_asked(tmp_path):
+    fit = Margins(noise="gaussian", delta=1e-6)
+    found = compare_records(survey(), ROLES, grid=ONE, fit=fit, diagnostics=True)
+    found.write(tmp_path / "out")
+    written = {f.name for f in (tmp_path / "out").iterdir()}
+    assert {"associations.csv", "inflation.csv", "influence.csv", "cooks_distance.png", "leverage.png"} <= written
+    models = {"original", "mondrian", "ipf", "mondrian, published values"}
+    assert set(found.tables["inflation"]["trained_on"].to_pylist()) == models
+    assert {"original_error", "mondrian_z", "ipf_p"} <= set(found.tables["coefficients"].column_names)

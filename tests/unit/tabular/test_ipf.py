@@ -15,9 +15,8 @@ from flowveil.methods.epsilon import (
 )
 from flowveil.tabular import ipf
 from flowveil.tabular.domains import code_variable
-from flowveil.tabular.ipf import synthesize_records
+from flowveil.tabular.ipf import Mechanism, synthesize_records
 from flowveil.tabular.junction import JunctionModel, build_junction_tree
-from flowveil.tabular.noise import Mechanism
 from flowveil.tabular.risk import replicated_uniques
 from flowveil.tabular.utility import pair_tables, propensity_by_pairs
 from reference.goodness import FALSE_ALARM
@@ -43,9 +42,9 @@ def counted(table, names):
 def test_without_privacy_the_margins_are_met():
     table = survey()
     made = synthesize_records(table, epsilon=None, seed=1)
-    assert made.gap <= 1e-9
-    assert made.converged
-    assert not made.private
+    assert made.report["fit"]["gap"] <= 1e-9
+    assert made.report["fit"]["converged"]
+    assert not made.report["private"]
     # By hand: each fitted pair against the counts of the original.
     names = table.column_names
     for i, j in combinations(range(len(names)), 2):
@@ -68,9 +67,9 @@ def test_seed_repeats_without_privacy_and_is_refused_with_it():
 
 def test_the_test_seed_is_loud():
     made = synthesize_records(small(), epsilon=1.0, domains_from_data=True, unsafe_test_seed=3)
-    assert not made.private
-    assert "NOT private" in made.statement()
-    assert made.report()["private"] is False
+    assert not made.report["private"]
+    assert "NOT private" in made.report["statement"]
+    assert made.report["private"] is False
     again = synthesize_records(small(), epsilon=1.0, domains_from_data=True, unsafe_test_seed=3)
     assert made.table.equals(again.table)
 
@@ -78,10 +77,10 @@ def test_the_test_seed_is_loud():
 def test_the_real_noise_is_never_the_same_and_says_what_it_covers():
     made = [synthesize_records(small(), epsilon=0.5, domains_from_data=True) for _ in range(2)]
     assert not made[0].table.equals(made[1].table)
-    assert made[0].private
-    assert made[0].scale == pytest.approx(3 / 0.5)
-    assert made[0].records_from == "noisy margins"
-    statement = made[0].statement()
+    assert made[0].report["private"]
+    assert made[0].report["noise"]["scale"] == pytest.approx(3 / 0.5)
+    assert made[0].report["n_records_from"] == "noisy margins"
+    statement = made[0].report["statement"]
     for said in (
         "0.5-differentially private",
         "adding or removing one record",
@@ -120,9 +119,9 @@ def test_noise_of_all_margins_is_independent_and_of_the_right_scale():
     counts = [counted(table, names) for names in (("a", "b"), ("a", "c"), ("b", "c"))]
     differences = []
     for _ in range(120):
-        noisy, scale = ipf._add_noise(counts, Mechanism("laplace", 1.5, 0.0), system_bits)
+        noisy = ipf._add_noise(counts, Mechanism("laplace", 1.5, 0.0), system_bits)
         differences.append(np.concatenate([(a - b).ravel() for a, b in zip(noisy, counts, strict=True)]))
-    assert scale == pytest.approx(2.0)
+    scale = 2.0
     noise = np.array(differences)
     law = stats.dlaplace(1 / scale)
     edges = np.arange(-6, 7)
@@ -173,10 +172,10 @@ def test_gaussian_noise_follows_its_law_and_keeps_epsilon_and_delta(margins, eps
 
 def test_gaussian_noise_by_option():
     made = synthesize_records(small(), epsilon=1.0, noise="gaussian", delta=1e-6, domains_from_data=True)
-    assert made.scale == gaussian_deviation(3, 1.0, 1e-6)
-    assert made.report()["noise"] == {"law": "discrete Gaussian", "scale": made.scale}
-    assert (made.report()["delta"], made.private) == (1e-6, True)
-    assert "(1, 1e-06)-differentially private" in made.statement()
+    assert made.report["noise"]["scale"] == gaussian_deviation(3, 1.0, 1e-6)
+    assert made.report["noise"] == {"law": "discrete Gaussian", "scale": made.report["noise"]["scale"]}
+    assert (made.report["delta"], made.report["private"]) == (1e-6, True)
+    assert "(1, 1e-06)-differentially private" in made.report["statement"]
     # With this number of margins Gaussian noise is the smaller one.
     assert gaussian_deviation(300, 1.0, 1e-6) < np.sqrt(2) * noise_scale(300, 1.0)
     wrong = [{"noise": "gaussian"}, {"noise": "gaussian", "delta": 0.01}, {"delta": 1e-6}, {"noise": "uniform"}]
@@ -209,10 +208,10 @@ def test_categories_must_be_declared_with_epsilon():
     made = synthesize_records(
         table, epsilon=1.0, domains={"a": ["x", "rare-illness", "z", None], "b": [1, 2, 3]}, n_records=50
     )
-    assert made.assumed_public == ()
-    assert made.n_cells == 12
-    assert made.n_records == made.table.num_rows == 50
-    assert "declared beforehand" in made.statement()
+    assert made.report["categories_read_from_the_data"] == []
+    assert made.report["n_cells"] == 12
+    assert made.report["n_records"] == made.table.num_rows == 50
+    assert "declared beforehand" in made.report["statement"]
     assert set(made.table["a"].to_pylist()) <= {"x", "rare-illness", "z", None}
     assert made.table.schema.field("b").type == pa.int64()
     for domains, message in (
@@ -257,10 +256,10 @@ def test_bins():
 
 def test_number_of_records_comes_from_the_noisy_margins():
     table = small(5000)
-    totals = [synthesize_records(table, epsilon=1.0, domains_from_data=True).n_records for _ in range(5)]
+    totals = [synthesize_records(table, epsilon=1.0, domains_from_data=True).report["n_records"] for _ in range(5)]
     assert len(set(totals)) > 1
     assert all(abs(n - 5000) < 150 for n in totals)
-    assert synthesize_records(small(1), epsilon=0.01, domains_from_data=True).n_records >= 1
+    assert synthesize_records(small(1), epsilon=0.01, domains_from_data=True).report["n_records"] >= 1
 
 
 def test_prior_count_moves_empty_cells():
@@ -304,7 +303,7 @@ def test_independent_parts_and_loops():
     joint /= joint.sum()
     model = JunctionModel(tree)
     targets = [joint.sum(axis=tuple(i for i in range(5) if i not in m)) for m in margins]
-    gap, _, converged = ipf.fit(model, margins, targets, ipf.Rounds(1e-12, 0, 500))
+    gap, _, converged = ipf.fit(model, margins, targets, settled=0, tolerance=1e-12, max_cycles=500)
     assert converged
     assert gap < 1e-11
     drawn = model.sample(50_000, generator)
@@ -351,8 +350,8 @@ def test_bad_parameters(options, message):
 
 def test_one_variable():
     made = synthesize_records(small(), epsilon=None, variables=["a"], seed=0)
-    assert made.margins == (("a",),)
-    assert made.gap < 1e-12
+    assert made.report["margins"] == [["a"]]
+    assert made.report["fit"]["gap"] < 1e-12
 
 
 def test_many_variables_are_refused_quickly_with_margins_that_fit():
@@ -372,7 +371,7 @@ def test_a_large_epsilon_is_refused_and_a_weak_one_warned_of():
             synthesize_records(table, epsilon=bad, domains_from_data=True)
     with pytest.warns(WeakPromiseWarning):
         made = synthesize_records(table, epsilon=11, domains_from_data=True)
-    assert "Weak: ε = 11" in made.report()["statement"]
+    assert "Weak: ε = 11" in made.report["statement"]
 
 
 def test_noise_without_end_is_refused_whatever_the_data():
@@ -381,4 +380,4 @@ def test_noise_without_end_is_refused_whatever_the_data():
         synthesize_records(table, epsilon=1e-7, domains_from_data=True)
     with pytest.raises(ParameterError, match="standard deviation"):
         synthesize_records(table, epsilon=1e-6, domains_from_data=True)
-    assert synthesize_records(table, epsilon=1e-6, n_records=40, domains_from_data=True).n_records == 40
+    assert synthesize_records(table, epsilon=1e-6, n_records=40, domains_from_data=True).report["n_records"] == 40

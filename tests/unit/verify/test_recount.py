@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import flowveil.verify
-from flowveil.analysis.measures.closeness import closeness
+from flowveil.analysis.closeness import closeness
 from flowveil.errors import InfeasibleError, ParameterError
 from flowveil.verify.from_flows import trips_from_flows
 from flowveil.verify.recount import PersonRows, recount

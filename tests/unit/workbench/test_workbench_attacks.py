@@ -18,11 +18,12 @@ from pathlib import Path
 import pytest
 
 from flowveil.errors import ParameterError
+from flowveil.execution import anonymize_arguments
+from flowveil.request import command_line
 from flowveil.workbench import guard
-from flowveil.workbench.choices import choices_of
+from flowveil.workbench.choices import choices_of, page_request
 from flowveil.workbench.guard import Door, RefusedError
-from flowveil.workbench.session import MOST_LISTENERS
-from flowveil.workbench.workspace import below, listing
+from flowveil.workbench.session import MOST_LISTENERS, below, listing
 from samples.served import Served, serving, serving_here
 
 pytest.importorskip("starlette")
@@ -233,11 +234,9 @@ def test_no_choice_is_a_path_or_out_of_range(choices):
 
 
 def test_a_choice_of_nought_is_a_choice():
-    from flowveil.workbench.choices import PageRequest
-
-    asked = PageRequest.from_choices(choices_of({"max_suppressed": 0, "resolution": 0}))
-    assert asked.release_arguments["max_suppressed"] == 0
-    assert "--resolution 0" in asked.command("x.csv", None)
+    request = page_request(choices_of({"max_suppressed": 0, "resolution": 0}))
+    assert anonymize_arguments(request)["max_suppressed"] == 0
+    assert "--resolution 0" in command_line(request)
 
 
 # ---- sizes and times -----------------------------------------------------------------------------------------------
@@ -326,10 +325,9 @@ def test_garbage_is_answered_without_a_trace(served):
 @pytest.mark.parametrize("head", [b"GET / HT", b"GET / HTTP/1.1\r\nHost: x\r\n"])
 def test_slow_requests_end(monkeypatch, tmp_path, head):
     """A head that does not end, and a body that does not come."""
-    from flowveil.workbench import header_timeout
-    from flowveil.workbench.server import workbench
+    from flowveil.workbench import server as routes
 
-    monkeypatch.setattr(header_timeout, "HEAD_SECONDS", 0.3)
+    monkeypatch.setattr(routes, "HEAD_SECONDS", 0.3)
     monkeypatch.setattr(guard, "PAUSE", 0.3)
     for name in ("files", "jobs", "releases", "tmp"):
         (tmp_path / name).mkdir()
@@ -337,8 +335,8 @@ def test_slow_requests_end(monkeypatch, tmp_path, head):
         port = listener.getsockname()[1]
         door = Door("127.0.0.1", port, 1000)
         config = uvicorn.Config(
-            workbench(tmp_path, Path(tmp_path), door),
-            http=header_timeout.HeaderTimeout,
+            routes.workbench(tmp_path, Path(tmp_path), door),
+            http=routes.HeaderTimeout,
             ws="none",
             loop="asyncio",
             log_config=None,

@@ -24,11 +24,21 @@ from flowveil import anonymize, read_trips, verify_release
 from flowveil.cli import main
 from flowveil.errors import DataError, InfeasibleError, ParameterError
 from flowveil.flows import Cells
+from flowveil.recipe import recipe_text
 from flowveil.release.noisy import NothingLeftError
-from flowveil.workbench.choices import PageRequest, choices_in_recipe, choices_of, page_settings
-from flowveil.workbench.pages import _BY_SCRIPT, index
-from flowveil.workbench.sign_off import sign_off_sentence
-from flowveil.workbench.work import WORK, _thinned
+from flowveil.request import Request, command_line
+from flowveil.workbench.choices import (
+    _BY_SCRIPT,
+    choices_in_recipe,
+    choices_of,
+    defaults_of,
+    index,
+    page_request,
+    page_settings,
+    python_code,
+)
+from flowveil.workbench.preview import sign_off_sentence
+from flowveil.workbench.work import WORK, Task, _thinned
 from samples.drafts import unchecked
 
 #: What a person signs.
@@ -89,7 +99,7 @@ def stamp(path: Path) -> list[Any]:
     return [str(path), now.st_size, now.st_mtime_ns]
 
 
-def published(folder: Path, room: Path, name: str) -> tuple[Path, PageRequest, tuple[str, str | None]]:
+def published(folder: Path, room: Path, name: str) -> tuple[Path, Request]:
     """Publish as a worker does."""
     file, mapped, chosen = CASES[name]
     (room / "files").mkdir()
@@ -102,9 +112,9 @@ def published(folder: Path, room: Path, name: str) -> tuple[Path, PageRequest, t
         "out": str(room / "out"),
         **SIGNED,
     }
-    WORK["publish"](task, Silent())
-    names = str(folder / file), str(folder / "map.csv") if mapped else None
-    return room / "out", PageRequest.from_choices(choices_of(choices)), names
+    WORK["publish"](Task(task, Silent()))
+    named = {"input": str(folder / file), "zones": str(folder / "map.csv") if mapped else None, "out": "release"}
+    return room / "out", page_request(choices_of(choices)).with_values(**named)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -112,9 +122,9 @@ def test_call_command_and_lines_make_one_release(name, folder, tmp_path, monkeyp
     monkeypatch.chdir(tmp_path)
     # A worker recounts from the file what it has published; the others have its bytes.
     with unchecked():
-        out, asked, names = published(folder, tmp_path, name)
-        main([*shlex.split(asked.command(*names))[1:], "--quiet"])
-        exec(asked.python(*names).replace("write('release'", "write('again'"), {})
+        out, request = published(folder, tmp_path, name)
+        main([*shlex.split(command_line(request))[1:], "--quiet"])
+        exec(python_code(request).replace("write('release'", "write('again'"), {})
     first = {path.name: path.read_bytes() for path in out.iterdir()}
     assert first == {path.name: path.read_bytes() for path in Path("release").iterdir()}
     assert first == {path.name: path.read_bytes() for path in Path("again").iterdir()}
@@ -122,11 +132,11 @@ def test_call_command_and_lines_make_one_release(name, folder, tmp_path, monkeyp
 
 def test_matrices_of_a_file_are_seen_before_anything_is_chosen(folder, tmp_path):
     task = {"room": str(tmp_path), "source": stamp(folder / "trips.omx"), "zones": stamp(folder / "map.csv")}
-    found = WORK["inspect"]({**task, "choices": {"zones_tile": "code"}}, Silent())
+    found = WORK["inspect"](Task({**task, "choices": {"zones_tile": "code"}}, Silent()))
     assert (found["matrices"], found["problem"]) == (["bus", "car"], None)
     assert "matrix" in [column["name"] for column in found["columns"]]
     # A map that cannot be read without settings: its columns are offered, with the problem.
-    found = WORK["inspect"]({**task, "choices": {"zones_tile": "nowhere"}}, Silent())
+    found = WORK["inspect"](Task({**task, "choices": {"zones_tile": "nowhere"}}, Silent()))
     assert "nowhere" in found["problem"]
     assert found["map_columns"] == ["code", "row", "lat", "lon"]
 
@@ -136,15 +146,15 @@ def test_noise_is_the_same_mechanism_with_new_draws(folder, tmp_path, monkeypatc
     chosen = {"resolution": 7, "method": "topdown", "k": 10}
     chosen["options"] = {"epsilon": "5", "bound": "2", "level": "7", "region": "841fb47ffffffff"}
     monkeypatch.setitem(CASES, "noisy", ("trips.csv", False, chosen))
-    out, asked, names = published(folder, tmp_path, "noisy")
-    command = asked.command(*names)
+    out, request = published(folder, tmp_path, "noisy")
+    command = command_line(request)
     assert "--k" not in command
     main([*shlex.split(command)[1:], "--quiet"])
     reports = [json.loads((place / "report.json").read_text("utf-8")) for place in (out, Path("release"))]
     assert reports[0]["parameters"] == reports[1]["parameters"]
     assert (out / "flows.parquet").read_bytes() != Path("release/flows.parquet").read_bytes()
     task = {"room": str(tmp_path), "source": stamp(folder / "trips.csv"), "zones": None, "choices": chosen, **SIGNED}
-    found = WORK["check"]({**task, "releases": [("First", str(out))]}, Silent())
+    found = WORK["check"](Task({**task, "releases": [("First", str(out))]}, Silent()))
     assert any("add up" in line for line in found["audit"]["failures"])
 
 
@@ -159,7 +169,7 @@ def test_what_noise_happens_to_be_does_not_decide_whether_it_is_published(folder
     """As on the command line: a draw that looks unlikely is a draw, and leaving it out would change the law."""
     monkeypatch.setattr("flowveil.verify.recount.noise.check_counts", lambda *_: iter(["this is an unlikely draw"]))
     task = noisy_task(folder, tmp_path, epsilon="5", region="841fb47ffffffff")
-    found = WORK["publish"]({**task, "out": str(tmp_path / "out")}, Silent())
+    found = WORK["publish"](Task({**task, "out": str(tmp_path / "out")}, Silent()))
     assert "report.json" in found["files"]
     found = verify_release(tmp_path / "out", against=folder / "trips.csv")
     assert list(found.findings) == ["this is an unlikely draw"]
@@ -167,22 +177,22 @@ def test_what_noise_happens_to_be_does_not_decide_whether_it_is_published(folder
 
 def test_noise_under_a_total_is_refused_at_sign_off_and_recorded_where_nothing_is_left(folder, tmp_path, monkeypatch):
     ledger = tmp_path / "ledger"
-    recorded = {"recorded": {"ledger": str(ledger)}, "out": str(tmp_path / "out"), "ledger": str(ledger)}
+    recorded = {"out": str(tmp_path / "out"), "ledger": str(ledger)}
     task = {**noisy_task(folder, tmp_path, epsilon="5", region="841fb47ffffffff"), **recorded}
     nothing = Cells(np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0, np.int64))
     with monkeypatch.context() as unlucky:
         unlucky.setattr(sys.modules["flowveil.methods.topdown"], "count_top_down", lambda *_: nothing)
         with pytest.raises(NothingLeftError):
-            WORK["publish"](task, Silent())
+            WORK["publish"](Task(task, Silent()))
     assert json.loads((ledger / "ledger.jsonl").read_text("utf-8"))["spent"]["epsilon"] == 5
-    budget = WORK["check"](task, Silent())["audit"]["budget"]
+    budget = WORK["check"](Task(task, Silent()))["audit"]["budget"]
     assert budget == {"releases": 1, "epsilon": 10.0, "delta": 0.0, "epsilon_total": None}
     # Few, large zones: something is left after any likely noise.
     release = anonymize(read_trips(folder / "trips.csv", resolution=7), "topdown", epsilon=1, bound=2, level=5,
                         region="841fb47ffffffff")  # fmt: skip
     release.write(tmp_path / "under", ledger=ledger, epsilon_total=8)
     with pytest.raises(InfeasibleError, match="would sum to 11, and the total is 8; 2 is left"):
-        WORK["check"](task, Silent())
+        WORK["check"](Task(task, Silent()))
     assert not (tmp_path / "out").exists()
 
 
@@ -206,7 +216,7 @@ def test_the_trade_off_says_how_far_it_is(folder, tmp_path):
     for method in ("twincut", "paircut"):
         progress = Silent()
         progress.share = heard.append
-        found = WORK["frontier"]({**task, "choices": {"resolution": 7, "k": 3, "method": method}}, progress)
+        found = WORK["frontier"](Task({**task, "choices": {"resolution": 7, "k": 3, "method": method}}, progress))
         assert max(share for share, _ in found["points"]) <= 0.5
         assert len(set(heard)) > 5
         assert max(heard) <= 1
@@ -221,7 +231,7 @@ def test_the_trade_off_says_how_far_it_is(folder, tmp_path):
 )  # fmt: skip
 def test_what_does_not_go_together_is_refused(chosen):
     with pytest.raises(ParameterError):
-        PageRequest.from_choices(choices_of(chosen))
+        page_request(choices_of(chosen))
 
 
 def test_every_setting_of_the_page_has_one_field():
@@ -233,8 +243,9 @@ def test_every_setting_of_the_page_has_one_field():
 def test_a_recipe_of_the_page_is_opened_again():
     for _, _, chosen in CASES.values():
         choices = choices_of(chosen)
-        again = choices_in_recipe(PageRequest.from_choices(choices).recipe("trips.csv", None))
-        assert PageRequest.from_choices(again).request == PageRequest.from_choices(choices).request
+        request = page_request(choices)
+        again = choices_in_recipe(recipe_text(request.with_values(input="trips.csv"), version="0"))
+        assert page_request(again) == request
     with pytest.raises(DataError, match="not a recipe"):
         choices_in_recipe("[")
     # What only the command line may say is not taken over.
@@ -247,9 +258,9 @@ def test_hours_of_unix_times_are_shown_in_the_chosen_zone(tmp_path):
     pq.write_table(trips, tmp_path / "trips.parquet")
     task = {"room": str(tmp_path), "source": stamp(tmp_path / "trips.parquet"), "zones": None}
     how = {"time": "started", "every": "hour"}
-    local = WORK["inspect"]({**task, "choices": {**how, "timezone": "Europe/Oslo"}}, Silent())["hours"]
+    local = WORK["inspect"](Task({**task, "choices": {**how, "timezone": "Europe/Oslo"}}, Silent()))["hours"]
     assert (local["counts"][8], sum(local["counts"]), local["zone"]) == (10, 10, "Europe/Oslo")
-    utc = WORK["inspect"]({**task, "choices": how}, Silent())["hours"]
+    utc = WORK["inspect"](Task({**task, "choices": how}, Silent()))["hours"]
     assert utc["counts"][6] == 10
     assert utc["needs_timezone"]
 
@@ -261,11 +272,11 @@ def test_a_column_that_looks_like_persons_is_a_question_before_anything_is_read(
     )
     pq.write_table(trips, tmp_path / "trips.parquet")
     task = {"room": str(tmp_path), "source": stamp(tmp_path / "trips.parquet"), "zones": None}
-    found = WORK["inspect"]({**task, "choices": {}}, Silent())
+    found = WORK["inspect"](Task({**task, "choices": {}}, Silent()))
     assert "like persons (card_no)" in found["problem"]
     assert "origin" in found["roles"]
     for answer in ("", "card_no"):
-        assert WORK["inspect"]({**task, "choices": {"person": answer}}, Silent())["problem"] is None
+        assert WORK["inspect"](Task({**task, "choices": {"person": answer}}, Silent()))["problem"] is None
 
 
 def test_a_map_of_one_slice_shows_its_cells_alone(tmp_path):
@@ -277,13 +288,13 @@ def test_a_map_of_one_slice_shows_its_cells_alone(tmp_path):
     choices = {"k": 5, "time": "started", "every": "hour", "resolution": 8}
     task = {"room": str(tmp_path), "source": stamp(tmp_path / "trips.parquet"), "zones": None, "choices": choices}
     run = tmp_path / "run.json"
-    found = WORK["run"]({**task, "result": str(run)}, Silent())
+    found = WORK["run"](Task({**task, "result": str(run)}, Silent()))
     run.write_text(json.dumps(found), encoding="utf-8")
     cells, zones = (pq.read_table(run.with_suffix(f".{name}")) for name in ("cells", "all_zones"))
     area = dict(zip(zones["zone"].to_pylist(), zones["area_km2"].to_pylist(), strict=True))
     assert [one["time"] for one in found["slices"]] == ["07:00", "18:00"]
     for number, one in enumerate(found["slices"]):
-        view = WORK["slice"]({**task, "run": str(run), "slice": number}, Silent())
+        view = WORK["slice"](Task({**task, "run": str(run), "slice": number}, Silent()))
         wanted = cells.filter(pc.equal(cells["time"], one["time"]))
         for end in ("origin", "destination"):
             layer = view["map"]["layers"][f"{end}_after"]
@@ -291,12 +302,12 @@ def test_a_map_of_one_slice_shows_its_cells_alone(tmp_path):
             shown = sum(value * area[code] for code, value in zip(layer["code"], layer["values"], strict=True))
             assert shown == pytest.approx(pc.sum(wanted["trips"]).as_py(), rel=1e-3)
     with pytest.raises(ParameterError, match="unknown"):
-        WORK["slice"]({**task, "run": str(run), "slice": 2}, Silent())
+        WORK["slice"](Task({**task, "run": str(run), "slice": 2}, Silent()))
 
 
 def test_the_page_knows_the_recommended_method_and_its_limit():
     for choices, expected in (({}, ("layercut", 0.01)), ({"by": ["sex"]}, ("twincut", 0.1))):
-        defaults = PageRequest.from_choices(choices_of(choices)).defaults
+        defaults = defaults_of(page_request(choices_of(choices)))
         assert (defaults["method"], defaults["max_suppressed"]) == expected
 
 

@@ -141,7 +141,7 @@ def test_a_zip_unpacks_to_no_more_than_it_may(tmp_path, monkeypatch):
         (tmp_path / "x.zip").write_bytes(packed)
         out = tmp_path / f"out{number}"
         with pytest.raises(DataError):
-            work.WORK["unpack"]({"packed": str(tmp_path / "x.zip"), "out": str(out)}, Silent())
+            work.WORK["unpack"](work.Task({"packed": str(tmp_path / "x.zip"), "out": str(out)}, Silent()))
         assert not out.exists()
 
 

@@ -1,8 +1,12 @@
-"""The page "before and after" of `flowveil analyze`. It discloses raw counts: private, marked on every printed page."""
+"""The page "before and after" of `flowveil analyze`, and profiles of flows over time (Matet et al., figure 14).
+
+Both disclose raw counts: private, marked on every printed page.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,35 +15,37 @@ from numpy.typing import NDArray
 from flowveil.analysis.areas import AreaAccuracy, area_accuracy
 from flowveil.analysis.measures import MEASURES
 from flowveil.analysis.pages.trade_offs import frontier_part, rounded_points
-from flowveil.published.charts import Mark, bar_chart, size_histogram
+from flowveil.errors import ParameterError
+from flowveil.flows import group_pairs
+from flowveil.hierarchy import Floats
+from flowveil.published.charts import Mark, Shape, bar_chart, polyline, shape, size_histogram
 from flowveil.published.document import Figure, Part, fill, number, page, sensible
-from flowveil.published.headline import sentence
 from flowveil.published.html import promise, short_promise
 from flowveil.published.maps import MAX_ZONES, further_layer, look, map_of_release
 from flowveil.published.report import summed
-from flowveil.published.sentences import is_noisy
-from flowveil.published.slices import zones_in
+from flowveil.published.sentences import is_noisy, sentence
+from flowveil.published.tables import zones_in
+from flowveil.release.reconstruction import Zoning
 from flowveil.release.statement import Statement
+from flowveil.times import TIME
 
 if TYPE_CHECKING:
     from markupsafe import Markup
 
     from flowveil.flows import Cells
     from flowveil.hierarchy import Hierarchy, Ints
-    from flowveil.release.noisy import NoisyRelease
-    from flowveil.release.release import Release
+    from flowveil.release.noisy import NoisyRelease, NoisySlices
+    from flowveil.release.release import Release, SlicedRelease
 
 WARNING = "this page discloses raw counts, suppressed ones too. It is for the data holder alone."
 WARNING_OF_NOISE = "this page discloses true counts without noise. It is for the data holder alone."
+#: The default zoning of profiles is the coarsest level with at least this number of origins.
+_FEWEST_AREAS = 12
+_WIDTH, _HEIGHT, _LEFT, _TOP, _GAP = 860, 150, 60, 64, 46
 
 
 def render_internal(release: Release | NoisyRelease, *, areas: Sequence[AreaAccuracy] | None = None) -> str:
-    """Returns the page: the published report, the input, and what was suppressed and where.
-
-    Args:
-        release: with its input.
-        areas: the planner's errors, if they are known.
-    """
+    """Returns the page: the published report, the input, and what was suppressed and where."""
     report = release.summary()
     noisy = is_noisy(report)
     flows = summed(release.flows, Statement.from_report(report))
@@ -72,9 +78,6 @@ def _measures_part(release: Any) -> Part:
         if any(values.get(key) is not None for values in measures.values())
     ]
     return Part("measures", "Measures", fill("measures.html", bases=list(measures), rows=rows))
-
-
-# ---- maps --------------------------------------------------------------------------------------------------------
 
 
 def _before_part(release: Any, data: dict[str, Any], *, noisy: bool) -> Part:
@@ -148,9 +151,6 @@ def _areas_part(found: Sequence[AreaAccuracy]) -> Part:
     return Part("areas", "Errors between areas", content)
 
 
-# ---- numbers -----------------------------------------------------------------------------------------------------
-
-
 def _raw_part(release: Any) -> Part:
     flows, guarantee = release.input, release.guarantee
     suppressed = release.cell_of_flow < 0
@@ -163,15 +163,11 @@ def _raw_part(release: Any) -> Part:
         rows.append(("Weight", _sum(flows.weight), _sum(release.cells.weight), _sum(lost.weight)))
     if flows.people is not None:
         rows.append(("Different people", _people(flows), _people(release.cells), _people(lost)))
-    rows += [
-        ("Origin tiles or zones", flows.origins.n_tiles, len(np.unique_values(release.cells.origin)), None),
-        (
-            "Destination tiles or zones",
-            flows.destinations.n_tiles,
-            len(np.unique_values(release.cells.destination)),
-            None,
-        ),
-    ]
+    for end, tree, used in (
+        ("Origin", flows.origins, release.cells.origin),
+        ("Destination", flows.destinations, release.cells.destination),
+    ):
+        rows.append((f"{end} tiles or zones", tree.n_tiles, len(np.unique_values(used)), None))
     figures = [_histogram("Flows before, by trips", flows, guarantee.k)]
     if len(lost):
         figures.append(_histogram("Suppressed flows, by trips", lost, guarantee.k))
@@ -226,3 +222,83 @@ def _sum(values: NDArray[Any]) -> float | int:
 
 def _people(cells: Cells) -> int | None:
     return None if cells.people is None else cells.people.total()
+
+
+@dataclass(frozen=True, eq=False)
+class Profile:
+    """Trips of one flow between two areas over the steps of time: of the input, and reconstructed from the cells."""
+
+    origin: str
+    destination: str
+    labels: tuple[str, ...]
+    before: Floats
+    after: Floats
+
+
+def largest_profiles(family: SlicedRelease | NoisySlices, *, n: int = 6) -> list[Profile]:
+    """Returns the profiles of the flows with the most trips, on a common zoning. Noisy counts are refused."""
+    if family.kind == "noisy" or family.kind == "perturbed":  # narrows the type
+        raise ParameterError("Noisy counts have no profile: it would show the true counts.")
+    if TIME not in family.slice_columns:
+        raise ParameterError("A profile needs slices by time. Hint: use --time and --every.")
+    zoning = _default_zoning(family)
+    labels = sorted({key[-1] for key in family.input.keys})
+    row = {label: i for i, label in enumerate(labels)}
+    whole = family.input.whole
+    n_o, n_d = len(zoning.origin_codes), len(zoning.destination_codes)
+    pairs = group_pairs(zoning.origin_area[whole.origin], zoning.destination_area[whole.destination], n_o, n_d)
+    trips = pairs.sum(whole.trips)
+    chosen = np.argsort(-trips, kind="stable")[:n]
+    wanted = pairs.origin[chosen].astype(np.int64) * n_d + pairs.destination[chosen]
+    before, after = np.zeros((len(chosen), len(labels))), np.zeros((len(chosen), len(labels)))
+    for key, flows in family.input:
+        area = zoning.origin_area[flows.origin].astype(np.int64) * n_d + zoning.destination_area[flows.destination]
+        before[:, row[key[-1]]] += [flows.trips[area == w].sum() for w in wanted]
+    for slice_key, published in family:
+        label = slice_key[-1]
+        if slice_key in family.input.keys and label is not None:
+            guess = published.reconstruct(zoning)
+            area = guess.origin.astype(np.int64) * n_d + guess.destination
+            after[:, row[label]] += [guess.trips[area == w].sum() for w in wanted]
+    return [
+        Profile(
+            origin=str(zoning.origin_codes[pairs.origin[c]]),
+            destination=str(zoning.destination_codes[pairs.destination[c]]),
+            labels=tuple(labels),
+            before=before[i],
+            after=after[i],
+        )
+        for i, c in enumerate(chosen)
+    ]
+
+
+def _default_zoning(family: SlicedRelease) -> Zoning:
+    flows = family.input
+    for level in range(int(flows.origins.level.min()), int(flows.origins.level.max()) + 1):
+        zoning = Zoning.at_level(flows.origins, flows.destinations, level)
+        if len(zoning.origin_codes) >= _FEWEST_AREAS:
+            break
+    return zoning
+
+
+def profile_chart(profiles: list[Profile]) -> str:
+    """Returns the profiles as SVG, one panel below the other."""
+    panels = (_panel(profile, _TOP + i * (_HEIGHT + _GAP)) for i, profile in enumerate(profiles))
+    size = {"width": _WIDTH + _LEFT + 20, "height": _TOP + len(profiles) * (_HEIGHT + _GAP) + 10}
+    return str(fill("profile.svg", **size, shapes=[drawn for panel in panels for drawn in panel]))
+
+
+def _panel(profile: Profile, top: int) -> Iterator[Shape]:
+    most = float(max(profile.before.max(initial=0), profile.after.max(initial=0), 1))
+    n = len(profile.labels)
+    x = _LEFT + (np.arange(n) + 0.5) * (_WIDTH / max(n, 1))
+    bottom = top + _HEIGHT
+    yield shape("text", f"{profile.origin} → {profile.destination}", x=_LEFT, y=top - 4)
+    yield shape("rect", x=_LEFT, y=top, width=_WIDTH, height=_HEIGHT, fill="none", stroke="#d5dbe3")
+    yield shape("text", f"{most:,.0f}", x=_LEFT - 6, y=top + 10, text_anchor="end")
+    yield shape("text", "0", x=_LEFT - 6, y=bottom, text_anchor="end")
+    for values, colour in ((profile.before, "#b45f06"), (profile.after, "#1f5fa8")):
+        y = bottom - values / most * (_HEIGHT - 6)
+        yield polyline(list(zip(x.tolist(), y.tolist(), strict=True)), stroke=colour, stroke_width=1.5)
+    for at in sorted({0, n // 4, n // 2, 3 * n // 4, n - 1}):
+        yield shape("text", profile.labels[at], x=float(x[at]), y=bottom + 15, text_anchor="middle", fill="#5c6777")

@@ -1,8 +1,10 @@
-"""The page of a comparison: table, charts and maps."""
+"""The page of a comparison: table, charts and maps; and its zones as one static picture."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,6 +12,8 @@ import pyarrow as pa
 
 from flowveil.analysis.pages.trade_offs import Outcome, Points, frontier_part, joint_part, share_in_words
 from flowveil.analysis.tables import SHARES, html_part
+from flowveil.errors import ParameterError
+from flowveil.output import check_place, write_files
 from flowveil.published.charts import Line, Mark, line_chart
 from flowveil.published.document import Figure, Part, fill, number, page
 from flowveil.published.maps import (
@@ -20,8 +24,19 @@ from flowveil.published.maps import (
     look,
     place_layers,
     placed,
+    shifted_eastward,
     volume_of,
     zones_of,
+)
+from flowveil.published.pictures import (
+    Extent,
+    check_picture,
+    draw_over,
+    draw_zones,
+    framed,
+    load_matplotlib,
+    rendered,
+    size_of,
 )
 
 if TYPE_CHECKING:
@@ -31,14 +46,13 @@ if TYPE_CHECKING:
 #: Largest number of zones of one end of one run, and of maps on the page.
 _MAX_ZONES = 4_000
 _MAX_MAPS = 60
+SHOWS = ("origins", "destinations", "both")
+#: Largest number of maps of a picture; more cannot be read.
+MOST_MAPS = 12
 
+#: Measure, title, note, and whether the axis is logarithmic.
 _CHARTS = (
-    (
-        "area_error",
-        "Misplaced between areas (%)",
-        "Share of all trips that a reader misses or misplaces between areas of a few kilometres.",
-        False,
-    ),
+    ("area_error", "Misplaced between areas (%)", "Of all trips, between areas of a few kilometres.", False),
     ("mean_generalization_error", "Mean generalisation error", "Tiles of both zones of a trip; less is finer.", True),
     ("mean_time_width_h", "Mean width of time (h)", "Of the interval of a cell, where time is folded.", True),
     ("reconstruction_loss", "Reconstruction loss", "0 is perfect, 2 is the worst.", False),
@@ -49,12 +63,7 @@ _CHARTS = (
 
 
 def render_comparison(comparison: Comparison, *, internal: str) -> str:
-    """Returns the page: trade-offs, the table, and maps on one colour scale.
-
-    Args:
-        comparison: the runs.
-        internal: why the page is not for publication.
-    """
+    """Returns the page: trade-offs, the table, and maps on one colour scale; ``internal`` says why it is private."""
     runs, every = comparison.runs, (*comparison.runs, *comparison.noisy)
     done = sum(run.status == "done" for run in every)
     methods, steps = _distinct(run.name for run in runs), _distinct(run.k for run in runs)
@@ -153,13 +162,10 @@ def _maps_part(runs: Sequence[Run]) -> Part | None:
     """Returns maps of both ends of every run, coloured by volume per km² on one scale."""
     shown = [run for run in runs if run.zones is not None and run.zones["lat"].null_count < len(run.zones)]
     # If not all fit, the largest k are kept: they are the hardest.
-    while len(shown) * 2 > _MAX_MAPS:
-        smallest = min((run.k for run in shown if run.k is not None), default=None)
-        fewer = [run for run in shown if run.k != smallest]
-        if not fewer:
-            shown = shown[: _MAX_MAPS // 2]
-            break
-        shown = fewer
+    for k in sorted({run.k for run in shown if run.k is not None})[:-1]:
+        if len(shown) * 2 > _MAX_MAPS:
+            shown = [run for run in shown if run.k != k]
+    shown = shown[: _MAX_MAPS // 2]
     if not shown:
         return None
     basis = "weight" if all(run.basis == "weight" for run in shown) else "trips"
@@ -177,17 +183,17 @@ def _maps_part(runs: Sequence[Run]) -> Part | None:
         "shapes": shapes,
         "layers": layers,
     }
-    groups = []
-    for protection, k in _distinct((run.protection, run.k) for run in shown):
-        here = [(i, run) for i, run in enumerate(shown) if (run.protection, run.k) == (protection, k)]
-        maps = [
-            [
-                (f"run{i}_{end}", run.name, f"{number(len(layers[f'run{i}_{end}']['code']))} {end}s", end)
-                for i, run in here
-            ]
-            for end in ENDS
-        ]
-        groups.append({"protection": protection, "k": k, "maps": maps})
+
+    def listed(protection: str, k: int | None, end: str) -> Iterator[tuple[str, str, str, str]]:
+        for i, run in enumerate(shown):
+            if (run.protection, run.k) == (protection, k):
+                n_zones = number(len(layers[f"run{i}_{end}"]["code"]))
+                yield f"run{i}_{end}", run.name, f"{n_zones} {end}s", end
+
+    groups = [
+        {"protection": protection, "k": k, "maps": [list(listed(protection, k, end)) for end in ENDS]}
+        for protection, k in _distinct((run.protection, run.k) for run in shown)
+    ]
     return Part("maps", "Maps of all runs", fill("compared_maps.html", basis=basis, groups=groups), data)
 
 
@@ -211,3 +217,65 @@ def _layer(run: Run, end: str, basis: str) -> tuple[dict[str, Any], Geometries]:
         "overlap": not run.homogeneous,
     }
     return layer, geometries(table)
+
+
+def draw_zones_of_runs(
+    runs: Sequence[Run],
+    path: str | PathLike[str],
+    *,
+    caption: str,
+    show: str = "origins",
+    bbox: Sequence[float] | None = None,
+    zoom: float = 1.0,
+    dpi: int = 200,
+) -> Path:
+    """Draw the zones of all runs that have tables into a .png, .svg or .pdf; never inside a release.
+
+    One extent, a column for each run, and zones of two runs over each other: figure 3 of the ODkAnon report and figures
+    5.1 and 5.2 of the thesis.
+
+    Args:
+        runs: the runs, a column each.
+        path: the file.
+        caption: text below the maps.
+        show: ``origins``, ``destinations``, or ``both`` in two rows.
+        bbox: west, south, east and north in degrees; the extent of nearly all trips by default.
+        zoom: magnification around the centre.
+        dpi: of a PNG.
+    """
+    if show not in SHOWS:
+        raise ParameterError(f"Cannot show '{show}'; allowed: {', '.join(SHOWS)}.")
+    target, ends = Path(path), ENDS if show == "both" else (show.removesuffix("s"),)
+    k = {run.k for run in runs}
+    maps: list[tuple[str, pa.Table, pa.Table]] = [
+        (f"{run.name}, {run.protection}" + (f", k = {run.k}" if len(k) > 1 else ""), run.flows, run.zones)
+        for run in runs
+        if run.flows is not None and run.zones is not None
+    ]
+    if not 0 < len(maps) * len(ends) <= MOST_MAPS:
+        raise ParameterError(
+            f"A picture has 1 to {MOST_MAPS} maps; these runs would make {len(maps) * len(ends)}. "
+            "Hint: fewer methods, protections or k."
+        )
+    for _, flows, zones in maps:
+        check_picture(flows, zones, target, show, "trips")
+    maps = [(name, flows, shifted_eastward(placed(zones))) for name, flows, zones in maps]
+    check_place(path)
+    matplotlib, figure_of = load_matplotlib()
+    with matplotlib.rc_context({"svg.hashsalt": "flowveil", "svg.fonttype": "none", "font.size": 8}):
+        extent = (Extent.of(*maps[0][1:], "trips") if bbox is None else Extent.given(bbox)).nearer(zoom)
+        width, height = size_of(extent, len(maps), None)
+        figure = figure_of(figsize=(width, height * len(ends)), layout="constrained", dpi=dpi)
+        places = figure.subplots(len(ends), len(maps), squeeze=False)
+        text = []
+        for row, end in zip(places, ends, strict=True):
+            for place, (name, flows, zones) in zip(row, maps, strict=True):
+                text += [f"{name}.", *draw_zones(figure, [place], flows, zones, "trips", (end,))]
+                place.set_title(f"{name}: {end}s", loc="left")
+                others = [other for _, _, other in maps if other is not zones] if len(maps) == 2 else []
+                notes = [draw_over(place, zones_of(other, end)) for other in others]
+                text += framed(place, extent, extent.outside(zones_of(zones, end)), notes)
+        figure.supxlabel(caption, x=0.01, ha="left", fontsize=6.5, color="#566274", parse_math=False, wrap=True)
+        content = rendered(figure, target.suffix.lower(), "Zones of several runs", " ".join([*text, caption]))
+    write_files({path: lambda file: file.write_bytes(content)})
+    return target

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from flowveil.methods.twincut import FrontierPoint
     from flowveil.published.charts import Shape
 
-# ---- runs: what is published, and how fine --------------------------------------------------------------------------
-
 #: Opacity of a dominated run.
 _FADED = 0.4
 #: Tolerance of the limit, for rounding.
@@ -46,14 +44,7 @@ _ROUNDING = 1e-3
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of one run.
-
-    Attributes:
-        name: of the method.
-        place: number of the method on the page; decides the colour.
-        published: share of the volume that is published.
-        error: mean generalisation error, in tiles.
-    """
+    """The result of one run: published share and mean generalisation error. The place decides the colour."""
 
     name: str
     place: int
@@ -159,8 +150,6 @@ def _chart(outcomes: Sequence[Outcome], title: str, max_suppressed: float) -> Ma
     return charts.svg(shapes, title=title, description=description)
 
 
-# ---- the frontier ---------------------------------------------------------------------------------------------------
-
 #: Suppressed shares in the table of a frontier.
 _LISTED_SHARES = (0.0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2)
 
@@ -179,12 +168,7 @@ def rounded_points(points: Sequence[FrontierPoint]) -> tuple[tuple[float, float]
 
 
 def frontier_part(frontiers: Iterable[tuple[str, Points, Sequence[Mark]]], *, max_suppressed: float) -> Part:
-    """Returns charts of frontiers with releases on them, and tables of their points.
-
-    Args:
-        frontiers: title, points in rising order of shares, and releases to mark, of each.
-        max_suppressed: the limit of suppression.
-    """
+    """Returns charts of frontiers (title, points, releases to mark), and tables of their points."""
     drawn = [_drawn(title, points, marks, max_suppressed) for title, points, marks in frontiers]
     return Part("frontier", "What suppressing more or less would give", fill("frontier.html", frontiers=drawn))
 
@@ -213,21 +197,13 @@ def _drawn(
     return Figure(title, "Mean generalisation error, in tiles; less is finer.", [("", chart)]), rows
 
 
-# ---- box plots of ratios (Matet et al., figure 12) ------------------------------------------------------------------
-
 #: Smallest height of a box, so that it stays visible.
 _THIN = 1.5
 
 
 @dataclass(frozen=True)
 class Boxes:
-    """One plot.
-
-    Attributes:
-        title: the measure.
-        reference: the method that ratios refer to.
-        values: the ratios of each method, all above 0.
-    """
+    """One plot of a measure: the ratios of each method to the reference, all above 0."""
 
     title: str
     reference: str

@@ -6,10 +6,9 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -22,36 +21,19 @@ from .tree import Codes, Ints, ZoneMap
 Counts = NDArray[np.int64]
 MILLION = 1_000_000
 
-# ---- raw trips -------------------------------------------------------------------------------------------------------
-
-
-class Persons(Protocol):
-    """Who is behind each row. A recount only needs the number of persons in groups of rows."""
-
-    def count(self, group: Ints, n: int) -> Counts:
-        """Returns the distinct persons of each of n groups; ``group`` has the group of each row, -1 for none."""
-        ...
-
 
 @dataclass(frozen=True, eq=False)
 class PersonRows:
-    """Distinct (row, person) pairs in memory.
-
-    Attributes:
-        row: row of the trips.
-        person: number of the person.
-        trips: how many trips of the row this person made; None if unknown.
-    """
+    """Distinct (row, person) pairs in memory, and how many trips of the row the person made (None if unknown)."""
 
     row: Ints
     person: Ints
     trips: Counts | None
 
     def count(self, group: Ints, n: int) -> Counts:
-        """Returns the distinct persons of each group."""
+        """Returns the distinct persons of each of n groups; ``group`` has the group of each row, -1 for none."""
         key, _, bits = self._keys(group)
-        key.sort()
-        return np.bincount(key[np.append(True, key[1:] != key[:-1])[: len(key)]] >> bits, minlength=n)
+        return np.bincount(np.unique(key) >> bits, minlength=n)
 
     def members(self, group: Ints) -> tuple[NDArray[np.int64], Counts]:
         """Returns the group of each distinct (group, person) pair, and the trips of the pair (1 if unknown)."""
@@ -69,12 +51,7 @@ class PersonRows:
 
 @dataclass(frozen=True, eq=False)
 class Places:
-    """Listed places by tile: those with stricter thresholds, or those that locations are counted by.
-
-    Attributes:
-        tile: code of the tile of each place.
-        k, l: thresholds around the place, 0 for none.
-    """
+    """Listed places by tile: those with stricter thresholds k and l (0 for none), or those that l is counted by."""
 
     tile: Codes
     k: Counts
@@ -83,52 +60,33 @@ class Places:
 
 @dataclass(frozen=True, eq=False)
 class Trips:
-    """Raw trips: one row for each (slice, origin tile, destination tile), or finer.
+    """Raw trips: one row for each (slice, origin tile, destination tile), or finer."""
 
-    Attributes:
-        origin, destination: number of the tile in ``origins`` and ``destinations``.
-        trips: at least 1.
-        weight: whole millionths; None without weights.
-        persons: None if the input has none.
-        origins, destinations: codes of the tiles seen at each end, all different: H3 cells (uint64) or text.
-        origin_map, destination_map: the map that codes are taken from; None for H3.
-        slice_columns: names of the columns by which trips are cut, ``time`` last.
-        slices: values of each slice; one empty tuple if trips are not cut.
-        slice: number of the slice of each row.
-        every: step of time; None without time.
-        unit: what one trip is counted as: 1, or 1,000,000 if the input has fractions of trips.
-        rows: input rows that represent trips; None if unknown.
-        dropped: how many of them could not be read.
-        outside: how many have an end outside the study area.
-        unread: trips and weight of the dropped rows and of those outside, by basis; None if unknown.
-        rows_are_trips: whether every row is one trip.
-        stricter: places with stricter thresholds, if the operator gave the list.
-        l_places: places that locations are counted by, if the operator gave the list.
-        read_by: who read the input: ``recount`` or ``engine``.
-    """
-
-    origin: Ints
-    destination: Ints
-    trips: Counts
-    weight: Counts | None
-    persons: Persons | None
-    origins: Codes
+    origin: Ints  # number of the tile in ``origins``
+    destination: Ints  # number of the tile in ``destinations``
+    trips: Counts  # at least 1
+    weight: Counts | None  # whole millionths; None without weights
+    persons: Any  # counts the distinct persons of groups of rows, as `PersonRows`; None if the input has none
+    origins: Codes  # codes of the tiles seen at this end, all different: H3 cells (uint64) or text
     destinations: Codes
-    origin_map: ZoneMap | None = None
+    origin_map: ZoneMap | None = None  # the map that codes are taken from; None for H3
     destination_map: ZoneMap | None = None
-    slice_columns: tuple[str, ...] = ()
-    slices: Sequence[tuple[str, ...]] = ((),)
-    slice: Ints | None = None
-    every: str | None = None
-    unit: int = 1
-    rows: int | None = None
-    dropped: int = 0
-    outside: int = 0
+    slice_columns: tuple[str, ...] = ()  # columns by which trips are cut, ``time`` last
+    slices: Sequence[tuple[str, ...]] = ((),)  # values of each slice; one empty tuple if trips are not cut
+    slice: Ints | None = None  # number of the slice of each row
+    every: str | None = None  # step of time; None without time
+    unit: int = 1  # what one trip is counted as: 1, or 1,000,000 if the input has fractions of trips
+    rows: int | None = None  # input rows that represent trips; None if unknown
+    dropped: int = 0  # how many of them could not be read
+    outside: int = 0  # how many have an end outside the study area
+    #: Trips and weight of the dropped rows and of those outside, by basis; None if unknown.
     unread: Mapping[str, tuple[Fraction, Fraction]] | None = None
-    rows_are_trips: bool = False
-    stricter: Places | None = None
-    l_places: Places | None = None
-    read_by: str = "recount"
+    rows_are_trips: bool = False  # whether every row is one trip
+    stricter: Places | None = None  # places with stricter thresholds, if the operator gave the list
+    l_places: Places | None = None  # places that locations are counted by, if the operator gave the list
+    read_by: str = "recount"  # or ``engine``
+    keys: Counts | None = None  # sum of the record keys of each row; None without the secret key
+    key: str | None = None  # fingerprint of that key
 
     def __len__(self) -> int:
         return len(self.origin)
@@ -150,19 +108,15 @@ class Trips:
         return None if self.weight is None or n == 0 else math.ceil(Fraction(k) * int(self.weight.sum()) / n)
 
 
-# ---- the folder ------------------------------------------------------------------------------------------------------
-
 UNITS = ("trips", "people", "population")
 SPAN = ("time_from", "time_to")
-_KINDS = ("plain", "layered", "boxed", "folded", "sliced", "noisy")
+_KINDS = ("plain", "layered", "boxed", "folded", "sliced", "noisy", "perturbed")
 _TEXT = (pa.string(), pa.large_string())
 #: Columns of flows.parquet that are not slice columns, with the Arrow types they may have.
 _COLUMNS = {
     "origin_zone": _TEXT, "destination_zone": _TEXT, "trips": (pa.int64(), pa.float64()), "weight": (pa.float64(),),
     "revised": (pa.bool_(),), "layer": (pa.int8(),),
 }  # fmt: skip
-#: A release has no more cells than flows, for each level of its slices; small inputs get this many for free.
-_FEWEST_ROWS, _LEVELS = 1_000, 64
 
 
 class FolderError(ValueError):
@@ -170,20 +124,7 @@ class FolderError(ValueError):
 
 
 class Release:
-    """A release folder, and the thresholds that hold for its cells.
-
-    Attributes:
-        kind, method, parameters, statement, guarantee: entries of report.json.
-        flows: flows.parquet.
-        slice_columns: names of the slice columns; empty if time is folded.
-        least: threshold of each protected unit; ``locations`` too. The population is in millionths.
-        k: the k that is claimed, or the one in the parameters.
-        common_zones: whether coarser matrices are sums of published cells of the finest slices.
-        is_revision: whether cells may have the values of an earlier release.
-
-    Raises:
-        FolderError: tables have other columns, rows or zones than the report says.
-    """
+    """A release folder: entries of report.json, flows.parquet, and the thresholds that hold for its cells."""
 
     def __init__(self, folder: Path, trips: Trips) -> None:
         report = json.loads((folder / "report.json").read_text("utf-8"))
@@ -193,21 +134,21 @@ class Release:
         self.guarantee: Mapping[str, Any] = report["guarantee"]
         if self.kind not in _KINDS:
             raise FolderError("report.json: releases of this kind cannot be recounted")
+        # Empty if time is folded.
         self.slice_columns = tuple(self.statement.get("slice_columns") or ()) if self.kind != "folded" else ()
         if self.kind != "folded" and self.slice_columns != tuple(trips.slice_columns):
             raise FolderError("report.json: its slice columns are not those of the input as it was read")
-        columns = SPAN if self.kind == "folded" else self.slice_columns
-        most = _FEWEST_ROWS + _LEVELS * len(trips) * (2 ** len(columns))
-        if self.kind != "noisy" and pq.read_metadata(folder / "flows.parquet").num_rows > most:
-            raise FolderError("flows.parquet: has more rows than the input can fill")
         self.flows = pq.read_table(folder / "flows.parquet", partitioning=None)
-        _check_columns(self.flows, columns)
+        _check_columns(self.flows, SPAN if self.kind == "folded" else self.slice_columns)
         zones = pq.read_table(folder / "zones.parquet", columns=["zone", "role"], partitioning=None)
         _check_listed(self.flows, zones, same_zones=self.parameters.get("same_zones") is True)
+        # Threshold of each protected unit, and of locations; the population is in millionths.
         self.least = _thresholds(self.guarantee, trips)
+        self.protected = tuple(unit for unit in UNITS if unit in self.least)
         self.k = int(self.guarantee.get("k") or self.parameters.get("k") or 1)
-        slices = self.parameters.get("slices") or {}
-        self.common_zones = self.kind == "sliced" and slices.get("common_zones") is True
+        # Whether coarser matrices are sums of published cells of the finest slices.
+        self.common_zones = self.kind == "sliced" and (self.parameters.get("slices") or {}).get("common_zones") is True
+        # Whether cells may have the values of an earlier release.
         self.is_revision = bool(self.statement.get("revision_of"))
         self._unit = trips.unit
 
@@ -217,11 +158,6 @@ class Release:
     def has(self, column: str) -> bool:
         """Returns whether flows.parquet has a column."""
         return column in self.flows.column_names
-
-    @property
-    def protected(self) -> tuple[str, ...]:
-        """The protected units."""
-        return tuple(unit for unit in UNITS if unit in self.least)
 
     def trips(self) -> Counts:
         """Returns the published trips; -1 where they are not a whole number of units."""
@@ -246,27 +182,20 @@ def _check_columns(flows: pa.Table, slices: Sequence[str]) -> None:
         raise FolderError("flows.parquet: has other columns than a release")
     if any(flows.schema.field(name).type not in _COLUMNS.get(name, _TEXT) for name in flows.column_names):
         raise FolderError("flows.parquet: a column has the wrong type")
-    if flows.num_rows == 0:
-        raise FolderError("flows.parquet: has no rows")
-    if any(flows[name].null_count for name in flows.column_names if name not in slices):
-        raise FolderError("flows.parquet: values are missing")
-    if pc.min(flows["trips"]).as_py() < 1:
-        raise FolderError("flows.parquet: cells have fewer than one trip")
-    if "layer" in found and pc.min(flows["layer"]).as_py() < 1:
-        raise FolderError("flows.parquet: layers are not numbered from 1")
+    if flows.num_rows == 0 or any(flows[name].null_count for name in flows.column_names if name not in slices):
+        raise FolderError("flows.parquet: has no rows, or values are missing")
+    if any(pc.min(flows[name]).as_py() < 1 for name in ("trips", "layer") if name in found):
+        raise FolderError("flows.parquet: cells have fewer than one trip, or layers are not numbered from 1")
 
 
 def _check_listed(flows: pa.Table, zones: pa.Table, *, same_zones: bool) -> None:
     """Section 1: zones.parquet lists the zones in use, by role; every role is ``both`` if both ends share zones."""
     listed = list(zip(zones["zone"].to_pylist(), zones["role"].to_pylist(), strict=True))
-    if len(set(listed)) < len(listed):
-        raise FolderError("zones.parquet: zones are listed twice")
     used = {role: set(pc.unique(flows[f"{role}_zone"]).to_pylist()) for role in ("origin", "destination")}
     for role, own in used.items():
         named = {zone for zone, of in listed if of in (role, "both")}
-        wrong = named ^ (used["origin"] | used["destination"] if same_zones else own)
-        if wrong:
-            raise FolderError(f"zones.parquet: {len(wrong)} {role} zones are listed and not used, or not listed")
+        if len(set(listed)) < len(listed) or named != (set().union(*used.values()) if same_zones else own):
+            raise FolderError(f"zones.parquet: {role} zones are listed twice, or not used, or not listed")
 
 
 def _thresholds(guarantee: Mapping[str, Any], trips: Trips) -> dict[str, float]:
@@ -281,9 +210,6 @@ def _thresholds(guarantee: Mapping[str, Any], trips: Trips) -> dict[str, float]:
             value = trips.population(guarantee["k"]) if value is None else float(value) * MILLION
         least[unit] = math.inf if value is None else value * (trips.unit if unit == "trips" else 1)
     return least
-
-
-# ---- the stated guarantee --------------------------------------------------------------------------------------------
 
 
 def check_guarantee(release: Release, trips: Trips) -> Iterator[str]:
@@ -338,64 +264,3 @@ def check_expected(release: Release, trips: Trips, expect: Mapping[str, Any]) ->
         least = expect.get(name)
         if least is not None and release.least.get(unit, 0) < least * scale:
             yield f"report.json: the release claims less than {least} in {unit}"
-
-
-# ---- spans of time ---------------------------------------------------------------------------------------------------
-
-_WEEK = ("1 Mon", "2 Tue", "3 Wed", "4 Thu", "5 Fri", "6 Sat", "7 Sun")
-_FORMATS = {"day": "%Y-%m-%d", "month": "%Y-%m"}
-
-
-def count_unknown_spans(spans: Sequence[tuple[str, str]], every: str, labels: Sequence[str]) -> int:
-    """Returns how many spans steps of this length do not fold into; ``labels`` are the steps with trips.
-
-    Steps double while a day consists of whole ones, then comes the day. Above it, of a week: working days and weekend,
-    then the week; of a calendar: weeks from Monday on that end with their month, months, and all months from the first
-    to the last. Labels sort like the times they name.
-    """
-    if every in ("hour", "weekday-hour"):
-        days = [""] if every == "hour" else [f"{name} " for name in _WEEK]
-        steps = [(hour, hour + n) for n in (1, 2, 4, 8, 24) for hour in range(0, 24, n)]
-        allowed = {(f"{day}{a:02d}:00", f"{day}{b:02d}:00") for day in days for a, b in steps}
-        if every == "weekday-hour":
-            allowed |= {(f"{_WEEK[a]} 00:00", f"{_WEEK[b]} 24:00") for a, b in ((0, 4), (5, 6), (0, 6))}
-        return sum(span not in allowed for span in spans)
-    form = _FORMATS.get(every, "%Y-%m-%dT%H:%M")
-    first, last = (datetime.strptime(label, form) for label in (min(labels), max(labels)))
-    whole = (first.replace(day=1, hour=0, minute=0), _after_month(last))
-    return sum(not _is_known(span, every, form, whole) for span in spans)
-
-
-def _is_known(span: tuple[str, str], every: str, form: str, whole: tuple[datetime, datetime]) -> bool:
-    try:
-        first, last = (datetime.strptime(text, form) for text in span)
-    except (ValueError, TypeError):
-        return False
-    if (first.strftime(form), last.strftime(form)) != span or not first < last:
-        return False
-    return (first, last) == whole or _is_of_calendar(first, last, every)
-
-
-def _after_month(moment: datetime) -> datetime:
-    return datetime(moment.year + moment.month // 12, moment.month % 12 + 1, 1)
-
-
-def _is_of_calendar(first: datetime, last: datetime, every: str) -> bool:
-    """Returns whether a span is a month, a week within its month, a day, or steps of a day."""
-    midnight = first.replace(hour=0, minute=0)
-    if first == midnight:
-        if first.day == 1 and last == _after_month(first):
-            return True
-        if every == "month":
-            return False
-        week = min(first + timedelta(days=7 - first.weekday()), _after_month(first))
-        begins = first.weekday() == 0 or first.day == 1
-        if (begins and last == week) or last == first + timedelta(days=1):
-            return True
-    if every in _FORMATS:
-        return False
-    length = int("".join(sign for sign in every if sign.isdigit())) * (60 if every.endswith("h") else 1)
-    wanted, begin = (last - first).total_seconds() / 60, (first - midnight).total_seconds() / 60
-    while length < wanted and 1440 % (2 * length) == 0:
-        length *= 2
-    return wanted == length and begin % length == 0

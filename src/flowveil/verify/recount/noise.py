@@ -4,13 +4,12 @@ Noisy counts cannot be recounted. Checked is that the stated noise keeps the sta
 the smallest one that may be listed is listed.
 
 **The test.** Discrete Laplace noise of scale s leaves a listed count exact with a probability of at most p = 1 -
-exp(-1/s), whatever the count: P(X = 0) / P(X >= 0) = p. Draws are independent, so by Chernoff's bound m or more exact
-counts of n have a probability of at most exp(-n KL(m/n, p)). Counts made consistent from the top down share corrections
+exp(-1/s), whatever the count: P(X = 0) / P(X >= 0) = p. Counts made consistent from the top down share corrections
 within a family, the pairs below one pair of coarser zones. If all m pairs with trips of a family are exact, their draws
 are among two neighbouring numbers; that has a probability of at most 2 r**(m - 1), r being the probability of the two
-likeliest neighbours. Families are independent, and for independent events of probabilities π the sum of log(1/π)/2
-over those that happen exceeds log(1/α) + sum(log(1 + sqrt(π))) with a probability of at most α (Markov's inequality).
-An honest release is accused with a probability of at most `FALSE_ALARM`.
+likeliest neighbours. Counts, or families, are independent. Of n independent events of mean probability p, m or more
+happen with a probability of at most exp(-n KL(m/n, p)) (Hoeffding 1963). An honest release is accused with a
+probability of at most `FALSE_ALARM`.
 """
 
 from __future__ import annotations
@@ -42,37 +41,40 @@ def check_form(release: Release, trips: Trips, expect: Mapping[str, Any]) -> Ite
         yield f"report.json: a noisy release has no smallest cell, so {', '.join(required)} cannot hold"
     epsilon, delta = guarantee["epsilon"] / layers, guarantee["delta"] / layers
     bound, scale, threshold = guarantee["bound"], guarantee["scale"], guarantee["threshold"]
-    if not (0 < guarantee["epsilon"] <= _LARGEST_EPSILON and 0 <= delta < 1 and 1 <= bound <= _LARGEST):
-        yield "report.json: ε, δ or the bound is out of its range"
+    in_range = 0 < guarantee["epsilon"] <= _LARGEST_EPSILON and 0 <= delta < 1 and 1 <= bound <= _LARGEST
+    if not in_range or not 0 < scale <= _LARGEST or not 0 <= (threshold or 0) <= _LARGEST:
+        yield "report.json: ε, δ, the bound, the scale of the noise or the threshold is out of its range"
         return
-    if not 0 < scale <= _LARGEST or not 0 <= (threshold or 0) <= _LARGEST:
-        yield "report.json: the scale of the noise or the threshold is out of its range"
-        return
-    if statement.get("shares") is not None or statement["suppression"]["rule"] != "noise":
-        yield "report.json: shares of a noisy release would reveal true counts"
-    if (release.parameters.get("options") or {}).get("unsafe_seed_for_tests") is not None:
-        yield "report.json: the noise was drawn from a seed and protects nothing"
-    if guarantee["unit"] != ("trip" if trips.persons is None else "person"):
-        yield "report.json: the unit is not what the input allows"
-    if guarantee["unit"] == "trip" and bound != 1:
-        yield "report.json: the unit is a trip, but the bound is not 1"
-    if release.has("weight"):
-        yield "flows.parquet: weights of a noisy release would reveal true counts"
     ends = ["origin_zone", "destination_zone", *release.slice_columns]
-    if release.flows.select(ends).group_by(ends).aggregate([]).num_rows < len(release):
-        yield "flows.parquet: a pair is listed twice"
+    of_data = guarantee["domain"]["zones_from_data"] and "zones" in guarantee["domain"]
+    for problem, is_wrong in {
+        "report.json: shares of a noisy release would reveal true counts":
+            statement.get("shares") is not None or statement["suppression"]["rule"] != "noise",
+        "report.json: the noise was drawn from a seed and protects nothing":
+            (release.parameters.get("options") or {}).get("unsafe_seed_for_tests") is not None,
+        "report.json: the unit is not what the input allows, or is a trip with a bound that is not 1":
+            guarantee["unit"] != ("trip" if trips.persons is None else "person")
+            or (guarantee["unit"] == "trip" and bound != 1),
+        "flows.parquet: weights of a noisy release would reveal true counts": release.has("weight"),
+        "flows.parquet: a pair is listed twice":
+            release.flows.select(ends).group_by(ends).aggregate([]).num_rows < len(release),
+        "flows.parquet: rows have fewer trips than may be published": np.any(release.trips() < (threshold or 1)),
+        "report.json: discloses the number of zones with trips, which is a count without noise": of_data,
+    }.items():  # fmt: skip
+        if is_wrong:
+            yield problem
     yield from _check_steps(guarantee, epsilon, bound)
     if (threshold is None) != (delta == 0 or "rho" in guarantee):
         yield "report.json: a threshold goes with δ above 0 and Laplace noise, and only with these"
     elif threshold is not None and _chance_of_showing(threshold, int(bound), scale) > delta * (1 + _TOLERANCE):
         yield "report.json: the threshold lets the pairs of a person show more often than δ"
-    if guarantee["domain"]["zones_from_data"] and "zones" in guarantee["domain"]:
-        yield "report.json: discloses the number of zones with trips, which is a count without noise"
-    low = int(np.sum(release.trips() < (threshold or 1)))
-    if low:
-        yield f"flows.parquet: {low} rows have fewer trips than may be published"
     yield from _check_region(release, guarantee["domain"])
-    yield from _check_slices(release)
+    declared = (release.parameters.get("slices") or {}).get("values") or {}
+    for name in release.slice_columns:
+        used = {value for value in release.flows[name].to_pylist() if value is not None}
+        # Other slices would reveal that they occur.
+        if name in declared and not used <= set(map(str, declared[name])):
+            yield f"flows.parquet: slices have values of '{name}' that were not declared"
 
 
 def _check_steps(guarantee: Mapping[str, Any], epsilon: float, bound: float) -> Iterator[str]:
@@ -159,56 +161,43 @@ def _in_region(cells: Codes, region: Codes) -> Any:
     return inside
 
 
-def _check_slices(release: Release) -> Iterator[str]:
-    """Checks that published slices were declared beforehand: others would reveal that they occur."""
-    declared = (release.parameters.get("slices") or {}).get("values") or {}
-    for name in release.slice_columns:
-        used = {value for value in release.flows[name].to_pylist() if value is not None}
-        if name in declared and not used <= set(map(str, declared[name])):
-            yield f"flows.parquet: slices have values of '{name}' that were not declared"
-
-
-# ---- the test --------------------------------------------------------------------------------------------------------
+def _rows_in_region(release: Release, trips: Trips) -> tuple[Any, Codes]:
+    """Returns the rows with both ends in the stated region of H3 cells, and the region; all rows without one."""
+    stated = release.guarantee["domain"].get("region")
+    if not stated or trips.origins.dtype != np.uint64:
+        return np.ones(len(trips), dtype=np.bool_), np.zeros(0, dtype=np.uint64)
+    region = _cells(stated)
+    ends = ((trips.origins, trips.origin), (trips.destinations, trips.destination))
+    return np.logical_and(*(_in_region(tiles, region)[tile] for tiles, tile in ends)), region
 
 
 def check_counts(release: Release, trips: Trips, assigned: list[tuple[Ints, Ints]]) -> Iterator[str]:
-    """The test of the module's docstring.
-
-    Args:
-        release: the noisy release, whose form is right.
-        trips: the raw trips.
-        assigned: for each detail of slices, the slice and the cell that counts each row; -1 for none.
-    """
+    """The test above; ``assigned`` has, by detail of slices, the slice and the cell of each row, -1 for none."""
     if any(_is_exact(release, trips, counts, assigned) for counts in (trips.trips, _bounded(release, trips))):
-        yield (
-            "flows.parquet: more counts are exact than noise of this scale leaves: these are counts, not noise "
-            f"(false alarm: {FALSE_ALARM:g})"
-        )
+        yield f"flows.parquet: too many are exact: these are counts, not noise (false alarm: {FALSE_ALARM:g})"
 
 
 def _is_exact(release: Release, trips: Trips, counts: Counts, assigned: list[tuple[Ints, Ints]]) -> bool:
-    guarantee = release.guarantee
+    guarantee, steps = release.guarantee, release.guarantee.get("steps")
     sums = np.zeros(len(release))
     for _, cell in assigned:
         sums += np.bincount(cell[cell >= 0], weights=counts[cell >= 0], minlength=len(release))
     exact = (sums > 0) & (release.trips() == sums)
-    if guarantee.get("steps") is None or release.method == "privtree":
-        return _too_many(int(exact.sum()), int(np.sum(sums > 0)), -math.expm1(-1 / guarantee["scale"]))
-    if len(guarantee["steps"]) < 2:
-        return False
-    size, complete = _families(release, trips, counts, assigned, exact)
-    scale = guarantee["steps"][-1]["scale"]
-    log_chance = np.minimum(0.0, math.log(2) + (size - 1) * math.log(_likeliest_two(scale, "rho" in guarantee)))
-    allowed = math.log(_TRIES / FALSE_ALARM) + float(np.sum(np.log1p(np.exp(log_chance / 2))))
-    return float(np.sum(-log_chance[complete])) / 2 > allowed
+    if steps is None or release.method == "privtree":
+        exact = exact[sums > 0]
+        return _too_many(exact, np.full(len(exact), -math.expm1(-1 / guarantee["scale"])))
+    size, whole = _families(release, trips, counts, assigned, exact)
+    return len(steps) > 1 and _too_many(whole, 2 * _likeliest_two(steps[-1]["scale"], "rho" in guarantee) ** (size - 1))
 
 
-def _too_many(m: int, n: int, p: float) -> bool:
-    """Returns whether m exact counts of n are too many for a probability of p each (Chernoff's bound)."""
-    if n == 0 or m / n <= p:
+def _too_many(happened: Any, chance: Any) -> bool:
+    """Returns whether more independent events happened than their probabilities allow. A sure event says nothing."""
+    happened, chance = happened[chance < 1], chance[chance < 1]
+    n = len(happened)
+    if n == 0 or happened.mean() <= chance.mean():
         return False
-    share = m / n
-    far = (1 - share) * math.log((1 - share) / (1 - p)) if m < n else 0.0
+    share, p = float(happened.mean()), float(chance.mean())
+    far = (1 - share) * math.log((1 - share) / (1 - p)) if share < 1 else 0.0
     return n * (share * math.log(share / p) + far) > math.log(_TRIES / FALSE_ALARM)
 
 
@@ -220,15 +209,13 @@ def _likeliest_two(scale: float, gaussian: bool) -> float:
     return min(1.0, (1 + one) / max(1 + 2 * one, scale * math.sqrt(2 * math.pi)))
 
 
-def _families(
-    release: Release, trips: Trips, counts: Counts, assigned: list[tuple[Ints, Ints]], exact: Any
-) -> tuple[Any, Any]:
+def _families(release: Release, trips: Trips, counts: Counts, assigned: Any, exact: Any) -> tuple[Any, Any]:
     """Returns for each family of pairs of H3 cells how many pairs with trips it has, and whether all are exact.
 
     Zones of a map are not grouped: a pair is then a family of one, about which nothing can be said.
     """
-    level, region = release.guarantee["domain"]["level"], _region(release, trips)
-    if region is None or not isinstance(level, int) or level < 1:
+    level, (inside, region) = release.guarantee["domain"]["level"], _rows_in_region(release, trips)
+    if not len(region) or not isinstance(level, int) or level < 1:
         return np.zeros(0), np.zeros(0, dtype=np.bool_)
     zones, above = [], []
     for tiles, tile in ((trips.origins, trips.origin), (trips.destinations, trips.destination)):
@@ -237,10 +224,9 @@ def _families(
         up = np.where(np.isin(zone, region), zone, parent_cells(zone, level - 1))
         zones.append(np.unique(zone, return_inverse=True)[1][tile])
         above.append(np.unique(up, return_inverse=True)[1][tile])
-    inside = (counts > 0) & _rows_inside(trips, region)
     sizes, whole = [], []
     for slices, cell in assigned:
-        rows = np.flatnonzero(inside & (slices >= 0))
+        rows = np.flatnonzero(inside & (counts > 0) & (slices >= 0))
         row = rows[np.unique(np.stack((slices[rows], zones[0][rows], zones[1][rows])), axis=1, return_index=True)[1]]
         family = np.unique(np.stack((slices[row], above[0][row], above[1][row])), axis=1, return_inverse=True)[1]
         hit = (cell[row] >= 0) & exact[cell[row]]
@@ -249,31 +235,19 @@ def _families(
     return np.concatenate(sizes), np.concatenate(whole)
 
 
-def _region(release: Release, trips: Trips) -> Codes | None:
-    region = release.guarantee["domain"].get("region")
-    return _cells(region) if region and trips.origins.dtype == np.uint64 else None
-
-
-def _rows_inside(trips: Trips, region: Codes) -> Any:
-    origins, destinations = _in_region(trips.origins, region), _in_region(trips.destinations, region)
-    return origins[trips.origin] & destinations[trips.destination]
-
-
 def _bounded(release: Release, trips: Trips) -> Counts:
     """Returns the counted trips of each row: of a person with n trips, n above the bound, every (n / bound)-th."""
-    persons, bound, region = trips.persons, int(release.guarantee["bound"]), _region(release, trips)
+    persons, bound = trips.persons, int(release.guarantee["bound"])
     if not isinstance(persons, PersonRows) or persons.trips is None:
         return trips.trips
     order = np.lexsort((persons.row, persons.person))
-    if region is not None:
-        order = order[_rows_inside(trips, region)[persons.row[order]]]
+    order = order[_rows_in_region(release, trips)[0][persons.row[order]]]
     row, made = persons.row[order], persons.trips[order]
     _, person = np.unique(persons.person[order], return_inverse=True)
     n = np.bincount(person, weights=made).astype(np.int64)
     # Trips of each person up to and including each row.
     after = np.cumsum(made) - (np.cumsum(n) - n)[person]
-    before, total = after - made, n[person]
-    stays = np.where(
-        total <= bound, made, (after * bound + total // 2) // total - (before * bound + total // 2) // total
-    )
+    total = n[person]
+    kept = [(passed * bound + total // 2) // total for passed in (after - made, after)]
+    stays = np.where(total <= bound, made, kept[1] - kept[0])
     return np.bincount(row, weights=stays, minlength=len(trips)).astype(np.int64)

@@ -8,8 +8,8 @@ slice, origin tile and destination tile the number of trips, their weight in who
 **Output.** A `Result`: findings (contradictions; none may remain), notes (what could not be compared, or only bounded)
 and what was counted. A finding has numbers of cells, never a value of a cell, a place or a person.
 
-1. *Zones.* A zone is a set of tiles. It is a node of a tree (tree.py) or a box (boxes.py). zones.parquet lists exactly
-   the zones that flows.parquet uses, by role.
+1. *Zones.* A zone is a set of tiles. It is a node of a tree (tree.py) or a box (geometry.py). zones.parquet lists
+   exactly the zones that flows.parquet uses, by role.
 2. *Cells.* A row of flows.parquet is a cell: an origin zone, a destination zone, and where there are such columns a
    slice, a span of time (`time_from` up to, but not including, `time_to`) and a layer. It counts the trips that begin
    and end in its zones, in its slice and span. Cells of one matrix share no trip. Slices of different detail (a total,
@@ -51,6 +51,7 @@ and what was counted. A finding has numbers of cells, never a value of a cell, a
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -62,20 +63,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from . import boxes, noise, revisions
-from .inputs import (
-    MILLION,
-    SPAN,
-    Counts,
-    FolderError,
-    PersonRows,
-    Places,
-    Release,
-    Trips,
-    check_expected,
-    check_guarantee,
-    count_unknown_spans,
-)  # fmt: skip
+from . import geometry, inputs, noise, perturbation, revisions
+from .inputs import MILLION, SPAN, Counts, FolderError, PersonRows, Places, Release, Trips
 from .tree import Codes, Ints, build_tree, cell_texts, count_overlaps, zones_around
 
 Mask = NDArray[np.bool_]
@@ -86,32 +75,21 @@ _ENDS = ("origin", "destination")
 
 @dataclass(frozen=True)
 class Result:
-    """What a recount found.
+    """What a recount found."""
 
-    Attributes:
-        findings: one line for each contradiction; empty if the release holds.
-        notes: what could not be compared, or only bounded.
-        counted: what was compared: kind, number of cells, units, who read the input.
-    """
-
-    findings: tuple[str, ...]
-    notes: tuple[str, ...]
-    counted: dict[str, Any]
+    findings: tuple[str, ...]  # one line for each contradiction; empty if the release holds
+    notes: tuple[str, ...]  # what could not be compared, or only bounded
+    counted: dict[str, Any]  # what was compared: kind, number of cells, units, who read the input
 
 
 def recount(
-    folder: str | Path,
-    trips: Trips,
-    *,
-    earlier: Sequence[Any] = (),
-    expect: Mapping[str, Any] | None = None,
-    test_noise: bool = True,
+    folder: str | Path, trips: Trips, *, earlier: Sequence[Any] = (), expect: Any = None, test_noise: bool = True
 ) -> Result:
-    """Compares a release folder with the raw trips.
+    """Compares a release folder with the raw trips, read as the report says.
 
     Args:
         folder: the release.
-        trips: the raw trips, read as the report says.
+        trips: the raw trips.
         earlier: folders of the releases that this one revises, the oldest first; empty if they are not available.
         expect: guarantee that the reader requires: ``k``, ``protect``, ``k_population``, ``l``.
         test_noise: whether counts of a noisy release are tested; not before it is published.
@@ -123,8 +101,10 @@ def recount(
         counted |= {"kind": release.kind, "cells": len(release), "units": list(release.protected)}
         if release.kind == "noisy":
             findings = [*noise.check_form(release, trips, expect or {})]
+        elif release.kind == "perturbed":
+            findings = [*perturbation.check_form(release, expect or {})]
         else:
-            findings = [*check_guarantee(release, trips), *check_expected(release, trips, expect or {})]
+            findings = [*inputs.check_guarantee(release, trips), *inputs.check_expected(release, trips, expect or {})]
         if not findings:
             findings = list(_Recount(release, trips, notes).run(earlier, test_noise=test_noise))
     except (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, pa.ArrowException) as error:
@@ -132,9 +112,6 @@ def recount(
         reason = str(error) if isinstance(error, FolderError) else "not readable, or not of the form of version 0.3"
         findings = [f"the release cannot be recounted: {reason}"]
     return Result(tuple(findings), tuple(notes), counted)
-
-
-# ---- groups of rows --------------------------------------------------------------------------------------------------
 
 
 def _sum(values: Counts, group: Ints, n: int) -> Counts:
@@ -151,17 +128,14 @@ def _distinct(group: Ints, member: Ints, n: int, worth: Counts) -> Counts:
 
 
 def _numbered(*columns: NDArray[Any]) -> tuple[Ints, int, NDArray[np.int64]]:
-    """Numbers the distinct combinations of columns of small whole numbers; -1 in any column gives -1.
+    """Returns the number of each row's combination of values, how many there are, and a row of each.
 
-    Returns:
-        The number of each row, how many numbers there are, and a row of each.
+    Values are small whole numbers; -1 in any column gives -1.
     """
-    key = columns[0].astype(np.int64)
-    out = key < 0
-    for column in columns[1:]:
-        out |= column < 0
+    key = np.zeros(len(columns[0]), dtype=np.int64)
+    for column in columns:
         key = key * (int(column.max(initial=0)) + 1) + column
-    kept = np.flatnonzero(~out)
+    kept = np.flatnonzero(np.logical_and.reduce([column >= 0 for column in columns]))
     _, first, number = np.unique(key[kept], return_index=True, return_inverse=True)
     found = np.full(len(key), -1, dtype=np.int32)
     found[kept] = number
@@ -181,27 +155,23 @@ def _say(problems: Mapping[str, Any]) -> Iterator[str]:
             yield f"flows.parquet: {int(np.sum(wrong))} {problem}"
 
 
-# ---- the recount -----------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, eq=False)
 class _Family:
-    """Cells of one matrix, or of slices of one detail: they share no trip.
-
-    Attributes:
-        cells: numbers of the cells.
-        container: int32 (spans, slices): the published slice or spans that hold each slice of the input; -1 for none.
-        detail: which slice columns have a value, and the length of the time label: finer slices have more.
-    """
+    """Cells of one matrix, or of slices of one detail: they share no trip."""
 
     cells: NDArray[np.int64]
+    #: (spans, slices): the published slice or spans that hold each slice of the input; -1 for none.
     container: Ints
+    #: Which slice columns have a value, and the length of the time label: finer slices have more.
     detail: tuple[int, ...]
 
-    def holds(self, finer: _Family) -> bool:
-        """Returns whether slices of another family lie within those of this one."""
-        pairs = zip(self.detail, finer.detail, strict=True)
-        return self.detail != finer.detail and all(wide <= narrow for wide, narrow in pairs)
+
+def _around(slices: Sequence[Any], detail: Sequence[int], names: Sequence[str]) -> list[tuple[Any, ...]]:
+    """Returns the slice of this detail around each slice of the input: labels of longer steps are prefixes."""
+    return [
+        tuple((v[:n] if c == "time" else v) if n else None for v, n, c in zip(key, detail, names, strict=True))
+        for key in slices
+    ]
 
 
 class _Recount:
@@ -214,29 +184,27 @@ class _Recount:
         self.tiles = [_with_places(tiles, trips.stricter) for tiles in self.own_tiles]
         halves = release.parameters.get("hierarchy") == "halves"
         self.trees = [build_tree(*one, halves=halves) for one in zip(self.tiles, self.maps, strict=True)]
+        #: Node of the origin and of the destination zone of each cell; -1 for zones without a tile of the input.
         self.zone: list[NDArray[np.int64]] = []
         for end, tree in zip(_ENDS, self.trees, strict=True):
             codes = pa.array(tree.code.tolist(), pa.string())
             found = pc.index_in(release.flows[f"{end}_zone"].cast(pa.string()), value_set=codes)
             self.zone.append(found.fill_null(-1).to_numpy().astype(np.int64))
-        self.layer = np.zeros(len(release), dtype=np.int64)
-        if release.has("layer"):
-            self.layer = release.flows["layer"].to_numpy().astype(np.int64)
+        layers = release.flows["layer"].to_numpy() if release.has("layer") else np.zeros(len(release))
+        self.layer = layers.astype(np.int64)
         self.of_slice = trips.of_slice()
         self.slice_of_cell = np.zeros(len(release), dtype=np.int64)
         self.n_slices = 1
         listed = trips.l_places if release.parameters.get("l_places") is not None else None
+        #: Thresholds; one for locations also if only listed places have one, so that they are counted.
+        self.least = dict(release.least)
+        if (release.parameters.get("stricter") or {}).get("l") is not None:
+            self.least.setdefault("locations", 0)
         self.worth = [_worth(tiles, listed) for tiles in self.own_tiles]
 
     def run(self, earlier: Sequence[Any], *, test_noise: bool = True) -> Iterator[str]:
         """Yields every finding, section by section."""
-        families, problems = self._folded_family() if self.release.kind == "folded" else self._families()
-        yield from problems
-        if problems:
-            return
-        if self.release.kind == "noisy":
-            yield from self._check_noise(families, test_counts=test_noise)
-            return
+        families = self._folded_family() if self.release.kind == "folded" else self._families()
         assigned: list[tuple[_Family, Ints]] = []
         counted_in: Mask = np.zeros(len(self.trips), dtype=np.bool_)
         # From fine to coarse: over common zones, coarser matrices are sums of what the finest publish.
@@ -245,17 +213,29 @@ class _Recount:
             removed = self._hopeless(family)
             if self.release.common_zones and not finest:
                 removed |= ~counted_in
-            boxed = self.release.kind == "boxed"
-            cell, findings = self._assign_boxes(removed) if boxed else self._assign(family, removed)
-            yield from findings
-            if cell is None:
+            row, cell = self._pairs_in_boxes() if self.release.kind == "boxed" else self._pairs_in_zones(family)
+            row, cell = row[~removed[row]], cell[~removed[row]]
+            if self.release.kind == "boxed" and not self.release.statement["boxes"]["disjoint"]:
+                yield from self._bound_boxes(row, cell)
                 continue
+            cell, twice = self._assign(row, cell)
+            yield from _say({"flows of the input fall into two published cells": twice})
             if finest:
                 counted_in = cell >= 0
             assigned.append((family, cell))
+            if self.release.kind in ("noisy", "perturbed"):
+                continue
             yield from self._check_cells(family, cell)
             if self.release.statement["homogeneous"]:
                 yield from self._check_homogeneous(family, cell, removed)
+        if self.release.kind == "perturbed":
+            of_rows = [(self._slices_around(family)[self.of_slice], cell) for family, cell in assigned]
+            yield from perturbation.check_counts(self.release, self.trips, of_rows, self.notes)
+            return
+        if self.release.kind == "noisy":
+            of_rows = [(family.container[0][self.of_slice], cell) for family, cell in assigned]
+            yield from noise.check_counts(self.release, self.trips, of_rows) if test_noise else ()
+            return
         yield from self._check_lists()
         yield from self._check_people_of_slices(families)
         if not self.release.common_zones and len(assigned) > 1:
@@ -268,16 +248,12 @@ class _Recount:
             yield "flows.parquet: says which cells are revised, but the release is no revision"
         yield from self._check_shares(max(families, key=lambda family: family.detail).cells)
 
-    def _check_noise(self, families: list[_Family], *, test_counts: bool) -> Iterator[str]:
-        """Section 12."""
-        assigned: list[tuple[Ints, Ints]] = []
-        for family in families:
-            cell, findings = self._assign(family, np.zeros(len(self.trips), dtype=np.bool_))
-            yield from findings
-            if cell is not None:
-                assigned.append((family.container[0][self.of_slice], cell))
-        if test_counts:
-            yield from noise.check_counts(self.release, self.trips, assigned)
+    def _slices_around(self, family: _Family) -> Any:
+        """Returns the number of the matrix of a family that holds each slice of the input, published or not."""
+        names, slices = self.release.slice_columns, self.trips.slices
+        keys = _around(slices, family.detail, names) if names else [() for _ in slices]
+        number = {key: n for n, key in enumerate(dict.fromkeys(keys))}
+        return np.array([number[key] for key in keys])
 
     def _count(self, group: Ints, n: int, least: Mapping[str, float]) -> Counted:
         """Counts groups of rows: trips and weights, and the other units that have a threshold."""
@@ -287,52 +263,52 @@ class _Recount:
         if "people" in least and trips.persons is not None:
             counted["people"] = trips.persons.count(group, n)
         if "locations" in least:
-            tiles = [_distinct(group, end, n, worth) for end, worth in zip(self.ends, self.worth, strict=True)]
-            counted["locations"] = np.minimum(*tiles)
+            counted["locations"] = self._locations(group, n, self.ends)
         return counted
 
-    # ---- slices and spans --------------------------------------------------------------------------------------------
+    def _locations(self, group: Ints, n: int, ends: Sequence[Ints]) -> Counts:
+        """Counts the distinct tiles, or listed places, at each end of each group; returns the fewer."""
+        tiles = [_distinct(group, end, n, worth) for end, worth in zip(ends, self.worth, strict=True)]
+        return np.minimum(*tiles)
 
-    def _families(self) -> tuple[list[_Family], list[str]]:
-        """Returns the matrices that share no trip within themselves, and what is wrong with their slices."""
+    def _families(self) -> list[_Family]:
+        """Returns the matrices that share no trip within themselves."""
         names, slices = self.release.slice_columns, self.trips.slices
         if not names:
-            return [_Family(np.arange(len(self.release)), np.zeros((1, 1), dtype=np.int32), (1,))], []
-        published = self._number_slices(names, lambda keys: sorted(keys, key=str))
+            return [_Family(np.arange(len(self.release)), np.zeros((1, 1), dtype=np.int32), (1,))]
+        published = self._number_slices(names)
+        # A label of a longer step of time is a prefix of those within it.
+        lengths = [tuple(len(v or "") if c == "time" else int(v is not None) for v, c in zip(key, names, strict=True))
+                   for key in published]  # fmt: skip
         families, used = [], 0
-        for detail in sorted({_detail(key, names) for key in published}):
-            own = {key: n for n, key in enumerate(published) if _detail(key, names) == detail}
-            container = np.array([[own.get(_cut(values, detail, names), -1) for values in slices]], dtype=np.int32)
+        for detail in sorted(set(lengths)):
+            own = {key: n for n, key in enumerate(published) if lengths[n] == detail}
+            container = np.array([[own.get(key, -1) for key in _around(slices, detail, names)]], dtype=np.int32)
             used += len(set(container.ravel().tolist()) - {-1})
             cells = np.flatnonzero(np.isin(self.slice_of_cell, list(own.values())))
             families.append(_Family(cells, container, detail))
         # Noise may fill declared slices without trips.
         if used < len(published) and self.release.kind != "noisy":
-            return [], [f"flows.parquet: {len(published) - used} slices are not in the input"]
-        return families, []
+            raise FolderError(f"flows.parquet: {len(published) - used} slices are not in the input")
+        return families
 
-    def _folded_family(self) -> tuple[list[_Family], list[str]]:
+    def _folded_family(self) -> list[_Family]:
         trips = self.trips
         if trips.every is None or trips.slice_columns != ("time",):
-            return [], ["report.json: time is folded, but the input has no steps of time"]
-        # Enclosing spans first: the position of a span among those around a step is then the same for all of its steps.
-        spans = self._number_slices(
-            SPAN, lambda keys: sorted(sorted(keys, key=lambda s: str(s[1]), reverse=True), key=lambda s: str(s[0]))
-        )
-        labels = [key[0] for key in trips.slices]
-        unknown = count_unknown_spans(spans, trips.every, labels)
-        if unknown:
-            return [], [f"flows.parquet: {unknown} spans of time cannot be made of folded steps"]
+            raise FolderError("report.json: time is folded, but the input has no steps of time")
+        spans, labels = self._number_slices(SPAN), [key[0] for key in trips.slices]
         inside = [[n for n, (start, stop) in enumerate(spans) if start <= label < stop] for label in labels]
         container = np.full((max(map(len, inside), default=1) or 1, len(labels)), -1, dtype=np.int32)
         for m, numbers in enumerate(inside):
             container[: len(numbers), m] = numbers
-        return [_Family(np.arange(len(self.release)), container, (1,))], []
+        return [_Family(np.arange(len(self.release)), container, (1,))]
 
-    def _number_slices(self, names: Sequence[str], order: Any) -> list[Any]:
-        """Numbers the published slices, or spans, and returns them in an order."""
+    def _number_slices(self, names: Sequence[str]) -> list[Any]:
+        """Numbers the published slices, or spans, and returns them."""
         values = list(zip(*(self.release.flows[name].to_pylist() for name in names), strict=True))
-        found = list(order(set(values)))
+        # Enclosing spans first: a span then has the same position among those around each of its steps.
+        found = sorted(set(values), key=lambda value: (str(value[-1]), str(value)), reverse=True)
+        found.sort(key=lambda value: str(value[0]))
         number = {key: n for n, key in enumerate(found)}
         self.slice_of_cell = np.array([number[key] for key in values], dtype=np.int64)
         self.n_slices = len(found)
@@ -349,74 +325,52 @@ class _Recount:
         what = "spans of time" if self.release.kind == "folded" else "slices"
         yield from _say({f"{what} have fewer than k people": few})
 
-    # ---- which cell counts a row -------------------------------------------------------------------------------------
+    def _assign(self, row: Any, cell: Any) -> tuple[Ints, Mask]:
+        """Returns the cell of each row, -1 for none, and which rows are in two. With layers, the first one counts."""
+        first = np.full(len(self.trips), np.iinfo(np.int64).max)
+        np.minimum.at(first, row, self.layer[cell])
+        counts = self.layer[cell] == first[row]
+        found = np.full(len(self.trips), -1, dtype=np.int32)
+        found[row[counts]] = cell[counts]
+        return found, np.bincount(row[counts], minlength=len(self.trips)) > 1
 
-    def _assign(self, family: _Family, removed: Mask) -> tuple[Ints | None, list[str]]:
-        """Returns the cell of each row, -1 for none, and what is wrong.
-
-        Cells are sorted by slice, layer, origin zone and where the destination zone begins in the order of tiles; the
-        cell of a row is then found by binary search, once for every node above its origin.
-        """
-        tree_o, tree_d = self.trees
+    def _pairs_in_zones(self, family: _Family) -> tuple[Any, Any]:
+        """Returns all pairs of a row and a cell around it: a rectangle in the orders of tiles, slice after slice."""
         known = (self.zone[0][family.cells] >= 0) & (self.zone[1][family.cells] >= 0)
         if not known.all() and self.release.kind != "noisy":
-            return None, list(_say({"cells have zones that hold no tile of the input": ~known}))
-        cells = family.cells[known]
-        a, b = self.zone[0][cells], self.zone[1][cells]
-        n_layers, n_nodes, wide = int(self.layer.max()) + 1, len(tree_o.code), np.int64(len(self.tiles[1]) + 1)
-        key = ((self.slice_of_cell[cells] * n_layers + self.layer[cells]) * n_nodes + a) * wide
-        order = np.lexsort((-tree_d.stop[b], key + tree_d.start[b]))
-        start, stop, number = (key + tree_d.start[b])[order], (key + tree_d.stop[b])[order], cells[order]
-        nested = start[1:] < np.maximum.accumulate(stop)[:-1]
-        if nested.any():
-            return None, list(_say({"cells lie in other cells of the same origin zone": nested}))
-        found = np.full(len(self.trips), -1, dtype=np.int32)
-        twice = np.zeros(len(self.trips), dtype=np.bool_)
-        is_origin = np.zeros(n_nodes, dtype=np.bool_)
-        is_origin[a] = True
-        place = tree_d.position[self.trips.destination]
-        for layer in np.unique(self.layer[cells]).tolist():
-            waiting = np.flatnonzero(~removed & (found < 0))
-            for container in family.container:
-                rows = waiting[container[self.of_slice[waiting]] >= 0]
-                held = container[self.of_slice[rows]].astype(np.int64)
-                below = np.full(len(rows), -1, dtype=np.int32)
-                for step in tree_o.up:
-                    node = step[self.trips.origin[rows]]
-                    # A shorter chain repeats its root, which was looked up before.
-                    at = np.flatnonzero(is_origin[node] & (node != below))
-                    below = node
-                    prefix = ((held[at] * n_layers + layer) * n_nodes + node[at]) * wide
-                    target = prefix + place[rows[at]]
-                    last = np.searchsorted(start, target, side="right") - 1
-                    hit = (last >= 0) & (start[last] >= prefix) & (stop[last] > target)
-                    row = rows[at[hit]]
-                    twice[row[found[row] >= 0]] = True
-                    found[row] = number[last[hit]]
-        return found, list(_say({"flows of the input fall into two published cells": twice}))
+            raise FolderError(f"flows.parquet: {int(np.sum(~known))} cells have zones that hold no tile of the input")
+        cells, (tree_o, tree_d), wide = family.cells[known], self.trees, np.int64(len(self.tiles[0]))
+        before, a, b = self.slice_of_cell[cells] * wide, self.zone[0][cells], self.zone[1][cells]
+        low = np.stack((before + tree_o.start[a], tree_d.start[b]), axis=1)
+        high = np.stack((before + tree_o.stop[a], tree_d.stop[b]), axis=1)
+        rows, found = [], []
+        for container in family.container:
+            held = container[self.of_slice]
+            at = np.flatnonzero(held >= 0)
+            x = held[at] * wide + tree_o.position[self.trips.origin[at]]
+            y = tree_d.position[self.trips.destination[at]]
+            row, cell = geometry.pairs_inside(np.stack((x, y), axis=1), low, high)
+            rows.append(at[row])
+            found.append(cells[cell])
+        return np.concatenate(rows), np.concatenate(found)
 
-    def _assign_boxes(self, removed: Mask) -> tuple[Ints | None, list[str]]:
-        """The same for boxes; None where boxes overlap, or codes are not boxes."""
-        release, trips, grid = self.release, self.trips, self.release.statement["boxes"]
-        bounds, centers = [], []
-        for end, tiles, of_map in zip(_ENDS, self.own_tiles, self.maps, strict=True):
+    def _pairs_in_boxes(self) -> tuple[Any, Any]:
+        """The same for boxes."""
+        release, grid = self.release, self.release.statement["boxes"]
+        bounds, points = [], []
+        for end, tiles, of_map, tile in zip(_ENDS, self.own_tiles, self.maps, self.ends, strict=True):
             encoded = release.flows[f"{end}_zone"].combine_chunks().cast(pa.string()).dictionary_encode()
-            of_zone = boxes.bounds_of(encoded.dictionary)
-            off = boxes.count_off_grid(of_zone, grid["grid_lon"], grid["grid_lat"])
+            of_zone = geometry.bounds_of(encoded.dictionary)
+            off = geometry.count_off_grid(of_zone, grid["grid_lon"], grid["grid_lat"])
             if off:
-                return None, [f"zones.parquet: {off} zones are no boxes on the declared grid"]
+                raise FolderError(f"zones.parquet: {off} zones are no boxes on the declared grid")
             bounds.append(of_zone[encoded.indices.to_numpy()])
-            centers.append(boxes.centers_of(tiles, of_map))
-        if any(np.isnan(center).all() for center in centers):
-            return None, ["the input does not say where its tiles lie, so nothing in boxes can be recounted"]
-        row, cell = boxes.pairs_inside(centers[0][trips.origin], centers[1][trips.destination], *bounds)
-        row, cell = row[~removed[row]], cell[~removed[row]]
-        if not grid["disjoint"]:
-            return None, list(self._bound_boxes(row, cell))
-        found = np.full(len(trips), -1, dtype=np.int32)
-        found[row] = cell
-        twice = np.bincount(row, minlength=len(trips)) > 1
-        return found, list(_say({"flows of the input fall into two published cells": twice}))
+            points.append(geometry.centers_of(tiles, of_map)[tile])
+        if any(np.isnan(point).all() for point in points):
+            raise FolderError("the input does not say where its tiles lie, so nothing in boxes can be recounted")
+        low, high, number = geometry.corners_of(*bounds)
+        row, box = geometry.pairs_inside(np.concatenate(points, axis=1), low, high)
+        return row, number[box]
 
     def _bound_boxes(self, row: Any, cell: Any) -> Iterator[str]:
         """Section 10: what must hold whichever of several boxes counts a trip."""
@@ -432,14 +386,11 @@ class _Recount:
             sure = np.bincount(cell[alone], weights=raw[row[alone]], minlength=n)
             over = (published > inside) | (published < 0)
             yield from _say({f"cells have more {basis} than lie in their boxes": over})
-            left = int(raw.sum()) - int(published.sum())
-            if left < 0:
-                yield f"flows.parquet: more {basis} are published than the input has"
-            elif np.maximum(sure - published, 0).sum() > left:
+            # Negative if more is published than the input has.
+            if np.maximum(sure - published, 0).sum() > int(raw.sum()) - int(published.sum()):
                 yield f"flows.parquet: cells lack more {basis} than are suppressed"
         if "locations" in release.least:
-            tiles = [_distinct(cell, end[row], n, worth) for end, worth in zip(self.ends, self.worth, strict=True)]
-            most["locations"] = np.minimum(*tiles)
+            most["locations"] = self._locations(cell, n, [end[row] for end in self.ends])
         if "people" in release.least and trips.persons is not None:
             # Rows in several cells are counted in several passes, each with every row in one cell.
             order = np.argsort(row, kind="stable")
@@ -450,8 +401,6 @@ class _Recount:
                 group[row[order[turn == number]]] = cell[order[turn == number]]
                 most["people"] += trips.persons.count(group, n)
         yield from _say({f"cells have too few {u} for the guarantee": most[u] < x for u, x in release.least.items()})
-
-    # ---- sections 3 to 7 ---------------------------------------------------------------------------------------------
 
     def _hopeless(self, family: _Family) -> Mask:
         """Section 3: the rows that the rule `hopeless flows` removes."""
@@ -482,7 +431,7 @@ class _Recount:
     def _check_cells(self, family: _Family, cell: Ints) -> Iterator[str]:
         """Sections 4, 5 and 6 for the cells of a family."""
         release = self.release
-        counted = self._count(cell, len(release), self._least_with_places())
+        counted = self._count(cell, len(release), self.least)
         problems = {
             "cells hold no flow of the input": counted["trips"] == 0,
             "cells have another number of trips than the recount": counted["trips"] != release.trips(),
@@ -536,12 +485,10 @@ class _Recount:
                 for end, zone, tree in zip(self.ends, zones, self.trees, strict=True)
             ]
             group, n, first = _numbered(held, *nodes)
-            counted = self._count(group, n, self._least_with_places())
+            counted = self._count(group, n, self.least)
             allowed = self._dominated(group, counted) | self._below_places(counted, [node[first] for node in nodes])
             missing = _safe(counted, release.least) & ~allowed
             yield from _say({"cells that reach the guarantee are missing": missing})
-
-    # ---- post rules --------------------------------------------------------------------------------------------------
 
     def _dominated(self, group: Ints, counted: Counted) -> Mask:
         """Returns the groups in which one person makes more than the allowed share of the trips."""
@@ -573,13 +520,6 @@ class _Recount:
                 if stated != {"places": len(places.tile), **(highest if name == "stricter" else {})}:
                     yield f"report.json: the list of places ({name}) is another than the one that was given"
 
-    def _least_with_places(self) -> dict[str, float]:
-        """Returns the thresholds; one for locations also if only listed places have one, so that they are counted."""
-        least = dict(self.release.least)
-        if (self.release.parameters.get("stricter") or {}).get("l") is not None:
-            least.setdefault("locations", 0)
-        return least
-
     def _below_places(self, counted: Counted, zones: Sequence[NDArray[Any]]) -> Mask:
         """Returns the groups whose zones contain a listed place and which do not reach what is required there."""
         below, places = np.zeros(len(zones[0]), dtype=np.bool_), self.trips.stricter
@@ -600,22 +540,26 @@ class _Recount:
     def _required(self, end: int, values: Counts) -> Counts:
         """Returns the highest k or l that is required of each node: that of the places in it."""
         assert self.trips.stricter is not None
-        tree, tiles = self.trees[end], _texts(self.tiles[end])
+        tree, number = self.trees[end], {code: i for i, code in enumerate(_texts(self.tiles[end]).tolist())}
         required = np.zeros(len(tree.code), dtype=np.int64)
-        order = np.argsort(tiles)
-        at = order[np.searchsorted(tiles[order], _texts(self.trips.stricter.tile))]
+        at = [number[code] for code in self.trips.stricter.tile.tolist()]
         for nodes in tree.up:
             np.maximum.at(required, nodes[at], values)
         return required
-
-    # ---- sections 9 and 11 -------------------------------------------------------------------------------------------
 
     def _check_subtraction(self, assigned: list[tuple[_Family, Ints]]) -> Iterator[str]:
         """Section 9: each kind of finer matrices is taken off alone, and all kinds together."""
         worst = 0
         for family, cell in assigned:
-            finer = [at for other, at in assigned if family.holds(other)]
-            covered = [(cell >= 0) & (at >= 0) & self._inside(at, cell) for at in finer]
+            covered = []
+            for other, finer in assigned:
+                if family is other or np.any(np.array(family.detail) > np.array(other.detail)):
+                    continue
+                inside: Mask = (cell >= 0) & (finer >= 0)
+                for zone, tree in zip(self.zone, self.trees, strict=True):
+                    f, c = zone[finer], zone[cell]
+                    inside &= (tree.start[c] <= tree.start[f]) & (tree.stop[f] <= tree.stop[c])
+                covered.append(inside)
             if len(covered) > 1:
                 covered.append(np.logical_or.reduce(covered))
             for mask in covered:
@@ -625,14 +569,6 @@ class _Recount:
             self.notes.append("Differences between matrices of the same trips are accepted by the publisher.")
         else:
             yield from _say({"differences between its matrices are below the guarantee": worst})
-
-    def _inside(self, finer: Ints, coarser: Ints) -> Mask:
-        """Returns whether the zones of one cell are inside those of another, row by row."""
-        inside = np.ones(len(finer), dtype=np.bool_)
-        for zone, tree in zip(self.zone, self.trees, strict=True):
-            f, c = zone[finer], zone[coarser]
-            inside &= (tree.start[c] <= tree.start[f]) & (tree.stop[f] <= tree.stop[c])
-        return inside
 
     def _check_shares(self, cells: NDArray[np.int64]) -> Iterator[str]:
         """Section 11; ``cells`` are those of the finest matrices."""
@@ -654,23 +590,24 @@ class _Recount:
         whole, lost = max(Fraction(1), volume + sum(unread)), max(Fraction(0), volume - published)
         rows = Fraction(0) if trips.rows is None else Fraction(trips.dropped, max(1, trips.rows))
         per_trip = volume / max(Fraction(1), raw_trips)
+        is_split = bool(release.statement.get("slice_columns")) or release.has("layer")
+        limit = Fraction(str(release.parameters.get("max_suppressed") or 0)) if is_split else Fraction(0)
         expected = {
             "dropped": shown_share(max(unread[0] / whole, rows), step),
             "outside": None if release.parameters.get("within") is None else shown_share(unread[1] / whole, step),
             "suppressed": max(
                 _shown_suppressed(lost, whole, step, self._omitted_pairs(cells), per_trip, release.k),
-                shown_share(self._stated_limit(), step),
+                shown_share(limit, step),
             ),
             "step": float(step),
         }
-        wrong = [name for name, value in expected.items() if not _same(stated.get(name), value)]
+        wrong = [
+            name
+            for name, value in expected.items()
+            if (stated.get(name) is None) != (value is None) or abs((stated.get(name) or 0) - (value or 0)) > 1e-12
+        ]
         if wrong or stated.get("basis") != basis:
             yield f"report.json: shares ({', '.join(wrong) or 'basis'}) are not what the recount gives"
-
-    def _stated_limit(self) -> Fraction:
-        """Returns the limit that the suppressed share of layers and slices is at least."""
-        is_split = bool(self.release.statement.get("slice_columns")) or "layer" in self.release.flows.column_names
-        return Fraction(str(self.release.parameters.get("max_suppressed") or 0)) if is_split else Fraction(0)
 
     def _omitted_pairs(self, cells: NDArray[np.int64]) -> int | None:
         """Returns how many pairs of listed zones have no cell; None if the release does not list them by omission."""
@@ -681,9 +618,6 @@ class _Recount:
             own = cells[self.slice_of_cell[cells] == one]
             omitted += len(np.unique(self.zone[0][own])) * len(np.unique(self.zone[1][own]))
         return omitted
-
-
-# ---- small parts -----------------------------------------------------------------------------------------------------
 
 
 def _shown_suppressed(
@@ -729,27 +663,6 @@ def shown_share(share: Fraction, step: Fraction) -> float:
     return float(min(Fraction(1), max(1, math.ceil(share / step)) * step))
 
 
-def _same(stated: Any, value: float | None) -> bool:
-    if value is None:
-        return stated is None
-    return isinstance(stated, int | float) and abs(stated - value) <= 1e-12
-
-
-def _detail(key: tuple[str | None, ...], columns: Sequence[str]) -> tuple[int, ...]:
-    """Returns how much a slice says of each column: nothing, something, or a time label of some length."""
-    return tuple(
-        0 if value is None else len(value) if name == "time" else 1 for value, name in zip(key, columns, strict=True)
-    )
-
-
-def _cut(values: tuple[str, ...], detail: tuple[int, ...], columns: Sequence[str]) -> tuple[str | None, ...]:
-    """Returns the slice of this detail around a slice of the input: labels of longer steps are prefixes."""
-    return tuple(
-        None if not n else value[:n] if name == "time" else value
-        for value, n, name in zip(values, detail, columns, strict=True)
-    )
-
-
 def _texts(codes: Codes) -> Codes:
     return cell_texts(codes) if codes.dtype == np.uint64 else codes
 
@@ -758,16 +671,14 @@ def _worth(tiles: Codes, listed: Places | None) -> Counts:
     """Returns the number of listed places in each tile; 1 if tiles are counted."""
     if listed is None:
         return np.ones(len(tiles), dtype=np.int64)
-    place, n = np.unique(_texts(listed.tile), return_counts=True)
-    at = np.searchsorted(place, _texts(tiles)).clip(max=len(place) - 1)
-    return np.where(place[at] == _texts(tiles), n[at], 0).astype(np.int64)
+    places = Counter(listed.tile.tolist())
+    return np.array([places[tile] for tile in _texts(tiles).tolist()], dtype=np.int64)
 
 
 def _with_places(tiles: Codes, places: Places | None) -> Codes:
     """Returns tiles, followed by those of listed places that are not among them."""
     if places is None:
         return tiles
-    codes = places.tile
-    if tiles.dtype == np.uint64 and codes.dtype != np.uint64:
-        codes = np.array([int(code, 16) for code in codes.tolist()], dtype=np.uint64)
+    is_h3 = tiles.dtype == np.uint64
+    codes = np.array([int(code, 16) for code in places.tile.tolist()], dtype=np.uint64) if is_h3 else places.tile
     return np.concatenate((tiles, np.setdiff1d(codes, tiles)))

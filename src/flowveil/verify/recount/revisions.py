@@ -33,22 +33,12 @@ _RULES = ("dominance", "stricter", "l_places", "t")
 
 
 def check(
-    release: Release,
-    trips: Trips,
-    cell: Any,
-    counted: Mapping[str, Counts],
-    earlier: Sequence[Any],
-    notes: list[str],
+    release: Release, trips: Trips, cell: Any, counted: Mapping[str, Counts], earlier: Sequence[Any], notes: list[str]
 ) -> Iterator[str]:
     """Yields findings on the marks and the kept values of a revision.
 
-    Args:
-        release: the revision.
-        trips: the corrected trips.
-        cell: the cell of each row.
-        counted: the corrected trips of each cell, by unit.
-        earlier: folders of the releases that are revised, the oldest first.
-        notes: gets a line if these are not given.
+    ``trips`` are the corrected ones, ``cell`` the cell of each row, ``counted`` the units of each cell, ``earlier`` the
+    folders of the releases that are revised, the oldest first. ``notes`` gets a line if these are not given.
     """
     if not release.has("revised") or release.kind not in ("plain", "layered"):
         yield "flows.parquet: does not say which cells are revised, or the release cannot be a revision"
@@ -63,23 +53,14 @@ def check(
         below |= weight < release.least.get("population", 0)
     if below.any():
         yield f"flows.parquet: {int(below.sum())} cells are below the guarantee"
-    if not earlier:
+    if earlier:
+        yield from _compare(release, trips, cell, counted, _read(release, [Path(folder) for folder in earlier]))
+    else:
         notes.append(NOT_COMPARED)
-        return
-    try:
-        tables = _read(release, [Path(folder) for folder in earlier])
-    except FolderError as problem:
-        yield str(problem)
-        return
-    yield from _compare(release, trips, cell, counted, tables)
 
 
 def _read(release: Release, folders: Sequence[Path]) -> list[pa.Table]:
-    """Returns the tables of the earlier releases.
-
-    Raises:
-        FolderError: the release does not revise them.
-    """
+    """Returns the tables of the earlier releases; raises FolderError if the release does not revise them."""
     hashes: list[str] = []
     tables: list[pa.Table] = []
     for folder in folders:
@@ -87,6 +68,7 @@ def _read(release: Release, folders: Sequence[Path]) -> list[pa.Table]:
             content = (folder / "flows.parquet").read_bytes()
             report = json.loads((folder / "report.json").read_text("utf-8"))
             parameters, statement = report["parameters"], report["statement"]
+            table = pq.read_table(io.BytesIO(content))
             fits = (
                 all(parameters.get(name) == release.parameters.get(name) for name in _SAME)
                 and not any(parameters.get(name) is not None for name in _RULES)
@@ -94,12 +76,12 @@ def _read(release: Release, folders: Sequence[Path]) -> list[pa.Table]:
                 and (report["kind"] == "layered" or statement["homogeneous"])
                 and statement["suppression"]["rule"] == "short cells"
                 and list(statement.get("revision_of") or ()) == hashes
+                and ("weight" in table.column_names) == release.has("weight")
             )
-            table = pq.read_table(io.BytesIO(content))
         except (OSError, ValueError, KeyError, TypeError, pa.ArrowException):
-            raise FolderError(f"earlier release {len(hashes) + 1}: cannot be read") from None
-        if not fits or ("weight" in table.column_names) != release.has("weight"):
-            raise FolderError(f"earlier release {len(hashes) + 1}: cannot be revised by this one")
+            fits = False
+        if not fits:
+            raise FolderError(f"earlier release {len(hashes) + 1}: cannot be read, or cannot be revised by this one")
         hashes.append(hashlib.sha256(content).hexdigest())
         tables.append(table)
     if hashes != list(release.statement["revision_of"]):
@@ -126,13 +108,12 @@ def _compare(
     may &= ~(known & same)
     revised = release.flows["revised"].to_numpy()
     kept = known & (release.trips() == before) & (True if weight is None else weight == weight_before)
-    for problem, n in {
-        "cells of the earlier release are missing": tables[-1].num_rows - known.sum(),
-        "cells are revised although the change is below the guarantee, or not although it is not": np.sum(
-            revised != may
-        ),
-        "cells are not revised and have another value than in the earlier release": np.sum(~revised & ~kept),
-    }.items():
+    wrong = "cells are revised although the change is below the guarantee, or not although it is not"
+    for problem, n in (
+        ("cells of the earlier release are missing", tables[-1].num_rows - known.sum()),
+        (wrong, np.sum(revised != may)),
+        ("cells are not revised and have another value than in the earlier release", np.sum(~revised & ~kept)),
+    ):
         if n:
             yield f"flows.parquet: {int(n)} {problem}"
 
@@ -161,16 +142,14 @@ def _most_trips_of_few(release: Release, trips: Trips, cell: Any) -> list[Counts
     rows = np.flatnonzero(cell >= 0)
     if "people" in release.least and isinstance(trips.persons, PersonRows):
         group, made = trips.persons.members(cell)
-        unknown = np.bincount(cell[rows], weights=trips.trips[rows], minlength=n) - np.bincount(
-            group, weights=made, minlength=n
-        )
-        found.append(unknown.astype(np.int64) + _largest(group, made, int(release.least["people"]) - 1, n))
-    if "locations" in release.least:
-        for tile in (trips.origin, trips.destination):
-            size = int(tile.max()) + 1
-            key, member = np.unique(cell[rows].astype(np.int64) * size + tile[rows], return_inverse=True)
-            made = np.bincount(member, weights=trips.trips[rows]).astype(np.int64)
-            found.append(_largest(key // size, made, int(release.least["locations"]) - 1, n))
+        all_trips = np.bincount(cell[rows], weights=trips.trips[rows], minlength=n)
+        unknown = (all_trips - np.bincount(group, weights=made, minlength=n)).astype(np.int64)
+        found.append(unknown + _largest(group, made, int(release.least["people"]) - 1, n))
+    for tile in (trips.origin, trips.destination) if "locations" in release.least else ():
+        size = int(tile.max()) + 1
+        key, member = np.unique(cell[rows].astype(np.int64) * size + tile[rows], return_inverse=True)
+        made = np.bincount(member, weights=trips.trips[rows]).astype(np.int64)
+        found.append(_largest(key // size, made, int(release.least["locations"]) - 1, n))
     return found
 
 

@@ -2,14 +2,14 @@
 
 Zone codes of a release (docs/reference/files.md): an H3 cell in hexadecimal; a part of an H3 cell `CELL.digits`, the
 children with these digits; a code of the operator's map; a half of a zone of that map `CODE~1~2`; `outside`; `all`.
-Parents of H3 cells follow from the bits of the cell, parents on a map from its parent column, halves from the rules
-below. Every tree reaches up to `all` or to the root of the map.
+Parents of H3 cells and of their parts follow from the bits of the cell. A map lists its zones, and their halves, with
+their parents. Every tree reaches up to `all` or to the root of the map.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,9 +18,8 @@ from numpy.typing import NDArray
 Ints = NDArray[np.int32]
 Codes = NDArray[Any]
 
-#: Code of everything outside a study area: as text, and as a number behind all H3 cells.
-OUTSIDE, OUTSIDE_CELL = "outside", 0x78FFFFFFFFFFFFFF
-ALL = "all"
+#: Code of everything outside a study area, as text and as a number behind all H3 cells; and of the root.
+OUTSIDE, OUTSIDE_CELL, ALL = "outside", 0x78FFFFFFFFFFFFFF, "all"
 #: Base cells of H3 that are pentagons: they have no child 1.
 _PENTAGONS = (4, 14, 24, 38, 49, 58, 63, 72, 83, 97, 107, 117)
 #: Parts of an H3 cell by number: 0246 and 135 are the halves, the others halves of these. 35 replaces 135 and 3
@@ -30,40 +29,43 @@ _SMALL = np.array([1, 4, 2, 4, 1, 0, 2, 0], dtype=np.uint64)
 _LARGE = np.array([3, 5, 3, 5, 3, 5, 3, 0], dtype=np.uint64)
 #: Children in the order that keeps the parts together.
 _PART_ORDER = np.array([0, 4, 2, 5, 1, 6, 3, 7], dtype=np.uint64)
-_UNITS = 10_000_000
 
 
 @dataclass(frozen=True, eq=False)
 class ZoneMap:
-    """The operator's map: all of its zones, seen or not.
+    """The operator's map: all of its zones and their parts, seen or not."""
 
-    Attributes:
-        code: unique text of each zone.
-        parent: position of the zone around it; -1 for the root.
-        lat, lon: centre of each tile in degrees; NaN for inner zones, and everywhere if the map has no places.
-    """
-
-    code: Codes
-    parent: NDArray[np.int64]
-    lat: NDArray[np.float64]
+    code: Codes  # unique text of each zone
+    parent: NDArray[np.int64]  # position of the zone around it; -1 for the root
+    lat: NDArray[np.float64]  # of the centre of each tile, in degrees; NaN for inner zones, and without places
     lon: NDArray[np.float64]
+    outlines: Any = None  # polygon of each tile, in degrees; None without outlines
+
+    @cached_property
+    def tiles(self) -> NDArray[np.int64]:
+        """Positions of the zones without children, by code."""
+        is_tile = ~np.isin(np.arange(len(self.code)), self.parent) & (self.code != OUTSIDE)
+        by_code = np.argsort(self.code)
+        tiles: NDArray[np.int64] = by_code[is_tile[by_code]]
+        return tiles
+
+    def nodes_of(self, codes: Codes) -> NDArray[np.int64]:
+        """Returns the position of each code; raises ValueError if one is not on the map."""
+        order = np.argsort(self.code, kind="stable")
+        at: NDArray[np.int64] = order[np.searchsorted(self.code[order], codes).clip(max=len(order) - 1)]
+        if np.any(self.code[at] != codes):
+            raise ValueError("a tile is not on the map")
+        return at
 
 
 @dataclass(frozen=True, eq=False)
 class Tree:
-    """The nodes above some tiles.
+    """The nodes above some tiles, with an order of the tiles in which those of every node are contiguous."""
 
-    Attributes:
-        up: int32 (steps, tiles): the ancestor of each tile after each number of steps; the root is its own ancestor.
-        code: text of each node.
-        position: position of each tile in an order in which the tiles of every node are contiguous.
-        start, stop: the slice of that order which a node holds.
-    """
-
-    up: Ints
-    code: Codes
-    position: Ints
-    start: Ints
+    up: Ints  # (steps, tiles): the ancestor of each tile after each number of steps; the root is its own ancestor
+    code: Codes  # text of each node
+    position: Ints  # of each tile in the order
+    start: Ints  # of each node: the slice of the order that it holds
     stop: Ints
 
     def lifted(self, steps: int, n_seen: int) -> Ints:
@@ -76,47 +78,31 @@ class Tree:
 
 
 def build_tree(tiles: Codes, zone_map: ZoneMap | None, *, halves: bool) -> Tree:
-    """Returns the tree above tiles: H3 cells (uint64), or codes of a map (text).
-
-    Args:
-        tiles: distinct tiles.
-        zone_map: the map; None for H3.
-        halves: whether parts of zones stand between a zone and its children.
-
-    Raises:
-        ValueError: a tile is not on the map.
-    """
-    if zone_map is None:
-        return _tree_of_cells(tiles, halves=halves)
-    base = _without_halves(zone_map)
-    return _tree_of_map(tiles, _with_halves(base) if halves else base)
+    """Returns the tree above distinct tiles: codes of a map, or H3 cells (uint64), with or without parts of cells."""
+    return _tree_of_cells(tiles, halves=halves) if zone_map is None else _tree_of_map(tiles, zone_map)
 
 
-def count_overlaps(slices: NDArray[Any], zone: NDArray[Any], tree: Tree) -> int:
-    """Returns how many zones overlap others of the same slice."""
+def _intervals(slices: Any, zone: Any, tree: Tree) -> tuple[Any, Any, Any, np.int64]:
+    """Returns start, stop and zone of the distinct zones of each slice, slice after slice, and the width of a slice."""
     pairs = np.unique(np.stack((slices, zone)), axis=1)
     wide = np.int64(int(tree.stop.max()) + 1)
     start, stop = pairs[0] * wide + tree.start[pairs[1]], pairs[0] * wide + tree.stop[pairs[1]]
     order = np.lexsort((-stop, start))
-    return int(np.sum(start[order][1:] < np.maximum.accumulate(stop[order])[:-1]))
+    return start[order], stop[order], pairs[1][order], wide
+
+
+def count_overlaps(slices: Any, zone: Any, tree: Tree) -> int:
+    """Returns how many zones overlap others of the same slice."""
+    start, stop, _, _ = _intervals(slices, zone, tree)
+    return int(np.sum(start[1:] < np.maximum.accumulate(stop)[:-1]))
 
 
 def zones_around(held: Any, tile: Ints, slices: Any, zone: Any, tree: Tree) -> NDArray[np.int64]:
     """Returns the zone of its slice around the tile of each row; -1 for none. Zones of a slice are disjoint."""
-    known = np.unique(slices * len(tree.code) + zone)
-    found = np.full(len(tile), -1, dtype=np.int64)
-    rows = np.flatnonzero(held >= 0)
-    for step in tree.up:
-        node = step[tile[rows]]
-        key = held[rows].astype(np.int64) * len(tree.code) + node
-        at = np.searchsorted(known, key).clip(max=len(known) - 1)
-        hit = known[at] == key
-        found[rows[hit]] = node[hit]
-        rows = rows[~hit]
-    return found
-
-
-# ---- H3 --------------------------------------------------------------------------------------------------------------
+    start, stop, zones, wide = _intervals(slices, zone, tree)
+    target = held * wide + tree.position[tile]
+    at = np.searchsorted(start, target, side="right") - 1
+    return np.where((held >= 0) & (at >= 0) & (target < stop[at]), zones[at], -1)
 
 
 def parent_cells(cells: Codes, resolution: int) -> Codes:
@@ -205,14 +191,8 @@ def _ordered(up: Ints, code: Codes, order: NDArray[np.int64]) -> Tree:
     return Tree(up, code, position, start, stop)
 
 
-# ---- a map -----------------------------------------------------------------------------------------------------------
-
-
 def _tree_of_map(tiles: Codes, zone_map: ZoneMap) -> Tree:
-    by_code = np.argsort(zone_map.code, kind="stable")
-    node = by_code[np.searchsorted(zone_map.code[by_code], tiles).clip(max=len(by_code) - 1)]
-    if np.any(zone_map.code[node] != tiles):
-        raise ValueError("a tile is not on the map")
+    node = zone_map.nodes_of(tiles)
     chain = [node]
     while np.any(zone_map.parent[node] >= 0):
         if len(chain) > len(zone_map.code):
@@ -225,68 +205,3 @@ def _tree_of_map(tiles: Codes, zone_map: ZoneMap) -> Tree:
     height = np.argmax(up == up[-1], axis=0)
     down = np.take_along_axis(up, np.maximum(height - np.arange(len(up))[:, None], 0), axis=0)
     return _ordered(up, zone_map.code[nodes], np.lexsort(down[::-1]))
-
-
-def _without_halves(zone_map: ZoneMap) -> ZoneMap:
-    """Returns the map without parts of zones, which are derived again where a release has them."""
-    is_part, parent = np.char.find(zone_map.code.astype(np.str_), "~") >= 0, zone_map.parent.copy()
-    while np.any(below := is_part[parent] & (parent >= 0)):
-        parent[below] = zone_map.parent[parent[below]]
-    parent = np.where(parent < 0, -1, (np.cumsum(~is_part) - 1)[parent])
-    kept = ~is_part
-    return ZoneMap(zone_map.code[kept], parent[kept], zone_map.lat[kept], zone_map.lon[kept])
-
-
-def _with_halves(zone_map: ZoneMap) -> ZoneMap:
-    """Returns the map with its zones divided: the children of a zone along the longer side of what their points span.
-
-    Points are means of tile centres in whole ten-millionths of a degree, longitudes counted from the tile whose code
-    comes first. The first half is the larger one by one; halves are divided again until single children are left.
-    `outside` and the root above it are not divided.
-    """
-    code, parent = zone_map.code.tolist(), zone_map.parent.tolist()
-    children: dict[int, list[int]] = {}
-    for node, above in enumerate(parent):
-        if code[node] != OUTSIDE:
-            children.setdefault(above, []).append(node)
-    points = _points(zone_map, children)
-    waiting = [(zone, below) for zone, below in children.items() if zone >= 0 and len(below) > 2]
-    while waiting:
-        zone, below = waiting.pop()
-        for number, half in enumerate(_halves(below, points, code), start=1):
-            if len(half) == 1:
-                parent[half[0]] = zone
-                continue
-            parent.append(zone)
-            code.append(f"{code[zone]}~{number}")
-            waiting.append((len(parent) - 1, half))
-    unknown = np.full(len(code) - len(zone_map.code), np.nan)
-    lat, lon = np.concatenate((zone_map.lat, unknown)), np.concatenate((zone_map.lon, unknown))
-    return ZoneMap(np.array(code), np.array(parent), lat, lon)
-
-
-def _points(zone_map: ZoneMap, children: dict[int, list[int]]) -> dict[int, tuple[float, float]]:
-    """Returns the mean of the tile centres of each zone."""
-    order = list(children[-1])
-    for node in order:
-        order.extend(children.get(node, ()))
-    first = min((node for node in order if node not in children), key=lambda node: str(zone_map.code[node]))
-    half, start = 180 * _UNITS, round(float(zone_map.lon[first]) * _UNITS)
-    sums: dict[int, tuple[int, int, int]] = {}
-    for node in reversed(order):
-        if node in children:
-            y, x, n = (sum(values) for values in zip(*(sums[child] for child in children[node]), strict=True))
-        else:
-            y, lon = round(float(zone_map.lat[node]) * _UNITS), round(float(zone_map.lon[node]) * _UNITS)
-            x, n = (lon - start + half) % (2 * half) - half, 1
-        sums[node] = (y, x, n)
-    return {node: (y / n, x / n) for node, (y, x, n) in sums.items()}
-
-
-def _halves(zones: list[int], points: dict[int, tuple[float, float]], code: list[str]) -> tuple[list[int], list[int]]:
-    lat, lon = [points[zone][0] for zone in zones], [points[zone][1] for zone in zones]
-    narrowing = math.cos(math.radians((min(lat) + max(lat)) / 2 / _UNITS))
-    wide = (max(lon) - min(lon)) * narrowing > max(lat) - min(lat)
-    ordered = sorted(zones, key=lambda zone: (*(points[zone][::-1] if wide else points[zone]), code[zone]))
-    middle = (len(ordered) + 1) // 2
-    return ordered[:middle], ordered[middle:]

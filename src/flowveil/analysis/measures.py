@@ -1,0 +1,527 @@
+"""The measures of a release: losses, distances, lower bounds, and the smallest cells. Exact and private.
+
+Every measure is computed on trips and, with weights, on weights too, whichever was protected. A `Measure` has a key, a
+title and a meaning, computes its value from a `Subject`, and combines the values of several `Slices`.
+
+`generalization_floor` is a lower bound of the mean generalisation error of every method whose zones are nodes of the
+hierarchies: each flow is in the smallest safe pair of nodes that contains it, and the costliest flows are suppressed up
+to the limit. It ignores that flows share zones, so it can be far below what is possible. `division_floor` holds for
+divisions of (root, root), such as the cells of ATG and PairCut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal, cast
+
+import numpy as np
+
+from flowveil.analysis.covering import Covering, covering_cells
+from flowveil.flows import Flows, group_pairs, to_fixed_point
+from flowveil.guarantee import UNITS, Guarantee, Unit
+from flowveil.hierarchy import Floats, Hierarchy, Ints
+from flowveil.methods.pair_divisions import PairTable
+from flowveil.methods.paircut import proven_score, settle_price
+from flowveil.methods.pruning import dual_multiplier
+from flowveil.methods.safe_pairs import safe_levels, sketch
+from flowveil.release.plan import NodeZones
+from flowveil.release.statement import INEXACT
+
+if TYPE_CHECKING:
+    from flowveil.flows import Cells
+    from flowveil.release.noisy import NoisyRelease, Perturbation, PrivacyLoss
+    from flowveil.release.plan import Zones
+    from flowveil.release.release import Matrix, Release
+
+Value = float | int | None
+Values = dict[str, Value]
+#: Largest number of flows times pairs of depths for which the bound is computed; more would take minutes.
+MOST_WORK = 2_000_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """A release with its input, counted on one basis: trips or weight."""
+
+    release: Release | NoisyRelease
+    basis: str
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """The thresholds of cells; noisy counts have none."""
+        if self.release.kind == "noisy" or self.release.kind == "perturbed":  # narrows the type
+            raise TypeError("noisy counts have no threshold")
+        return self.release.guarantee
+
+    @cached_property
+    def volume(self) -> Floats:
+        """The volume of each published cell."""
+        return self.release.cells.volume(self.basis).astype(np.float64)
+
+    @cached_property
+    def total(self) -> float:
+        """The input volume."""
+        return self.release.input.total(self.basis)
+
+    @cached_property
+    def published(self) -> float:
+        """The published volume."""
+        return self.release.cells.total(self.basis)
+
+    @cached_property
+    def sizes(self) -> tuple[Floats, Floats]:
+        """The tiles in the origin zone and in the destination zone of each published cell."""
+        cells, plan = self.release.cells, self.release.plan
+        ends = (plan.origin_zones.size[cells.origin], plan.destination_zones.size[cells.destination])
+        return ends[0].astype(np.float64), ends[1].astype(np.float64)
+
+    @cached_property
+    def mean_error(self) -> float | None:
+        """The tiles of both zones of a cell, averaged over the published volume."""
+        size_o, size_d = self.sizes
+        return float(np.sum(self.volume * (size_o + size_d)) / self.published) if self.published else None
+
+    @property
+    def time_width(self) -> float | None:
+        """The hours of a cell's time interval, averaged over the published volume; None if time is not folded."""
+        timed = self.release.plan.timed
+        if timed is None or not self.published:
+            return None
+        return float(np.sum(self.volume * timed.hours[self.release.cells.origin]) / self.published)
+
+    @cached_property
+    def floor(self) -> float | None:
+        """The lower bound of the mean error.
+
+        The limit of suppression is that of the release, or what it suppresses if that is more, so that the bound holds
+        for every hierarchical method. For boxes it is a reference, and the ratio may be below 1.
+        """
+        allowed = self.release.parameters.get("max_suppressed")
+        gone = 1 - self.published / self.total if self.total else 0.0
+        share = max(gone, float(allowed) if isinstance(allowed, int | float) else 0.0)
+        return generalization_floor(self.release.input, self.guarantee, max_suppressed=share, basis=self.basis)
+
+    @cached_property
+    def covering(self) -> Covering:
+        """The cells that cover each flow."""
+        return covering_cells(self.release)
+
+    @cached_property
+    def moved(self) -> tuple[Floats, Floats] | None:
+        """Geodesic metres (WGS 84) of published trip ends, and the volume of each; None without a map."""
+        release = self.release
+        flows, plan, kept = release.input, release.plan, release.cell_of_flow >= 0
+        volume = flows.volume(self.basis)[kept].astype(np.float64)
+        trees, tiles = (flows.origins, flows.destinations), (flows.origin, flows.destination)
+        zones, numbers = (plan.origin_zones, plan.destination_zones), (plan.origin_zone, plan.destination_zone)
+        ends = [_metres(trees[i], tiles[i][kept], zones[i], numbers[i][kept], volume) for i in (0, 1)]
+        known = [end for end in ends if end is not None]
+        if len(known) < 2:
+            return None
+        distance, weight = (np.concatenate(pair) for pair in zip(*known, strict=True))
+        return None if weight.sum() == 0 else (distance, weight)
+
+
+def _metres(tree: Hierarchy, tile: Ints, zones: Zones, zone: Ints, volume: Floats) -> tuple[Floats, Floats] | None:
+    """Returns the distance from tile to zone, and the volume, of each distinct (tile, zone) pair with a place."""
+    from pyproj import Geod
+
+    pairs = group_pairs(tile, zone, tree.n_tiles, len(zones))
+    used, position = np.unique(pairs.destination, return_inverse=True)
+    center = zones.centers(used.astype(np.int32))
+    if center is None or tree.geography is None:
+        return None
+    lat, lon = tree.geography.centers(tree.leaf_node[pairs.origin])
+    metres = np.asarray(Geod(ellps="WGS84").inv(lon, lat, center[1][position], center[0][position])[2], np.float64)
+    # Ends outside the area have no place and are not counted.
+    placed = ~np.isnan(metres)
+    return metres[placed], pairs.sum(volume)[placed]
+
+
+@dataclass(frozen=True, eq=False)
+class Slices:
+    """Slices that are measured together, on one basis.
+
+    Attributes:
+        releases, own: the releases of the published slices, and the measures of each.
+        lost: the volume of each unpublished slice.
+        class_size: the volume of a cell of k, by all trips.
+    """
+
+    releases: Sequence[Release | NoisyRelease]
+    own: Sequence[Values]
+    lost: Floats
+    class_size: float
+    basis: str
+
+    @cached_property
+    def whole(self) -> Floats:
+        """The input volume of each published slice."""
+        return np.array([r.input.total(self.basis) for r in self.releases])
+
+    @cached_property
+    def shown(self) -> Floats:
+        """The published volume of each."""
+        return np.array([r.cells.total(self.basis) for r in self.releases])
+
+    @property
+    def total(self) -> float:
+        """The input volume of all slices, published or not."""
+        return float(self.whole.sum() + self.lost.sum())
+
+    def of(self, key: str) -> list[Value]:
+        """Returns a measure of each slice."""
+        return [own[key] for own in self.own]
+
+    def mean(self, values: Sequence[Value]) -> float | None:
+        """Returns the mean over the slices with a value, weighted by published volume."""
+        known = [(float(v), w) for v, w in zip(values, self.shown, strict=True) if v is not None and w > 0]
+        if not known:
+            return None
+        found, weights = zip(*known, strict=True)
+        return float(np.average(found, weights=weights))
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A measure of a release.
+
+    Attributes:
+        key: its name in JSON.
+        title, meaning: for pages.
+        compute: returns the exact value, or None if it does not exist.
+        combine: returns the value of several slices together; None if it is not listed for them.
+        of_noise: for noisy counts ``defined`` (compared with the true counts), ``void`` (None) or ``absent`` (not
+            listed).
+        listed: for exact counts ``always``, ``folded`` (only if time is folded) or ``never``.
+    """
+
+    key: str
+    title: str
+    meaning: str
+    compute: Callable[[Subject], Value]
+    combine: Callable[[Slices, str], Value] | None = None
+    of_noise: Literal["defined", "void", "absent"] = "absent"
+    listed: Literal["always", "folded", "never"] = "always"
+
+
+def _averaged(slices: Slices, key: str) -> float | None:
+    return slices.mean(slices.of(key))
+
+
+def _added(slices: Slices, key: str) -> int | None:
+    values = slices.of(key)
+    return None if None in values else int(sum(v for v in values if v is not None))
+
+
+def _smallest(slices: Slices, key: str) -> Value:
+    return min((v for v in slices.of(key) if v is not None), default=None)
+
+
+def _n_zones(subject: Subject, end: str) -> int:
+    """Returns the number of zones; a zone in several time intervals or layers counts once."""
+    used = np.unique_values(getattr(subject.release.cells, end))
+    zones = getattr(subject.release.plan, f"{end}_zones")
+    return len(np.unique_values(zones.nodes[used])) if isinstance(zones, NodeZones) else len(used)
+
+
+def _combined_zones(slices: Slices, key: str) -> int:
+    end, codes = key.removeprefix("n_").removesuffix("_zones"), set()
+    for release in slices.releases:
+        used = np.flatnonzero(np.bincount(getattr(release.cells, end))).astype(np.int32)
+        codes.update(getattr(release.plan, f"{end}_zones").codes(used).tolist())
+    return len(codes)
+
+
+def _suppressed_share(subject: Subject) -> float:
+    return (subject.total - subject.published) / subject.total if subject.total else 0.0
+
+
+def _combined_share(slices: Slices, _: str) -> float:
+    return 1 - float(slices.shown.sum()) / slices.total if slices.total else 0.0
+
+
+def _of_unit(unit: Unit) -> tuple[Measure, Measure]:
+    """Returns the smallest value of a unit over cells, and the cells below k of it, whether it is protected or not."""
+
+    def least(subject: Subject) -> Value:
+        values = unit.value(subject.release.cells)
+        return None if values is None else values.min().item()
+
+    def n_under(subject: Subject) -> int | None:
+        values = unit.value(subject.release.cells)
+        if values is None:
+            return None
+        return int(np.sum(values < subject.guarantee.asks(unit.name, subject.release.input)))
+
+    return (
+        Measure(f"k_{unit.name}", *unit.smallest, least, _smallest, "void"),
+        Measure(f"cells_under_k_{unit.name}", f"Cells under k {unit.name}", unit.short, n_under, _added),
+    )
+
+
+def _floor_ratio(subject: Subject) -> float | None:
+    floor, error = subject.floor, subject.mean_error
+    return None if floor is None or error is None else error / floor
+
+
+def _mean_moved(subject: Subject) -> float | None:
+    return None if subject.moved is None else float(np.average(subject.moved[0], weights=subject.moved[1]))
+
+
+def _median_moved(subject: Subject) -> float | None:
+    return None if subject.moved is None else weighted_median(*subject.moved)
+
+
+def weighted_median(values: Floats, weight: Floats) -> float:
+    """Returns the smallest value at which half of the weight is reached."""
+    order = np.argsort(values, kind="stable")
+    reached = np.cumsum(weight[order])
+    return float(values[order][np.searchsorted(reached, reached[-1] / 2)])
+
+
+def _spread_moved(subject: Subject) -> float | None:
+    mean = _mean_moved(subject)
+    if subject.moved is None or mean is None:
+        return None
+    return float(np.average((subject.moved[0] - mean) ** 2, weights=subject.moved[1]) ** 0.5)
+
+
+def _combined_spread(slices: Slices, key: str) -> float | None:
+    means = slices.of("generalization_distance_m")
+    squares = [None if m is None or s is None else m**2 + s**2 for m, s in zip(means, slices.of(key), strict=True)]
+    mean, second = slices.mean(means), slices.mean(squares)
+    return None if mean is None or second is None else float(max(second - mean**2, 0.0) ** 0.5)
+
+
+def _reconstruction_distance(subject: Subject, scale: float) -> float | None:
+    """Returns the sum of abs(reconstructed / scale - original / input volume) over all tile pairs, in O(flows).
+
+    A pair in several cells gets a share of each. Empty pairs are counted, never listed.
+    """
+    if subject.total == 0 or scale == 0:
+        return None
+    release, (size_o, size_d), timed = subject.release, subject.sizes, subject.release.plan.timed
+    pairs = size_o * size_d if timed is None else size_o * size_d * timed.steps[release.cells.origin]
+    original = release.input.volume(subject.basis) / subject.total
+    each = release.cells.volume(subject.basis) / scale / pairs
+    on_flows = np.abs(subject.covering.rebuild(each, len(original)) - original).sum()
+    return float(on_flows + np.sum((pairs - subject.covering.flows_in_cell(len(pairs))) * each))
+
+
+def _combined_loss(slices: Slices, key: str) -> float | None:
+    losses = slices.of(key)
+    if not slices.total or None in losses:
+        return None
+    inside = sum(float(loss or 0) * volume for loss, volume in zip(losses, slices.whole, strict=True))
+    return float((inside + float(slices.lost.sum())) / slices.total)
+
+
+def _discernibility(subject: Subject) -> float:
+    return float(np.sum(subject.volume**2) + subject.total * (subject.total - subject.published))
+
+
+def _combined_discernibility(slices: Slices, key: str) -> float:
+    return sum(float(v or 0) for v in slices.of(key)) + float(np.sum(slices.lost**2))
+
+
+def _average_class(subject: Subject) -> float | None:
+    if not subject.published:
+        return None
+    return subject.published / len(subject.volume) / subject.guarantee.class_size(subject.basis, subject.release.input)
+
+
+def _combined_average(slices: Slices, _: str) -> float | None:
+    published, n_cells = float(slices.shown.sum()), sum(len(r.cells) for r in slices.releases)
+    return published / n_cells / slices.class_size if published else None
+
+
+_ALL = (
+    Measure(
+        "n_cells", "Published cells", "Rows of flows.parquet: pairs of an origin zone and a destination zone, where "
+        "time is folded each with an interval of time.",
+        lambda subject: len(subject.release.cells), _added, "defined",
+    ),
+    Measure(
+        "n_origin_zones", "Origin zones", "Different areas where published trips start.",
+        lambda subject: _n_zones(subject, "origin"), _combined_zones, "defined",
+    ),
+    Measure(
+        "n_destination_zones", "Destination zones", "Different areas where published trips end.",
+        lambda subject: _n_zones(subject, "destination"), _combined_zones, "defined",
+    ),
+    Measure(
+        "suppressed_share", "Suppressed share", "The part of the input volume that is in no published cell.",
+        # Noise may add trips, so that the share of noisy counts may be below 0.
+        _suppressed_share, _combined_share, "defined",
+    ),
+    *(one for unit in UNITS.values() for one in _of_unit(unit)),
+    Measure(
+        "mean_generalization_error", "Mean generalisation error", "Tiles seen in the origin zone plus tiles seen in "
+        "the destination zone, averaged over the published volume; 2 means that nothing was generalised.",
+        lambda subject: subject.mean_error, _averaged, "void",
+    ),
+    Measure(
+        "mean_time_width_h", "Mean width of time (h)", "Length of the time interval of a cell, averaged over the "
+        "published volume.", lambda subject: subject.time_width, listed="folded",
+    ),
+    Measure(
+        "floor_generalization_error", "Lower bound of that error", "A bound for every method that merges along these "
+        "hierarchies: every flow in the smallest safe cell that could contain it, the costliest flows suppressed up to "
+        "the limit.", lambda subject: subject.floor,
+    ),
+    Measure(
+        "floor_ratio", "Error over its lower bound", "The mean generalisation error divided by its lower bound.",
+        _floor_ratio,
+    ),
+    Measure(
+        "generalization_distance_m", "Distance moved (GDM), mean (m)", "Mean distance of the ends of published trips "
+        "from the centre of their input tile to the centre of their zone. The size of tiles is not counted, nor are "
+        "ends outside the area.", _mean_moved, _averaged, "defined",
+    ),
+    Measure(
+        "generalization_distance_median_m", "Distance moved (GDM), median (m)", "Half of the ends moved less than "
+        "this.", _median_moved, lambda _, __: None, "defined",
+    ),
+    Measure(
+        "generalization_distance_std_m", "Distance moved (GDM), standard deviation (m)", "Standard deviation of the "
+        "distance moved.", _spread_moved, _combined_spread, "defined",
+    ),
+    Measure(
+        "reconstruction_loss", "Reconstruction loss", "Difference between the input and the cells spread evenly over "
+        "their tiles: 0 is perfect, 2 is the worst.",
+        lambda subject: _reconstruction_distance(subject, subject.total), _combined_loss, "defined",
+    ),
+    Measure(
+        "distribution_distance", "Distribution distance", "The same comparison of shares instead of volumes: 0 is "
+        "perfect, 2 is the worst.",
+        lambda subject: _reconstruction_distance(subject, subject.published), _averaged, "defined",
+    ),
+    Measure(
+        "c_dm", "Discernibility (C_DM)", "Squared cell volumes plus a penalty for suppression; less is better.",
+        _discernibility, _combined_discernibility, "void",
+    ),
+    Measure(
+        "c_avg", "Average cell over k (C_AVG)", "How many times larger the average cell is than it must be; 1 is best.",
+        _average_class, _combined_average, "void",
+    ),
+    Measure(
+        "published_trips", "Published trips", "The sum of all published counts, noise included.",
+        lambda subject: int(subject.release.cells.trips.sum()), None, "defined", "never",
+    ),
+)  # fmt: skip
+#: All measures, in reading order.
+MEASURES: dict[str, Measure] = {measure.key: measure for measure in _ALL}
+
+
+def _listed(kind: str) -> list[Measure]:
+    if kind in INEXACT:
+        return [m for m in _ALL if m.of_noise != "absent"]
+    return [m for m in _ALL if m.listed == "always" or (m.listed == "folded" and kind == "folded")]
+
+
+def measure(release: Matrix) -> dict[str, Values]:
+    """Returns all measures by basis: "trips" and, with weights, "weight". `Release.metrics` caches them.
+
+    A noisy release is compared with the true counts of the whole input, including trips outside the region or beyond
+    the bound, and pairs of tiles without trips. The value of a measure without a meaning for noise is None.
+    """
+    noisy, measures = release.kind in INEXACT, {}
+    for basis in ("trips",) if release.cells.weight is None else ("trips", "weight"):
+        subject = Subject(cast("Release | NoisyRelease", release), basis)
+        own = _listed(release.kind)
+        measures[basis] = {m.key: None if noisy and m.of_noise == "void" else m.compute(subject) for m in own}
+    return measures
+
+
+def combine(
+    releases: Sequence[Release | NoisyRelease],
+    absent: Sequence[Cells],
+    whole: Cells,
+    guarantee: Guarantee | PrivacyLoss | Perturbation,
+) -> dict[str, Values]:
+    """Returns the measures of several slices together, by basis.
+
+    Args:
+        releases: the published slices, which share no trips.
+        absent: unpublished slices; they count as suppressed.
+        whole: the input of all slices.
+        guarantee: of all slices.
+    """
+    exact = [release.metrics() for release in releases]
+    noisy = releases[0].kind in INEXACT
+    combined: dict[str, Values] = {}
+    for basis in exact[0]:
+        slices = Slices(
+            releases=releases,
+            own=[own[basis] for own in exact],
+            lost=np.array([part.total(basis) for part in absent]),
+            class_size=guarantee.class_size(basis, whole) if isinstance(guarantee, Guarantee) else float("nan"),
+            basis=basis,
+        )
+        combined[basis] = {
+            m.key: None if noisy and m.of_noise == "void" else m.combine(slices, m.key)
+            for m in _listed("noisy" if noisy else "plain")
+            if m.combine is not None
+        }
+    return combined
+
+
+def generalization_floor(
+    flows: Flows, guarantee: Guarantee, *, max_suppressed: float, basis: str | None = None
+) -> float | None:
+    """Returns a lower bound of the mean generalisation error of releases whose zones are nodes of the hierarchies.
+
+    The mean over flows of their `smallest_safe_sizes`, without the costliest ``max_suppressed`` of the volume. None if
+    nothing can be published within the limit, or if the trees are too deep.
+    """
+    sizes = smallest_safe_sizes(flows, guarantee)
+    if sizes is None:
+        return None
+    basis = guarantee.basis if basis is None else basis
+    volume = flows.volume(basis).astype(np.float64)
+    if basis == "weight":
+        volume = to_fixed_point(volume).astype(np.float64)
+    order = np.argsort(sizes, kind="stable")
+    size, volume = sizes[order], volume[order]
+    # Sums of whole numbers are exact, so that equal inputs give equal bounds.
+    before = np.cumsum(volume) - volume
+    kept = np.clip(float(np.sum(volume)) * (1 - max_suppressed) - before, 0.0, volume)
+    counted = kept > 0
+    if not counted.any() or not np.isfinite(size[counted]).all():
+        return None
+    return float(np.sum(size[counted] * kept[counted]) / np.sum(kept[counted]))
+
+
+def smallest_safe_sizes(flows: Flows, guarantee: Guarantee) -> Floats | None:
+    """Returns for each flow the smallest |o| + |d| over pairs of nodes that hold it and whose cell is safe.
+
+    Infinite where no such pair is safe; None for all where the trees are too deep.
+    """
+    flows, guarantee = guarantee.to_fixed_point(flows)
+    origins = sketch(flows.origins, flows.origin, flows, guarantee)
+    destinations = sketch(flows.destinations, flows.destination, flows, guarantee)
+    if len(flows) * (origins.tree.max_depth + 1) * (destinations.tree.max_depth + 1) > MOST_WORK:
+        return None
+    smallest = np.full(len(flows), np.inf)
+    for level in safe_levels(flows, guarantee, origins, destinations):
+        flow, pair = level.rows()
+        size = origins.size[level.origin] + destinations.size[level.destination]
+        smallest[flow] = np.minimum(smallest[flow], size[pair])
+    return smallest
+
+
+def division_floor(flows: Flows, guarantee: Guarantee, *, max_suppressed: float = 0.1) -> float | None:
+    """Returns a mean generalisation error that no division of (root, root) within the limit is below.
+
+    The cells of ATG-Dual, ODkAnon, OIGH, TwinCut and PairCut are divisions. Proven by the best division at a price.
+    None where nothing can be published within the limit, or where the trees are too deep to hold all their nodes.
+    """
+    table = PairTable.from_flows(flows, guarantee, "error")
+    budget = max_suppressed * float(np.sum(flows.volume(guarantee.basis)))
+    price = None if table is None or table.thinned else dual_multiplier(table, budget)
+    if table is None or price is None:
+        return None
+    return proven_score(table, settle_price(table, price)[0], budget)

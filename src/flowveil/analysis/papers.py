@@ -1,0 +1,240 @@
+"""The papers: their set-ups, numbers and columns of tables, and measures as the ODkAnon authors compute them.
+
+Options override a preset. Tables have the papers' columns, with the planner's error before and the suppressed share
+after them. The reading ``authors`` differs from the definitions here:
+
+- G and E: over trees of the tiles of published trips. Suppressed trips between other tiles are missing in the sum of E.
+- C_DM: by rows of the authors' table, which are pairs of tiles, instead of trips. Of weights it is as here.
+- The population's threshold: from the mean weight of all trips, before a study area is cut out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from flowveil.analysis.covering import covering_cells
+from flowveil.engines import read_trips
+from flowveil.errors import DataError, ParameterError, did_you_mean
+from flowveil.hierarchy import Floats, Hierarchy
+from flowveil.release.plan import NodeZones
+from flowveil.release.release import Release
+
+#: The trees of a segment: those of the whole data set, or of its tiles.
+Trees = Literal["common", "own"]
+TREES: tuple[Trees, ...] = ("common", "own")
+#: How measures are defined: as here, or as in the program of the ODkAnon papers.
+READINGS = ("ours", "authors")
+
+#: Protections and bases in the order of the ODkAnon papers.
+_PROTECTIONS, _BASES = ("trips", "population"), ("trips", "weight")
+_REPORT_COLUMNS = ("c_dm", "c_avg", "mean_generalization_error", "reconstruction_loss")
+
+
+@dataclass(frozen=True)
+class Preset:
+    """The set-up of one paper.
+
+    Attributes:
+        name, paper: value of ``--preset``; authors and year.
+        methods, by: the methods it compares, and the attributes of its segments.
+        max_suppressed, limits: share that may be suppressed, and by method where it differs.
+        columns: measures of its tables, in order.
+        chapter: prefix of all table numbers.
+        data, cross_check, overview, comparisons: numbers of its tables: the data set, the k that is reached, one table
+            of all segments, and the first table that compares methods; None if there is no such table.
+        fewest_trips: smallest number of trips of a matrix, if there is one for each time step.
+        published: preset, table and data set of the published means over matrices, see `published_results`.
+    """
+
+    name: str
+    paper: str
+    methods: tuple[str, ...]
+    by: tuple[str, ...] = ()
+    max_suppressed: float = 0.1
+    limits: Mapping[str, float] = field(default_factory=dict)
+    options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    trees: Trees = "own"
+    k: Any = 10
+    columns: tuple[str, ...] = _REPORT_COLUMNS
+    chapter: str = ""
+    data: int | None = None
+    cross_check: int | None = None
+    overview: int | None = None
+    comparisons: int | None = None
+    fewest_trips: int = 0
+    published: tuple[str, str, str] | None = None
+
+    @property
+    def is_of_matrices(self) -> bool:
+        """Whether it compares methods over matrices instead of segments."""
+        return self.fewest_trips > 0
+
+    def label(self, kind: str) -> str | None:
+        """Returns the number of a table that occurs once."""
+        number = getattr(self, kind)
+        return None if number is None else f"{self.chapter}{number}"
+
+    def label_of_comparison(self, segmentation: int, protect: str, basis: str) -> str | None:
+        """Returns the number of a table that compares methods; None if the paper lacks it.
+
+        Segmentation 0 is the whole data set, then the attributes follow in their order.
+        """
+        if self.comparisons is None or protect not in _PROTECTIONS or segmentation > 3:
+            return None
+        place = 4 * segmentation + 2 * _PROTECTIONS.index(protect) + _BASES.index(basis)
+        return f"{self.chapter}{self.comparisons + place}"
+
+
+_SURVEY: dict[str, Any] = {
+    # ATG-Dual keeps the 10 %, as does the port that the papers call ATG-Soft; ATG-Soft of Matet et al. does not.
+    "methods": ("odkanon", "atg-dual", "oigh", "mondrian"),
+    "by": ("sex", "age", "profession"),
+    # OIGH of the papers suppresses nothing; the others may suppress 10 %.
+    "limits": {"oigh": 0.0},
+    # The thesis gives it for Paris and Porto, and 2,500 for Turin; the report's rows are the thesis's.
+    "options": {"atg-soft": {"v_target": 1000.0}, "atg-dual": {"v_target": 1000.0}},
+}
+
+_MATRICES: dict[str, Any] = {
+    "trees": "common",
+    "columns": ("mean_generalization_error", "reconstruction_loss", "distribution_distance"),
+    "fewest_trips": 5001,
+}
+
+PRESETS: dict[str, Preset] = {
+    preset.name: preset
+    for preset in (
+        Preset(
+            "odkanon-abstract",
+            "Armenante et al., NetMob 2025 (abstract)",
+            methods=("odkanon",),
+            by=("sex",),
+            columns=("od_dimension", "mean_generalization_error", "c_dm", "reconstruction_loss"),
+            data=1,
+            overview=2,
+        ),
+        Preset(
+            "odkanon-report",
+            "Armenante et al., NetMob 2025 (report)",
+            **_SURVEY,
+            data=2,
+            cross_check=3,
+            comparisons=4,
+        ),
+        Preset(
+            "odkanon-thesis",
+            "Armenante 2025 (thesis)",
+            **_SURVEY,
+            columns=(*_REPORT_COLUMNS, "generalization_distance_m"),
+            chapter="5.",
+            data=1,
+            cross_check=5,
+            comparisons=6,
+        ),
+        *(
+            Preset(
+                name,
+                f"Armenante 2025 (thesis), {name.split('-')[1].capitalize()}",
+                methods=_SURVEY["methods"],
+                limits=_SURVEY["limits"],
+                options={"atg-soft": {"v_target": target}, "atg-dual": {"v_target": target}},
+                columns=(*_REPORT_COLUMNS, "generalization_distance_m"),
+                chapter="5.",
+                data=1,
+                comparisons=table,
+            )
+            for name, table, target in (("odkanon-turin", 3, 2500.0), ("odkanon-porto", 4, 1000.0))
+        ),
+        Preset(
+            "matet-2023",
+            "Matet et al. 2023",
+            methods=("atg-dual", "atg-soft", "oigh", "glove-sk", "glove", "mondrian", "suppression", "laplace"),
+            options={"laplace": {"bound": 4}},
+            published=("matet-2023", "3", ""),
+            **_MATRICES,
+        ),
+        # Table 4: the large data sets, on which GLOVE took too long; v_target is that of Table 5.
+        *(
+            Preset(
+                name,
+                f"Matet et al. 2023, {name}",
+                methods=("atg-dual", "atg-soft", "oigh", "glove-sk", "mondrian", "suppression", "laplace"),
+                options={
+                    "laplace": {"bound": 4},
+                    "atg-dual": {"v_target": target},
+                    "atg-soft": {"v_target": target},
+                },
+                published=("matet-2023", "6", name),
+                **_MATRICES,
+            )
+            for name, target in (("senegal_big", 400.0), ("senegal_split", 500.0))
+        ),
+    )
+}
+
+
+def find_preset(name: str | None) -> Preset | None:
+    """Returns the preset of a name, or refuses the name."""
+    if name is None or name in PRESETS:
+        return None if name is None else PRESETS[name]
+    raise ParameterError(f"Unknown preset '{name}'; allowed: {', '.join(PRESETS)}." + did_you_mean(name, PRESETS))
+
+
+def segmented_by(preset: str | None, by: Sequence[str]) -> tuple[str, ...]:
+    """Returns the attributes of segments: those named, empty for ``none``, or those of the preset."""
+    if list(by) == ["none"]:
+        return ()
+    found = find_preset(preset)
+    return tuple(by) or (() if found is None else found.by)
+
+
+def authors_measures(release: Release, basis: str) -> dict[str, float]:
+    """Returns the measures that differ; G and E only for cells of tree nodes that do not intersect."""
+    measures: dict[str, float] = {}
+    if basis == "trips":
+        counted = release.cell_of_flow[release.cell_of_flow >= 0]
+        rows, published = len(release.input), len(counted)
+        measures["c_dm"] = float(np.sum(np.bincount(counted).astype(np.float64) ** 2) + rows * (rows - published))
+    covering = covering_cells(release)
+    plan, flows, cells = release.plan, release.input, release.cells
+    if not isinstance(plan.origin_zones, NodeZones) or covering.flow is not None or not cells.total(basis):
+        return measures
+    kept = release.cell_of_flow >= 0
+    seen_o, size_o = _published_tiles(flows.origins, flows.origin[kept], plan.origin_zones)
+    assert isinstance(plan.destination_zones, NodeZones)
+    seen_d, size_d = _published_tiles(flows.destinations, flows.destination[kept], plan.destination_zones)
+    volume = cells.volume(basis).astype(np.float64)
+    tiles_o, tiles_d = size_o[cells.origin], size_d[cells.destination]
+    measures["mean_generalization_error"] = float(np.sum(volume * (tiles_o + tiles_d)) / volume.sum())
+    in_trees = seen_o[flows.origin] & seen_d[flows.destination]
+    cell, original = covering.cell[in_trees], flows.volume(basis)[in_trees].astype(np.float64)
+    pairs = tiles_o * tiles_d
+    each = volume / pairs
+    empty = pairs - np.bincount(cell[cell >= 0], minlength=len(pairs))
+    on_flows = np.abs(np.append(each, 0.0)[cell] - original).sum()
+    measures["reconstruction_loss"] = float((on_flows + np.sum(empty * each)) / flows.total(basis))
+    return measures
+
+
+def _published_tiles(tree: Hierarchy, tiles: Any, zones: NodeZones) -> tuple[Any, Floats]:
+    """Returns which tiles have published trips, and the number of these tiles in each zone."""
+    seen = np.zeros(tree.n_tiles, dtype=np.bool_)
+    seen[tiles] = True
+    before = np.concatenate(([0], np.cumsum(seen)))
+    nodes = zones.nodes
+    return seen, (before[tree.leaf_stop[nodes]] - before[tree.leaf_start[nodes]]).astype(np.float64)
+
+
+def authors_threshold(source: Any, k: int, reading: Mapping[str, Any]) -> float | None:
+    """Returns k times the mean weight of all trips, also those outside the study area; None without weights."""
+    how = {name: value for name, value in reading.items() if name not in ("within", "outside", "every", "time")}
+    if not reading.get("weight"):
+        return None
+    flows = read_trips(source, **how)
+    if flows.weight is None or not flows.trips.sum():
+        raise DataError("There are no trips with weights.")
+    return float(k * flows.total("weight") / flows.trips.sum())

@@ -1,0 +1,239 @@
+"""Cell keys: every count gets a small, repeatable perturbation that depends on its own records alone.
+
+The method of the Australian Bureau of Statistics (Fraser and Wooton 2005), used for the censuses of England and Wales
+2021 and of Germany 2022. Every record has a key (`flowveil.record_keys`); the key of a cell is the sum of the keys of
+its records modulo 2**32. The noise is looked up with the count and the cell key in a perturbation table. So the same
+cell has the same value in every table of the same data, and cells of other records have independent noise.
+
+The perturbation table (`noise_table`) has the largest entropy of all distributions with mean 0, the given variance and
+the given maximum that never give a negative count or one from 1 to ``small`` (Giessing 2016). It follows from public
+parameters; the key is the only secret. 0 stays 0.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from flowveil.errors import DataError, ParameterError, option
+from flowveil.flows import Cells, Flows, group_pairs
+from flowveil.hierarchy import Ints
+from flowveil.methods.public_domain import PairDomain, pair_domain
+from flowveil.record_keys import MODULUS, Keys, sum_keys
+from flowveil.release.noisy import NoisyCounts, Perturbation
+from flowveil.release.plan import Plan, Suppression
+
+#: Largest maximum of the noise: the table of every distribution is published.
+LARGEST_MAXIMUM = 20
+_ITERATIONS = 200
+
+
+def cellkey(
+    flows: Flows, *, maximum: int = 5, variance: float = 3.0, small: int = 2, level: int | None = None
+) -> NoisyCounts:
+    """Perturbs the count of every pair of zones by its cell key.
+
+    Args:
+        flows: flows with record keys.
+        maximum: largest absolute perturbation of a count.
+        variance: variance of the perturbation of every count.
+        small: counts from 1 to this are never published.
+        level: level of the zones in their hierarchy (the resolution, for H3); tiles by default.
+
+    Raises:
+        ParameterError: no distribution has these properties, the level does not exist, or flows have no record keys.
+        DataError: the flows have fractions of trips.
+    """
+    table = noise_table(maximum, variance, small)
+    cumulative = np.cumsum(table, axis=1)
+
+    def perturb(pairs: KeyedPairs) -> Keys:
+        row = np.minimum(pairs.cells.trips, len(table)) - 1
+        key = spread(pairs.keys)
+        noise = np.full(len(key), -maximum, dtype=np.int64)
+        for column in range(2 * maximum):
+            noise += key >= cumulative[row, column]
+        return pairs.cells.trips + noise
+
+    return perturbed(
+        flows,
+        level,
+        perturb,
+        "noise from a published table, looked up with the sum of record keys; 0 stays 0",
+        maximum=maximum,
+        deviation=math.sqrt(variance),
+        details={"variance": variance, "small": small, "table": table.tolist()},
+    )
+
+
+# ---- the perturbation table ------------------------------------------------------------------------------------------
+
+
+def noise_table(maximum: int, variance: float, small: int) -> Keys:
+    """Returns how many of all 2**32 cell keys give each noise: a row for each count from 1 on, a column for each noise.
+
+    The last row is that of all larger counts. Every row has mean exactly 0 and no noise that leads below 0 or to a
+    count from 1 to ``small``; its variance is the given one within 1e-6.
+
+    Raises:
+        ParameterError: a parameter is out of range, or no such distribution exists.
+    """
+    for name, value, low, high in (("maximum", maximum, 1, LARGEST_MAXIMUM), ("small", small, 0, LARGEST_MAXIMUM - 2)):
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or not low <= value <= high:
+            raise ParameterError(f"{name} must be a whole number from {low} to {high}; found {value!r}.")
+    # The tightest rows: 1, which can lose one trip only, and the counts that are never published themselves.
+    least, most = max((i * (small + 1 - i) for i in range(1, small + 1)), default=0), maximum
+    is_number = isinstance(variance, int | float | np.number) and not isinstance(variance, bool)
+    if maximum < small + 2 or not is_number or not least < variance < most:
+        raise ParameterError(
+            f"variance must be above {least} and below {most} for maximum = {maximum} and small = {small}, and maximum "
+            f"at least small + 2; found variance = {variance!r}. Hint: a larger maximum, or a smaller small."
+        )
+    noise = np.arange(-maximum, maximum + 1)
+    rows = []
+    for count in range(1, maximum + small + 2):
+        after = count + noise
+        allowed = (after == 0) | (after > small)
+        row = np.zeros(len(noise), dtype=np.int64)
+        row[allowed] = _whole_shares(noise[allowed], _largest_entropy(noise[allowed], float(variance)))
+        rows.append(row)
+    return np.stack(rows)
+
+
+def _largest_entropy(noise: Ints, variance: float) -> Any:
+    """Returns the distribution p(x) ∝ exp(a x + b x²) with mean 0 and this variance, by damped Newton steps."""
+    x = np.stack((noise, noise.astype(np.float64) ** 2))
+    target, theta = np.array([0.0, variance]), np.zeros(2)
+
+    def dual(theta: Any) -> tuple[float, Any]:
+        exponent = theta @ x
+        weight = np.exp(exponent - exponent.max())
+        return float(np.log(weight.sum()) + exponent.max() - theta @ target), weight / weight.sum()
+
+    value, p = dual(theta)
+    for _ in range(_ITERATIONS):
+        gradient = x @ p - target
+        if np.abs(gradient).max() < 1e-12:
+            break
+        step = np.linalg.lstsq((x * p) @ x.T - np.outer(x @ p, x @ p), gradient, rcond=None)[0]
+        size = 1.0
+        while size > 1e-12 and not dual(theta - size * step)[0] <= value:
+            size /= 2
+        theta = theta - size * step
+        value, p = dual(theta)
+    if np.abs(x @ p - target).max() > 1e-6:
+        raise ParameterError(
+            "No table was found for this variance, which is next to its limit. Hint: another variance."
+        )
+    return p
+
+
+def _whole_shares(noise: Ints, p: Any) -> Keys:
+    """Returns the distribution in whole shares of 2**32, with a sum and a mean that are exact."""
+    shares: Keys = np.floor(p * MODULUS).astype(np.int64)
+    pairs = np.flatnonzero(np.diff(noise) == 1)
+    at = pairs[np.argmax(np.minimum(p[pairs], p[pairs + 1]))]
+    rest, mean = MODULUS - int(shares.sum()), -int(noise @ shares)
+    # Two neighbouring numbers take what rounding left: rest = a + b, mean = x a + (x + 1) b.
+    shares[at + 1] += mean - int(noise[at]) * rest
+    shares[at] += rest - (mean - int(noise[at]) * rest)
+    return shares
+
+
+# ---- keyed cells -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class KeyedPairs:
+    """The pairs of zones with trips, with their cell keys.
+
+    Attributes:
+        domain: the zones.
+        cells: the true counts, sorted.
+        keys: the sum of the record keys of each pair.
+    """
+
+    domain: PairDomain
+    cells: Cells
+    keys: Keys
+
+    @classmethod
+    def from_flows(cls, flows: Flows, level: int | None) -> KeyedPairs:
+        """Counts the pairs of zones of a level, and sums their keys."""
+        if flows.keys is None:
+            raise ParameterError(
+                f"This method needs record keys. Hint: {option('key_file')} FILE; flowveil key FILE writes a new key."
+            )
+        if flows.trips.dtype != np.int64:
+            raise DataError("Whole trips are perturbed, and the input has fractions. Hint: use a method that keeps k.")
+        domain = pair_domain(flows, level, None, listed=False)
+        ends = domain.origins.zone[flows.origin], domain.destinations.zone[flows.destination]
+        group = group_pairs(*ends, len(domain.origins.zones), len(domain.destinations.zones))
+        cells = Cells(group.origin, group.destination, group.sum(flows.trips))
+        return cls(domain, cells, sum_keys(group.row, flows.keys, len(cells)))
+
+
+def with_trial_keys(flows: Flows) -> Flows:
+    """Returns flows with made-up keys where they have none, to measure a method. Its release cannot be written."""
+    if flows.keys is not None:
+        return flows
+    return replace(flows, keys=np.random.default_rng(0).integers(0, MODULUS, len(flows)))
+
+
+def spread(keys: Keys) -> Keys:
+    """Returns a fixed permutation of the numbers below 2**32 (the finaliser of MurmurHash3).
+
+    Cell keys of disjoint cells add up to the key of their union; after this permutation their noise does not.
+    """
+    mixed = keys.astype(np.uint32)
+    for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35)):
+        mixed = (mixed ^ (mixed >> np.uint32(shift))) * np.uint32(factor)
+    return (mixed ^ (mixed >> np.uint32(16))).astype(np.int64)
+
+
+def perturbed(
+    flows: Flows,
+    level: int | None,
+    perturb: Callable[[KeyedPairs], Keys],
+    mechanism: str,
+    *,
+    maximum: int,
+    deviation: float,
+    details: Mapping[str, Any],
+) -> NoisyCounts:
+    """Returns the perturbed counts of all pairs of zones with trips; those that become 0 are not listed.
+
+    Args:
+        flows: flows with record keys.
+        level: level of the zones.
+        perturb: returns the counts to publish.
+        mechanism: how counts are perturbed, for the report.
+        maximum, deviation: largest absolute perturbation, and its standard deviation.
+        details: further parameters of the guarantee.
+    """
+    pairs = KeyedPairs.from_flows(flows, level)
+    counts = perturb(pairs)
+    domain, listed = pairs.domain, counts > 0
+    described = {"level": domain.described["level"], "pairs": "those with trips whose perturbed count is above 0"}
+    return NoisyCounts(
+        plan=Plan(
+            origin_zone=domain.origins.zone[flows.origin],
+            destination_zone=domain.destinations.zone[flows.destination],
+            kept=np.ones(len(flows), dtype=np.bool_),
+            origin_zones=domain.origins.zones,
+            destination_zones=domain.destinations.zones,
+            homogeneous=True,
+            suppression=Suppression("noise"),
+        ),
+        cells=Cells(pairs.cells.origin[listed], pairs.cells.destination[listed], counts[listed]),
+        guarantee=Perturbation(
+            mechanism, maximum, deviation, flows.intake.key, {**described, "zones_from_data": True}, details
+        ),
+        left_out={},
+        zones_are_public=domain.public,
+        repeatable=flows.intake.key is None,
+    )

@@ -1,0 +1,432 @@
+"""The pairs of zones of a noisy release, and the public tree over them.
+
+A zone that is listed because a person went there reveals that person. So the zones come from outside the data: the
+H3 cells below a region, or the user's map. If only large counts are published, no list is needed; and the user may
+declare the zones with trips as known to everybody.
+
+The tree contains zones without trips as well; both ends have the same tree. TopDown needs it level by level
+(`public_levels`): on each level every zone has one node, its ancestor there; a zone that ends early is repeated on all
+further levels. Every level costs budget, so levels on which nothing divides are dropped, and of the user's own maps
+with many levels, such as dendrograms, those on which little divides. PrivTree needs publishable nodes (`PublicTree`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+import h3.api.basic_int as h3_int
+import numpy as np
+from numpy.typing import NDArray
+
+from flowveil.errors import ParameterError
+from flowveil.flows import Flows
+from flowveil.hierarchy import Hierarchy, Ints
+from flowveil.release.plan import NodeZones, Zones
+from flowveil.zoning.h3 import Cells64, H3Zones, parent_of, resolution_of
+
+Counts = NDArray[np.int64]
+
+#: The region of users who take the zones of the data.
+OBSERVED = "observed"
+#: Largest number of pairs that are listed, however few of them noise would publish.
+MOST_LISTED = 6_000_000_000
+#: On maps with more than MOST_STEPS levels, each kept level has at least LEAST_GROWTH times the nodes of the one above.
+MOST_STEPS, LEAST_GROWTH = 5, 4
+
+
+@dataclass(frozen=True, eq=False)
+class ZonesOfEnd:
+    """The zones of one end, in the order of their codes, and the zone of each tile of the flows (-1: outside)."""
+
+    zones: Zones
+    zone: Ints
+
+
+@dataclass(frozen=True, eq=False)
+class PairDomain:
+    """The zones of both ends.
+
+    ``public``: the number of tiles of a zone is known without the data. ``described``: the entry for the report.
+    """
+
+    origins: ZonesOfEnd
+    destinations: ZonesOfEnd
+    public: bool
+    described: dict[str, Any]
+
+
+def pair_domain(
+    flows: Flows, level: int | None, region: str | None, *, listed: bool, method: str = "laplace"
+) -> PairDomain:
+    """Returns the zones for the options of a method; with ``listed`` zones without trips are needed too."""
+    trees = (flows.origins, flows.destinations)
+    is_h3 = all(tree.kind == "h3" and tree.code.dtype == np.uint64 for tree in trees)
+    if level is not None and (isinstance(level, bool) or not isinstance(level, int | np.integer)):
+        raise ParameterError(f"level must be a whole number; found {level!r}.")
+    if listed and region is None and (is_h3 or flows.whole_map is None):
+        others = (
+            "; or delta above 0, which publishes large flows only and needs no list; or region=observed, if the list "
+            "of zones with trips may be known to everybody"
+        )
+        raise ParameterError(
+            f"{method}{' with delta = 0' * (method == 'laplace')} publishes noisy counts for all pairs of zones, with "
+            "trips or without, so it must know which zones there are, and not from the data: a zone that is listed "
+            "because a person went there reveals that person. Hint: give region, such as region=831fb4fffffffff: H3 "
+            f"cells, with commas between, that hold your area{others if method == 'laplace' else ''}."
+        )
+    observed = region is not None and region.strip() == OBSERVED
+    names = None if region is None or observed else [name.strip() for name in region.split(",") if name.strip()]
+    if names == []:
+        raise ParameterError("region is empty. Hint: H3 cells or codes of the map, with commas between.")
+    resolution: int | None
+    if is_h3:
+        ends, resolution = _h3_ends(trees, level, names, listed=listed)
+    elif flows.whole_map is not None and not observed:
+        ends, resolution = _map_ends(flows.whole_map, trees, level, names), level
+    elif names is None:
+        cuts = [_cut_at(tree, level) for tree in trees]
+        ends = [_in_code_order(tree, cut, tree.zone_of_tile(cut)) for tree, cut in zip(trees, cuts, strict=True)]
+        resolution = level
+    else:
+        raise ParameterError(
+            "region names zones, but the flows carry no map to find them on. Hint: read them with --zones "
+            "(zones=...), or use region=observed."
+        )
+    described: dict[str, Any] = {"level": "tiles" if resolution is None else int(resolution)}
+    if names is not None:
+        described["region"] = names
+    if not listed:
+        described["pairs"] = "those with trips whose noisy count reaches the threshold"
+    elif observed:
+        described["pairs"] = "all pairs of zones in which trips start or end: the list comes from the data"
+    else:
+        described["pairs"] = "all pairs of the zones of " + ("the map" if names is None else "the region")
+        described["zones"] = len(ends[0].zones)
+    described["zones_from_data"] = listed and observed
+    return PairDomain(ends[0], ends[1], is_h3 or (flows.whole_map is not None and not observed), described)
+
+
+def _h3_ends(
+    trees: tuple[Hierarchy, Hierarchy], level: int | None, names: list[str] | None, *, listed: bool
+) -> tuple[list[ZonesOfEnd], int]:
+    tiles = [tree.code[tree.leaf_node] for tree in trees]
+    finest = min(int(resolution_of(t[:1])[0]) for t in tiles)
+    resolution = finest if level is None else int(level)
+    if not 0 <= resolution <= finest:
+        raise ParameterError(f"level must be an H3 resolution from 0 to that of the tiles, {finest}; found {level!r}.")
+    region = None if names is None else _h3_region(names, resolution)
+    every = _cells_below(region, resolution) if listed and region is not None else None
+    ends = []
+    for cells in tiles:
+        up = parent_of(cells, resolution)
+        inside = np.ones(len(cells), np.bool_) if region is None else _below(cells, region)
+        zones = np.unique(up[inside]) if every is None else every
+        zone = np.where(inside, np.searchsorted(zones, up), -1).astype(np.int32)
+        ends.append(ZonesOfEnd(H3Zones(zones, finest), zone))
+    return ends, resolution
+
+
+def _h3_region(names: list[str], resolution: int) -> Cells64:
+    for name in names:
+        if not h3_int.is_valid_cell(_cell(name)):
+            raise ParameterError(
+                f"region: '{name}' is not an H3 cell. Hint: cells in hexadecimal, with commas between."
+            )
+    region = np.unique(np.array([_cell(name) for name in names], dtype=np.uint64))
+    if resolution_of(region).max() > resolution:
+        raise ParameterError(
+            f"region has a cell of resolution {int(resolution_of(region).max())}, finer than the zones, which have "
+            f"resolution {resolution}. Hint: coarser cells, or a finer level."
+        )
+    return region
+
+
+def _cell(name: str) -> int:
+    try:
+        return int(name, 16)
+    except ValueError:
+        return 0
+
+
+def _cells_below(region: Cells64, resolution: int) -> Cells64:
+    n = sum(h3_int.cell_to_children_size(c, resolution) for c in region.tolist())
+    if n * n > MOST_LISTED:
+        raise ParameterError(
+            f"The region has {n:,} zones of resolution {resolution} and {n * n:,} pairs, more than can be listed. "
+            "Hint: a coarser level, a smaller region, or delta above 0."
+        )
+    return np.unique(
+        np.concatenate([np.array(h3_int.cell_to_children(c, resolution), np.uint64) for c in region.tolist()])
+    )
+
+
+def _below(cells: Cells64, region: Cells64) -> NDArray[np.bool_]:
+    inside = np.zeros(len(cells), dtype=np.bool_)
+    for r in range(int(resolution_of(region).max()) + 1):
+        inside |= np.isin(parent_of(cells, r), region[resolution_of(region) == r])
+    return inside
+
+
+def _map_ends(
+    whole: Hierarchy, trees: tuple[Hierarchy, Hierarchy], level: int | None, names: list[str] | None
+) -> list[ZonesOfEnd]:
+    """Returns the zones of the user's map: the same at both ends, with trips or without."""
+    cut = _cut_at(whole, level)
+    zone_of_leaf = whole.zone_of_tile(cut)
+    if names is not None:
+        inside = _zones_below(whole, cut, names)
+        zone_of_leaf = np.where(inside, np.cumsum(inside) - 1, -1)[zone_of_leaf]
+        cut = cut[inside]
+    by_code = np.argsort(whole.code[whole.leaf_node])
+    known = whole.code[whole.leaf_node][by_code]
+    ends = []
+    for tree in trees:
+        leaf = by_code[np.searchsorted(known, tree.code[tree.leaf_node])]
+        ends.append(_in_code_order(whole, cut, zone_of_leaf[leaf]))
+    return ends
+
+
+def _cut_at(tree: Hierarchy, level: int | None) -> Ints:
+    """Returns the nodes of one level, and the tiles that end above it."""
+    if level is None:
+        return tree.leaf_node
+    lowest, highest = int(tree.level.min()), int(tree.level.max())
+    if not lowest <= level <= highest:
+        raise ParameterError(f"level must be from {lowest} to {highest} in this hierarchy; found {level!r}.")
+    return np.flatnonzero((tree.level == level) | (tree.is_leaf & (tree.level < level))).astype(np.int32)
+
+
+def _zones_below(tree: Hierarchy, cut: Ints, names: list[str]) -> NDArray[np.bool_]:
+    codes = tree.code_text(np.arange(tree.n_nodes, dtype=np.int32))
+    inside = np.zeros(len(cut), dtype=np.bool_)
+    for name in names:
+        node = np.flatnonzero(codes == name)
+        if len(node) == 0:
+            raise ParameterError(f"region: the map has no zone '{name}'. Hint: codes of the map, with commas between.")
+        below = (tree.leaf_start[cut] >= tree.leaf_start[node]) & (tree.leaf_stop[cut] <= tree.leaf_stop[node])
+        if not below.any():
+            raise ParameterError(f"region: zone '{name}' is finer than the level of the published zones.")
+        inside |= below
+    return inside
+
+
+def _in_code_order(tree: Hierarchy, cut: Ints, zone: NDArray[Any]) -> ZonesOfEnd:
+    """Numbers the zones by their codes, so that pairs in the order of numbers are in the order of publication."""
+    order = np.argsort(tree.code_text(cut))
+    rank = np.empty(len(cut) + 1, dtype=np.int32)
+    rank[order] = np.arange(len(cut), dtype=np.int32)
+    rank[-1] = -1
+    return ZonesOfEnd(NodeZones(tree, cut[order]), rank[zone])
+
+
+def public_domain(method: str, flows: Flows, level: int | None, region: str | None) -> PairDomain:
+    """Returns the zones of both ends, which must not come from the data.
+
+    Raises:
+        ParameterError: the zones would come from the data.
+    """
+    if region is not None and region.strip() == OBSERVED:
+        raise ParameterError(
+            f"{method} needs a public tree of zones, so region=observed (the zones of the data) is not allowed. "
+            "Hint: name a region, or use laplace."
+        )
+    domain = pair_domain(flows, level, region, listed=True, method=method)
+    if not domain.public:
+        raise ParameterError(f"{method} needs zones from outside the data. Hint: give region, or --zones (zones=...).")
+    return domain
+
+
+def named_levels(domain: PairDomain) -> list[tuple[str, NDArray[np.uint64]]]:
+    """Returns name and ancestor of each zone for every level, from the top of the region or map down to the zones."""
+    zones, region = domain.origins.zones, domain.described.get("region")
+    if isinstance(zones, H3Zones):
+        return _steps_of_cells(zones.cells, region or [])
+    if not isinstance(zones, NodeZones):  # pragma: no cover  # pair_domain makes no others
+        raise TypeError(type(zones).__name__)
+    return _steps_of_map(zones.hierarchy, zones.nodes, region)
+
+
+def _steps_of_cells(cells: Cells64, region: list[str]) -> list[tuple[str, NDArray[np.uint64]]]:
+    """Returns the levels from the coarsest region cell to the zones; no region cell is lifted above itself."""
+    places = np.array([int(name, 16) for name in region], dtype=np.uint64)
+    finest = int(resolution_of(cells[:1])[0])
+    top = np.full(len(cells), -1)
+    steps = []
+    for r in range(int(resolution_of(places).min()), finest + 1):
+        top[(top < 0) & np.isin(parent_of(cells, r), places)] = r
+    for r in range(int(top.min()), finest + 1):
+        lifted = parent_of(cells, r)
+        for later in range(r + 1, int(top.max()) + 1):
+            lifted[top == later] = parent_of(cells[top == later], later)
+        steps.append((str(r), lifted))
+    return steps
+
+
+def _steps_of_map(tree: Hierarchy, zones: Ints, region: list[str] | None) -> list[tuple[str, NDArray[np.uint64]]]:
+    """Returns the levels from the root, or from the zones of the region, down; a zone that ends early is repeated."""
+    highest = np.zeros(len(zones), dtype=np.int64)
+    if region is not None:
+        codes = tree.code_text(np.arange(tree.n_nodes, dtype=np.int32))
+        highest[:] = tree.depth[zones]
+        for node in np.flatnonzero(np.isin(codes, region)).tolist():
+            below = (tree.leaf_start[zones] >= tree.leaf_start[node]) & (tree.leaf_stop[zones] <= tree.leaf_stop[node])
+            highest[below] = np.minimum(highest[below], tree.depth[node])
+    chains = [zones]
+    while np.any(tree.depth[chains[-1]] > highest):
+        depth = tree.depth[chains[-1]]
+        lifts = (depth > highest) & (depth == depth[depth > highest].max())
+        chains.append(np.where(lifts, tree.parent[chains[-1]], chains[-1]))
+    return [(str(int(tree.level[nodes].max())), nodes.astype(np.uint64)) for nodes in reversed(chains)]
+
+
+@dataclass(frozen=True, eq=False)
+class Level:
+    """The nodes of one level, numbered from 0 in the order of their first zones.
+
+    ``node_of_zone`` is the node of each zone of the domain, ``parent`` that of each node on the level above (empty on
+    the first level). ``name`` is used in reports.
+    """
+
+    name: str
+    node_of_zone: Ints
+    parent: Ints
+    n_nodes: int
+
+    def children(self) -> tuple[Ints, Counts]:
+        """Returns the nodes of this level ordered by parent, and the start of each parent's children."""
+        order = np.argsort(self.parent, kind="stable").astype(np.int32)
+        return order, np.concatenate(([0], np.cumsum(np.bincount(self.parent))))
+
+
+def public_levels(domain: PairDomain) -> list[Level]:
+    """Returns the levels from a single node down to the zones of a public domain."""
+    levels = [Level("all", np.zeros(len(domain.origins.zones), np.int32), np.zeros(0, np.int32), 1)]
+    numbered = [(name, _numbered(ancestor)) for name, ancestor in named_levels(domain)]
+    if not isinstance(domain.origins.zones, H3Zones) and len(numbered) > MOST_STEPS:
+        growing = numbered[-1:]
+        for name, node in numbered[-2::-1]:
+            if (int(node.max()) + 1) * LEAST_GROWTH <= int(growing[-1][1].max()) + 1:
+                growing.append((name, node))
+        numbered = growing[::-1]
+    for name, node in numbered:
+        n = int(node.max()) + 1
+        if n > levels[-1].n_nodes:
+            parent = np.empty(n, dtype=np.int32)
+            parent[node] = levels[-1].node_of_zone
+            levels.append(Level(name, node, parent, n))
+    return levels
+
+
+def _numbered(ancestor: NDArray[np.uint64]) -> Ints:
+    """Numbers the distinct nodes in order of first occurrence, so that zones keep their numbers."""
+    _, first, inverse = np.unique(ancestor, return_index=True, return_inverse=True)
+    rank = np.empty(len(first), dtype=np.int32)
+    rank[np.argsort(first)] = np.arange(len(first), dtype=np.int32)
+    return rank[inverse]
+
+
+@dataclass(frozen=True, eq=False)
+class PublicTree:
+    """Nodes of all depths, as zones in the order of their codes.
+
+    The roots are the cells of the region, the root of the map, or the named zones of the map. A node with a single
+    child is represented by that child.
+
+    Attributes:
+        parent: parent of each node; -1 at the top.
+        order: the zones of the domain in tree order; ``first:stop`` is the slice of it below each node.
+        node_of_zone: the node of each zone of the domain.
+        tiles: possible tiles below each node.
+    """
+
+    zones: Zones
+    parent: Ints
+    first: Counts
+    stop: Counts
+    order: Ints
+    node_of_zone: Ints
+    tiles: Counts
+
+    @classmethod
+    def from_domain(cls, domain: PairDomain) -> PublicTree:
+        """Returns the tree over the zones of a public domain."""
+        chains = np.stack([codes for _, codes in named_levels(domain)])
+        order = np.lexsort(chains[::-1]).astype(np.int32)
+        chains = chains[:, order]
+        kept, above = _nodes(chains)
+        zones, rank = _as_zones(domain, kept)
+        code = {int(c): i for i, c in enumerate(kept.tolist())}
+        parent = np.full(len(kept), -1, dtype=np.int32)
+        first, stop = np.empty(len(kept), np.int64), np.empty(len(kept), np.int64)
+        for c, (up, low, high) in above.items():
+            i = rank[code[c]]
+            parent[i] = -1 if up is None else rank[code[up]]
+            first[i], stop[i] = low, high
+        node_of_zone = np.empty(len(order), dtype=np.int32)
+        node_of_zone[order] = [rank[code[c]] for c in chains[-1].tolist()]
+        size = np.concatenate(([0], np.cumsum(np.asarray(domain.origins.zones.size, np.int64)[order])))
+        return cls(zones, parent, first, stop, order, node_of_zone, size[stop] - size[first])
+
+    @cached_property
+    def roots(self) -> Ints:
+        """The nodes at the top."""
+        return np.flatnonzero(self.parent < 0).astype(np.int32)
+
+    @cached_property
+    def n_children(self) -> Counts:
+        """Number of children of each node; 0 for a zone of the domain."""
+        return np.bincount(self.parent[self.parent >= 0], minlength=len(self.parent)).astype(np.int64)
+
+    @cached_property
+    def children(self) -> tuple[Ints, Counts]:
+        """All nodes with a parent, by parent and then in tree order; and the start of each parent's children."""
+        below = np.flatnonzero(self.parent >= 0)
+        order = below[np.lexsort((self.first[below], self.parent[below]))].astype(np.int32)
+        return order, np.concatenate(([0], np.cumsum(self.n_children)))
+
+    @cached_property
+    def place(self) -> Counts:
+        """Position of each zone of the domain in tree order."""
+        place = np.empty(len(self.order), dtype=np.int64)
+        place[self.order] = np.arange(len(self.order))
+        return place
+
+    def child_of(self, nodes: Ints, place: Counts) -> Counts:
+        """Returns which child of each node, from 0, contains the zone at this position of the order."""
+        order, start = self.children
+        wide = len(self.order) + 1
+        key = self.parent[order].astype(np.int64) * wide + self.first[order]
+        return np.searchsorted(key, nodes.astype(np.int64) * wide + place, side="right") - 1 - start[nodes]
+
+
+def _nodes(chains: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], dict[int, tuple[int | None, int, int]]]:
+    """Returns the distinct areas, and for each its parent and its slice of the zones."""
+    found: dict[tuple[int, int], int] = {}
+    above: dict[int, tuple[int | None, int, int]] = {}
+    for codes in chains[::-1]:
+        edges = [0, *(np.flatnonzero(codes[1:] != codes[:-1]) + 1).tolist(), len(codes)]
+        for low, high in pairwise(edges):
+            found.setdefault((low, high), int(codes[low]))
+    open_areas: list[tuple[int, int, int]] = []
+    for (low, high), code in sorted(found.items(), key=lambda item: (item[0][0], -item[0][1])):
+        while open_areas and open_areas[-1][1] <= low:
+            open_areas.pop()
+        above[code] = (open_areas[-1][2] if open_areas else None, low, high)
+        open_areas.append((low, high, code))
+    return np.array(sorted(above), dtype=np.uint64), above
+
+
+def _as_zones(domain: PairDomain, codes: NDArray[np.uint64]) -> tuple[Zones, NDArray[Any]]:
+    """Returns the nodes as zones in the order of their published codes, and the rank of each."""
+    zones = domain.origins.zones
+    if isinstance(zones, H3Zones):
+        return H3Zones(codes, zones.tile_resolution), np.arange(len(codes))
+    assert isinstance(zones, NodeZones)
+    nodes = codes.astype(np.int32)
+    order = np.argsort(zones.hierarchy.code_text(nodes))
+    rank = np.empty(len(nodes), dtype=np.int64)
+    rank[order] = np.arange(len(nodes))
+    return NodeZones(zones.hierarchy, nodes[order]), rank

@@ -1,0 +1,134 @@
+"""Geometry: tiles around points, study areas, and boxes.
+
+A box is a zone that is a rectangle in degrees, named `box_west_south_east_north`. It holds its west and south edges,
+not its east and north ones. It contains a tile if it contains its centre. Its west is larger than its east where it
+crosses the 180th meridian.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+import h3.api.basic_int as h3_int
+import numpy as np
+import pyarrow as pa
+import shapely
+from numpy.typing import NDArray
+
+from .tree import OUTSIDE_CELL, Codes, ZoneMap, parent_cells, resolution_of
+
+Mask = NDArray[np.bool_]
+Floats = NDArray[np.float64]
+Numbers = NDArray[np.int64]
+#: Edges are published in whole numbers of this part of a degree.
+_UNITS_PER_DEGREE = 10_000_000
+#: Points in one batch.
+_AT_ONCE = 1 << 16
+
+
+class UnreadableInputError(ValueError):
+    """This reader does not know the input; the message says why. The flows of the engine serve instead."""
+
+
+def tiles_at(lat: Any, lon: Any, zone_map: ZoneMap) -> Numbers:
+    """Returns the number of the tile around each point, -1 for none; on a border, that with the smallest code."""
+    if zone_map.outlines is None:
+        raise UnreadableInputError("the ends are coordinates, and the map has no outlines")
+    outlines = zone_map.outlines[zone_map.tiles]
+    shapely.prepare(outlines)
+    point, tile = shapely.STRtree(outlines).query(shapely.points(lon, lat))
+    inside = shapely.intersects_xy(outlines[tile], lon[point], lat[point])
+    found = np.full(len(lat), len(outlines), dtype=np.int64)
+    np.minimum.at(found, point[inside], tile[inside])
+    return np.where(found == len(outlines), -1, found)
+
+
+def cells_in_area(cells: Codes, area: str) -> Mask:
+    """Returns which H3 cells have their centres in a study area; cells of an area contain their descendants."""
+    parts = area.split(",")
+    if not all(re.fullmatch("[0-9a-fA-F]{15}", part) for part in parts):
+        lat, lon = np.array([h3_int.cell_to_latlng(cell) for cell in cells.tolist()]).reshape(-1, 2).T
+        return points_in_area(lat, lon, area)
+    named = np.array([int(part, 16) for part in parts], dtype=np.uint64)
+    inside = np.zeros(len(cells), dtype=np.bool_)
+    for resolution in np.unique(resolution_of(named)).tolist():
+        inside |= np.isin(parent_cells(cells, resolution), named)
+    return inside
+
+
+def points_in_area(lat: Any, lon: Any, area: str) -> Mask:
+    """Returns which points are in a study area: degrees (west, south, east, north) or ``wkb:``, borders included."""
+    if np.isnan(lat).any():
+        raise UnreadableInputError("the centres of the zones are unknown")
+    if area.startswith("wkb:"):
+        outline = shapely.from_wkb(area.removeprefix("wkb:"))
+        shapely.prepare(outline)
+        return np.asarray(shapely.intersects_xy(outline, lon, lat), dtype=np.bool_)
+    try:
+        west, south, east, north = (float(part) for part in area.split(","))
+    except ValueError:
+        raise UnreadableInputError("the study area is made of H3 cells, or of a form that is unknown here") from None
+    across = (lon >= west) & (lon <= east) if west < east else (lon >= west) | (lon <= east)
+    inside: Mask = (lat >= south) & (lat <= north) & across
+    return inside
+
+
+def bounds_of(codes: pa.Array) -> Floats:
+    """Returns west, south, east and north of each box, one row each; NaN where a code is not that of a box."""
+    number = r"_(-?[0-9]+(?:\.[0-9]+)?(?:e-?[0-9]+)?)"
+    found = [re.fullmatch(f"box{number * 4}", code) for code in codes.to_pylist()]
+    return np.array([[math.nan] * 4 if box is None else [float(edge) for edge in box.groups()] for box in found])
+
+
+def count_off_grid(bounds: Floats, grid_lon: float, grid_lat: float) -> int:
+    """Returns how many boxes have an edge off the lines of the declared grid; ends of the map are lines too."""
+    off = np.isnan(bounds).any(axis=1) | (not (grid_lon > 0 and grid_lat > 0))
+    for column, grid, end in ((0, grid_lon, 180), (1, grid_lat, 90), (2, grid_lon, 180), (3, grid_lat, 90)):
+        step = max(1, round(grid * _UNITS_PER_DEGREE))
+        edge = np.nan_to_num(bounds[:, column])
+        units = np.rint(edge * _UNITS_PER_DEGREE).astype(np.int64)
+        # East of 180 degrees a map goes on counting.
+        on_line = (units % step == 0) | ((units + 360 * _UNITS_PER_DEGREE) % step == 0)
+        off |= (units / _UNITS_PER_DEGREE != edge) | ~(on_line | (np.abs(edge) == end))
+    return int(off.sum())
+
+
+def centers_of(tiles: Codes, zone_map: ZoneMap | None) -> Floats:
+    """Returns longitude and latitude of each tile, one row each; NaN if it has no place."""
+    if zone_map is not None:
+        at = zone_map.nodes_of(tiles)
+        lon, lat = zone_map.lon[at], zone_map.lat[at]
+    else:
+        found = [h3_int.cell_to_latlng(c) if c != OUTSIDE_CELL else (math.nan, math.nan) for c in tiles.tolist()]
+        lat, lon = np.array(found).reshape(-1, 2).T
+    return np.stack((np.where(lon >= 180.0, lon - 360.0, lon), lat), axis=1)
+
+
+def corners_of(a: Floats, b: Floats) -> tuple[Floats, Floats, Numbers]:
+    """Returns lower and upper corners in (lon, lat, lon, lat), and their cells; across 180 degrees a box is two."""
+    both, cell = np.concatenate((a, b), axis=1), np.arange(len(a))
+    for west, east in ((0, 2), (4, 6)):
+        across = both[:, west] > both[:, east]
+        beyond = both[across]
+        both[across, east], beyond[:, west] = 180.0, -180.0
+        both, cell = np.concatenate((both, beyond)), np.append(cell, cell[across])
+    return both[:, [0, 1, 4, 5]], both[:, [2, 3, 6, 7]], cell
+
+
+def pairs_inside(point: Any, low: Any, high: Any) -> tuple[Numbers, Numbers]:
+    """Returns all pairs of a point and a box that holds it: low <= point < high in all of its two or four dimensions.
+
+    An R-tree finds them by the first two dimensions.
+    """
+    tree = shapely.STRtree(shapely.box(low[:, 0], low[:, 1], high[:, 0], high[:, 1]))
+    known = np.flatnonzero(~np.isnan(point).any(axis=1))
+    rows, boxes = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
+    for start in range(0, len(known), _AT_ONCE):
+        batch = point[known[start : start + _AT_ONCE]]
+        at, box = tree.query(shapely.points(batch[:, :2]))
+        inside = ((low[box] <= batch[at]) & (batch[at] < high[box])).all(axis=1)
+        rows.append(known[start + at[inside]])
+        boxes.append(box[inside])
+    return np.concatenate(rows), np.concatenate(boxes)
