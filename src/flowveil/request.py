@@ -223,7 +223,7 @@ class Protection(Section, key="protection", heading="Protection", call="anonymiz
     )  # fmt: skip
     t: float | None = setting(
         "t-closeness: suppress zones whose trips are distributed farther than this from all published trips.",
-        between=(0.01, 0.99), example="0.8", metavar="DISTANCE", recorded=True, page=False,
+        tier="recipe", between=(0.01, 0.99), example="0.8", metavar="DISTANCE", recorded=True, page=False,
     )  # fmt: skip
     stricter: str | None = setting(
         "Places (tile, or lat and lon) around which cells must reach the k or l that the file gives them.",
@@ -313,7 +313,7 @@ class Output(Section, key="output", heading="Output", call="write"):
         "Print measures of the raw trips on standard error; without it only to a terminal.", call="run", page=False
     )
     replace_stronger: bool = setting(
-        "Confirm that an earlier release with a stronger guarantee may be replaced.", page=False
+        "Confirm that an earlier release with a stronger guarantee may be replaced.", tier="recipe", page=False
     )
 
 

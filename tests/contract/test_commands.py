@@ -105,6 +105,7 @@ FAILURES: dict[str, list[tuple[tuple[str, ...], int, str]]] = {
         (("--max-upload", "many"), 2, "--max-upload"),
         (("--port", "70000"), 2, "--port"),
     ],
+    "key": [(("{in}",), 2, "exists"), (("{absent}/secret.key",), 2, "cannot be written")],
     "ledger": [(("{new}",), 2, "holds no ledger"), (("{release}",), 2, "holds no ledger")],
     "reconstruct": [
         (("{new}", "--zones", "7", "--out", "{new}.csv"), 2, "new"),

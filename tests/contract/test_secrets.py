@@ -149,6 +149,7 @@ RUNS: dict[str, list[tuple[str, ...]]] = {
                "--set", "resources.workers=1")],
     "picture": [("{release}", "--out", "{out}.svg"), ("{release}", "--out", "{out}.png")],
     "reconstruct": [("{release}", "--zones", "7", "--out", "{out}.parquet")],
+    "key": [("{out}.key",)],
     "freeze": [("{release}", "--out", "{out}.parquet")],
     "derive": [("{release}", "--level", "6", *EXPORTS, "--out", "{out}")],
     "series": [("{trips}", *READ, "--time", "day", "--out", "{out}")],

@@ -42,6 +42,7 @@ def city_trips(n: int = 1200, *, seed: int = 0, months: tuple[str, ...] = ("2024
             "age": np.array(["16-29", "30-64", "65 and over"])[person % 3],
             "profession": np.array(["employed", "student", "retired"])[person % 3],
             "start_time": times,
+            "trip_id": np.arange(len(times)),
             "home_iris": zone_codes(ends[0]),
             "work_iris": zone_codes(ends[1]),
         }

@@ -154,7 +154,7 @@ def _shared(request: Request, given: dict[str, Any]) -> dict[str, Any]:
 )
 @click.option("--picture", type=PLACE, metavar="FILE", help="Also draw the zones; those of two runs over each other.")
 @click.option("--out", type=PLACE, required=True, help="Folder of the tables and the page; not for publication.")
-@with_request(*READING, "every", "fold_time", "k_population", "population_only")
+@with_request(*READING, "every", "fold_time", "population_only")
 @with_output
 def compare(
     output: Output, source: str, out: str, picture: str | None, protect: tuple[str, ...], request: Request, **given: Any
@@ -233,7 +233,7 @@ _SETTINGS = ("preset", "k", "trees", "reading", "time_limit", "fewest_trips", "s
 @click.option("--time-limit", type=float, default=7200, show_default=True, help="Seconds that one run may take.")
 @click.option("--fewest-trips", type=int, help="Skip time steps with fewer trips.")
 @click.option("--sample", type=int, metavar="N", help="Only N of the time steps, drawn at random, the same every time.")
-@with_request(*READING, "every", "k_population", "population_only", "within")
+@with_request(*READING, "every", "population_only", "within")
 @with_output
 def study(output: Output, source: str, out: str, methods: str | None, request: Request, **given: Any) -> None:
     """Run the experiments of the papers: segments or many matrices, methods and protections, as tables. Private."""

@@ -169,8 +169,8 @@ def refuse_weaker(directory: Place, report: Mapping[str, Any]) -> None:
     if weaker:
         raise OutputError(
             f"'{directory}' holds a release with a stronger guarantee; the new one would have {', '.join(weaker)}. "
-            "Nothing was changed. Hint: name a new folder; if you mean it, confirm it with --replace-stronger "
-            "(replace_stronger=True)."
+            "Nothing was changed. Hint: name a new folder; if you mean it, confirm it with "
+            "--set output.replace_stronger=true (replace_stronger=True)."
         )
 
 

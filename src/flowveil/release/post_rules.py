@@ -350,7 +350,7 @@ def _plan_close(decide: Callable[[float], Plan], flows: Flows, t: float, *, max_
             return close
     raise InfeasibleError(
         f"Zones whose trips are farther than t = {t:g} from all trips cannot be suppressed within the limit of "
-        f"{max_suppressed:.0%}. Hint: a larger --t or --max-suppressed, or a larger k for coarser zones."
+        f"{max_suppressed:.0%}. Hint: a larger t or --max-suppressed, or a larger k for coarser zones."
     )
 
 

@@ -132,7 +132,7 @@ def test_verify_takes_upper_and_lower_case_for_one_unless_the_reader_says_otherw
     assert "every cell was recounted" in said
     assert FOLDED not in said
     # A release that protects trips counts people for a measure only: that is recounted as it was counted.
-    main([*made, "trips", "--replace-stronger"])
+    main([*made, "trips", "--set", "output.replace_stronger=true"])
     assert verify_release(out, against=path).findings == ()
     required = verify_release(out, against=path, expect={"k": 10, "protect": "people"})
     assert required.findings
