@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -44,11 +44,7 @@ from flowveil.tabular.utility import (
     propensity_by_pairs,
 )
 
-#: Settings of the thesis.
-KS = (2, 5, 10, 15, 20)
-EPSILONS = (0.2, 0.5, 1.0, 2.0)
-PRIORS = (0.0, 0.1, 0.5, 1.0)
-REPEATS = 15
+T = TypeVar("T")
 
 WARNING = (
     "Internal: these figures were computed from the original records. They are not protected and not for publication."
@@ -102,17 +98,17 @@ class Roles:
 
 @dataclass(frozen=True)
 class Grid:
-    """Settings of the sweep.
+    """Settings of the sweep; by default those of the thesis.
 
     The synthesis without privacy is added to ``epsilons``. Each pair of ε and prior count is the mean of ``repeats``
-    syntheses. The classifier is trained on the releases of ``classifier_k`` and of ``classifier_epsilon`` and
+    syntheses. The classifier is trained on the releases of ``classifier_k``, ``classifier_epsilon`` and
     ``classifier_prior``.
     """
 
-    ks: Sequence[int] = KS
-    epsilons: Sequence[float] = EPSILONS
-    priors: Sequence[float] = PRIORS
-    repeats: int = REPEATS
+    ks: Sequence[int] = (2, 5, 10, 15, 20)
+    epsilons: Sequence[float] = (0.2, 0.5, 1.0, 2.0)
+    priors: Sequence[float] = (0.0, 0.1, 0.5, 1.0)
+    repeats: int = 15
     classifier_k: int = 10
     classifier_epsilon: float = 1.0
     classifier_prior: float = 0.1
@@ -121,18 +117,13 @@ class Grid:
         if self.repeats < 1:
             raise ParameterError(f"At least one synthesis is needed for each setting; found {self.repeats}.")
 
-    @property
-    def syntheses(self) -> list[tuple[float | None, float]]:
-        """Every ε, none first, with every prior count."""
-        return [(epsilon, prior) for epsilon in (None, *self.epsilons) for prior in self.priors]
-
     def to_dict(self) -> dict[str, Any]:
         """Plain data, for the written comparison."""
-        names = {"ks": "k", "epsilons": "epsilon", "priors": "prior_count"}
-        tried = {key: list(getattr(self, name)) for name, key in names.items()}
-        parts = {"k": "k", "epsilon": "epsilon", "prior": "prior_count"}
-        classifier = {key: getattr(self, f"classifier_{name}") for name, key in parts.items()}
-        return {**tried, "repeats": self.repeats, "classifier": classifier}
+        tried = (list(self.ks), list(self.epsilons), list(self.priors))
+        classifier = (self.classifier_k, self.classifier_epsilon, self.classifier_prior)
+        names = ("k", "epsilon", "prior_count")
+        both = [dict(zip(names, values, strict=True)) for values in (tried, classifier)]
+        return {**both[0], "repeats": self.repeats, "classifier": both[1]}
 
 
 @dataclass(frozen=True)
@@ -224,9 +215,7 @@ def compare_records(
 
     Args:
         records: a pyarrow, pandas or polars table.
-        roles: role of each column.
-        grid: settings of the sweep; by default those of the thesis.
-        fit: options of the margins of IPF.
+        roles, grid, fit: role of each column, settings of the sweep, options of the margins of IPF.
         diagnostics: also check the assumptions of the regression.
         progress: called with a line of text before each step.
 
@@ -237,12 +226,13 @@ def compare_records(
     sweep = _Sweep.from_request(records, roles, fit, progress)
     # Before the sweep, which takes minutes.
     library("statsmodels.api")
+    uniques = asdict(replicated_uniques(sweep.binned, sweep.binned, variables=sweep.variables))
     rows = {
         "frequencies": _frequencies(sweep),
         "strict": [_mondrian_row(sweep, k, True) for k in grid.ks],
         "relaxed": [_mondrian_row(sweep, k, False) for k in grid.ks],
-        "uniques": _uniques(sweep),
-        "synthesis": [_synthesis_row(sweep, e, p, grid.repeats) for e, p in grid.syntheses],
+        "uniques": [{name: uniques[name] for name in ("n_records", "n_cells", "empty_cells", "unique")}],
+        "synthesis": [_synthesis_row(sweep, e, p, grid.repeats) for e in (None, *grid.epsilons) for p in grid.priors],
     }
     more, models = _classifiers(sweep, grid)
     checks = None
@@ -277,9 +267,9 @@ def _frequencies(sweep: _Sweep) -> list[dict[str, Any]]:
     return rows
 
 
-def _uniques(sweep: _Sweep) -> list[dict[str, Any]]:
-    report = asdict(replicated_uniques(sweep.binned, sweep.binned, variables=sweep.variables))
-    return [{name: report[name] for name in ("n_records", "n_cells", "empty_cells", "unique")}]
+def _timed(make: Callable[[], T]) -> tuple[T, float]:
+    begin = time.perf_counter()
+    return make(), time.perf_counter() - begin
 
 
 def _closeness(pair: Paired) -> dict[str, float]:
@@ -291,9 +281,7 @@ def _closeness(pair: Paired) -> dict[str, float]:
 
 def _mondrian_row(sweep: _Sweep, k: int, strict: bool) -> dict[str, Any]:
     sweep.report_progress(f"Mondrian, {'strict' if strict else 'relaxed'}, k = {k}")
-    begin = time.perf_counter()
-    release = sweep.mondrian(k, strict=strict)
-    seconds = time.perf_counter() - begin
+    release, seconds = _timed(lambda: sweep.mondrian(k, strict=strict))
     size = release.class_size
     alike = describe_classes(release.table, quasi_identifiers=sweep.names, k=k)
     return {
@@ -315,9 +303,7 @@ def _synthesis_row(sweep: _Sweep, epsilon: float | None, prior: float, repeats: 
     sweep.report_progress(f"IPF, epsilon = {'none' if epsilon is None else epsilon}, prior count = {prior}")
     rows = []
     for _ in range(repeats):
-        begin = time.perf_counter()
-        synthesis = sweep.synthesis(epsilon, prior)
-        seconds = time.perf_counter() - begin
+        synthesis, seconds = _timed(lambda: sweep.synthesis(epsilon, prior))
         uniques = replicated_uniques(
             sweep.binned, synthesis.table, variables=sweep.variables, n_cells=synthesis.report["n_cells"]
         )
@@ -339,11 +325,8 @@ def _synthesis_row(sweep: _Sweep, epsilon: float | None, prior: float, repeats: 
 def _classifiers(sweep: _Sweep, grid: Grid) -> tuple[dict[str, list[dict[str, Any]]], dict[str, Trained]]:
     """Train one model on the original, on a Mondrian and on an IPF release; the rows of tables, and the models."""
     sweep.report_progress("classifier")
-    begin = time.perf_counter()
-    release = sweep.mondrian(grid.classifier_k, strict=False)
-    between = time.perf_counter()
-    synthesis = sweep.synthesis(grid.classifier_epsilon, grid.classifier_prior)
-    end = time.perf_counter()
+    release, mondrian = _timed(lambda: sweep.mondrian(grid.classifier_k, strict=False))
+    synthesis, ipf = _timed(lambda: sweep.synthesis(grid.classifier_epsilon, grid.classifier_prior))
     trained = _train(sweep, release, synthesis)
     levels = _train_on_published_values(release, trained["original"].outcome)
     fitted = {name: effects(model) for name, model in trained.items()}
@@ -356,7 +339,7 @@ def _classifiers(sweep: _Sweep, grid: Grid) -> tuple[dict[str, list[dict[str, An
         "prediction": _predictions(trained, levels),
         "coefficients": coefficients,
         "published_values": effects(levels),
-        "seconds": [{"method": "mondrian", "seconds": between - begin}, {"method": "ipf", "seconds": end - between}],
+        "seconds": [{"method": "mondrian", "seconds": mondrian}, {"method": "ipf", "seconds": ipf}],
     }
     return tables, {**trained, "mondrian, published values": levels}
 
