@@ -23,26 +23,13 @@ from flowveil.errors import ParameterError
 from flowveil.output import Content
 from flowveil.paths import named_path
 from flowveil.published.spreadsheets import write_csv
-from flowveil.tabular.domains import ColumnKinds, code_variables, decide_kinds
+from flowveil.tabular import utility
+from flowveil.tabular.domains import ColumnKinds, code_variable, decide_kinds
 from flowveil.tabular.ipf import Synthesis, synthesize_records
 from flowveil.tabular.mondrian import Anonymized, anonymize_records
 from flowveil.tabular.records import Attribute, Floats, as_attributes, as_table, check_roles, encode
 from flowveil.tabular.risk import describe_classes, discernibility, replicated_uniques
-from flowveil.tabular.utility import (
-    Design,
-    Diagnostics,
-    Paired,
-    Trained,
-    cross_validate,
-    diagnose,
-    effects,
-    library,
-    margin_distance,
-    outcome_of,
-    pair_release,
-    pair_tables,
-    propensity_by_pairs,
-)
+from flowveil.tabular.utility import Design, Diagnostics, Paired, Trained, effects, library, outcome_of, pair_tables
 
 T = TypeVar("T")
 
@@ -163,7 +150,8 @@ class _Sweep:
         kinds = decide_kinds(table, attributes, domains=fit.domains, bins=fit.bins)
         fit = replace(fit, domains=kinds.domains, bins=kinds.bins)
         names = [*(a.name for a in attributes), roles.sensitive]
-        coded = code_variables(kinds.table, names, domains=fit.domains, bins=fit.bins, from_data=True)
+        declared = {"domains": fit.domains, "bins": fit.bins}
+        coded = [code_variable(kinds.table, name, **declared, from_data=True) for name in names]
         binned = pa.table([domain.values.take(pa.array(codes)) for domain, codes in coded], names=names)
         outcome_of(binned, roles.sensitive, roles.positive)
         return cls(kinds.table, binned, kinds, roles, fit, progress or (lambda _: None))
@@ -238,7 +226,7 @@ def compare_records(
     checks = None
     if diagnostics:
         sweep.report_progress("diagnostics")
-        checks = diagnose(sweep.binned, sweep.variables, models)
+        checks = utility.diagnose(sweep.binned, sweep.variables, models)
     tables = {name: pa.Table.from_pylist(of) for name, of in {**rows, **more}.items()}
     return Comparison(
         tables=tables if checks is None else {**tables, **checks.tables},
@@ -274,8 +262,8 @@ def _timed(make: Callable[[], T]) -> tuple[T, float]:
 
 def _closeness(pair: Paired) -> dict[str, float]:
     return {
-        "s_pmse": propensity_by_pairs(pair),
-        "two_way_distance": margin_distance(pair, ways=min(2, len(pair.columns))),
+        "s_pmse": utility.propensity_by_pairs(pair),
+        "two_way_distance": utility.margin_distance(pair, ways=min(2, len(pair.columns))),
     }
 
 
@@ -294,7 +282,7 @@ def _mondrian_row(sweep: _Sweep, k: int, strict: bool) -> dict[str, Any]:
         "largest": int(size.max()),
         "c_dm_published_alike": alike.c_dm,
         "ncp": release.information_loss(),
-        **_closeness(pair_release(release, sweep.table)),
+        **_closeness(utility.pair_release(release, sweep.table)),
         "seconds": seconds,
     }
 
@@ -382,17 +370,13 @@ def _predictions(trained: Mapping[str, Trained], levels: Trained) -> list[dict[s
     tests += [("mondrian", "its release", levels, levels, True), ("ipf", "its release", *(trained["ipf"],) * 2, True)]
     rows = []
     for name, tested_on, test, model, linked in tests:
-        result = cross_validate(test.rows, test.outcome, model.rows, model.outcome, linked=linked)
+        result = utility.cross_validate(test.rows, test.outcome, model.rows, model.outcome, linked=linked)
         rows.append({"trained_on": name, "tested_on": tested_on, **result})
     return rows
 
 
 def check_folder(folder: str | Path) -> None:
-    """Raise before any work is done if a comparison cannot be written there.
-
-    Raises:
-        OutputError: it is a file, holds other files than those of a comparison, or cannot be written.
-    """
+    """Raise OutputError before any work is done if a comparison cannot be written there."""
 
     def refuse(target: Path) -> str | None:
         ours = (target / "comparison.json").is_file() or not any(target.iterdir())
@@ -402,19 +386,28 @@ def check_folder(folder: str | Path) -> None:
 
 
 def figures(comparison: Comparison) -> dict[str, Content]:
-    """Return ``strict.png``, ``relaxed.png`` and ``synthesis.png``; with diagnostics those of single records.
-
-    Raises:
-        MissingExtraError: matplotlib is not installed.
-    """
+    """Return ``strict.png``, ``relaxed.png`` and ``synthesis.png``; with diagnostics those of single records."""
     # The figure class alone: pyplot would look for a screen.
-    drawing = library("matplotlib.figure").Figure
-    drawn = {name: _discernibility(drawing, comparison.tables[name], name) for name in ("strict", "relaxed")}
-    drawn["synthesis"] = _synthesis(drawing, comparison.tables["synthesis"])
+    drawing = partial(library("matplotlib.figure").Figure, layout="constrained")
+    drawn = {name: drawing(figsize=(6, 4)) for name in ("strict", "relaxed")}
+    for name, figure in drawn.items():
+        axes, k = figure.add_subplot(), comparison.tables[name]["k"].to_pylist()
+        axes.plot(k, comparison.tables[name]["c_dm"].to_pylist(), marker="o")
+        axes.set(xlabel="k (more private to the right)", ylabel="discernibility C_DM (more useful below)")
+        axes.set(xticks=k, ylim=(0, None), title=f"Mondrian, {name} partitioning")
+        axes.grid(alpha=0.3)
+    drawn["synthesis"] = drawing(figsize=(7, 7))
+    _draw_synthesis(drawn["synthesis"], comparison.tables["synthesis"].to_pylist())
     if comparison.diagnostics is not None:
         thresholds = {row["measure"]: row["threshold"] for row in comparison.tables["influence"].to_pylist()}
         for name, title in (("cooks_distance", "Cook's distance"), ("leverage", "Leverage")):
-            drawn[name] = _by_record(drawing, comparison.diagnostics.by_record[name], thresholds[name], title)
+            values, drawn[name] = comparison.diagnostics.by_record[name], drawing(figsize=(7, 4))
+            axes = drawn[name].add_subplot()
+            axes.vlines(range(len(values)), 0, values, linewidth=0.4)
+            axes.axhline(thresholds[name], color="tab:red", label=f"threshold {thresholds[name]:.2g}")
+            axes.set(xlabel="record, in the order of the table", ylabel=title)
+            axes.set(title=f"{title} of the original's records")
+            axes.legend()
     return {f"{name}.png": partial(_save, figure) for name, figure in drawn.items()}
 
 
@@ -423,29 +416,14 @@ def _save(figure: Any, path: Path) -> None:
     figure.savefig(path, format="png", dpi=150, metadata={"Software": None})
 
 
-def _discernibility(figure_class: Any, table: Any, name: str) -> Any:
-    figure = figure_class(figsize=(6, 4), layout="constrained")
-    axes = figure.add_subplot()
-    axes.plot(table["k"].to_pylist(), table["c_dm"].to_pylist(), marker="o")
-    axes.set(xlabel="k (more private to the right)", ylabel="discernibility C_DM (more useful below)")
-    axes.set(xticks=table["k"].to_pylist(), ylim=(0, None), title=f"Mondrian, {name} partitioning")
-    axes.grid(alpha=0.3)
-    return figure
-
-
-def _synthesis(figure_class: Any, table: Any) -> Any:
-    rows = table.to_pylist()
-    figure = figure_class(figsize=(7, 7), layout="constrained")
+def _draw_synthesis(figure: Any, rows: list[dict[str, Any]]) -> None:
     upper, lower = figure.subplots(2, 1, sharex=True)
-    budgets = list(dict.fromkeys(row["epsilon"] for row in rows))
     # No privacy at all belongs at the far end of the axis, after the largest budget.
-    budgets = [*(e for e in budgets if e is not None), *(e for e in budgets if e is None)]
+    budgets = sorted(dict.fromkeys(row["epsilon"] for row in rows), key=lambda epsilon: epsilon is None)
     for prior in dict.fromkeys(row["prior_count"] for row in rows):
-        of_prior = {row["epsilon"]: row for row in rows if row["prior_count"] == prior}
-        shown = [e for e in budgets if e in of_prior]
-        place = [budgets.index(e) for e in shown]
+        by_budget = {row["epsilon"]: row for row in rows if row["prior_count"] == prior}
         for axes, key in ((upper, "s_pmse"), (lower, "ru_of_unique")):
-            axes.plot(place, [of_prior[e][key] for e in shown], marker="o", label=f"prior count {prior:g}")
+            axes.plot([by_budget[e][key] for e in budgets], marker="o", label=f"prior count {prior:g}")
     upper.set(ylabel="standardised pMSE (more useful below)", title="IPF synthesis")
     upper.legend()
     lower.set_xticks(range(len(budgets)), ["none" if e is None else f"{e:g}" for e in budgets])
@@ -454,14 +432,3 @@ def _synthesis(figure_class: Any, table: Any) -> Any:
     for axes in (upper, lower):
         axes.set_ylim(bottom=0)
         axes.grid(alpha=0.3)
-    return figure
-
-
-def _by_record(figure_class: Any, values: Any, threshold: float, title: str) -> Any:
-    figure = figure_class(figsize=(7, 4), layout="constrained")
-    axes = figure.add_subplot()
-    axes.vlines(range(len(values)), 0, values, linewidth=0.4)
-    axes.axhline(threshold, color="tab:red", label=f"threshold {threshold:.2g}")
-    axes.set(xlabel="record, in the order of the table", ylabel=title, title=f"{title} of the original's records")
-    axes.legend()
-    return figure
