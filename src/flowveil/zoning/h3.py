@@ -40,6 +40,11 @@ _UNUSED_DIGITS = np.array([(1 << 3 * (MAX_RESOLUTION - r)) - 1 for r in range(16
 Cells64 = NDArray[np.uint64]
 
 
+def is_h3(tree: Hierarchy) -> bool:
+    """Returns whether the nodes of a tree are H3 cells, or parts of them."""
+    return tree.kind in ("h3", "halves") and tree.code.dtype == np.uint64
+
+
 def resolution_of(cells: Cells64) -> NDArray[np.int64]:
     """Returns the resolution of each cell."""
     return ((cells & _RESOLUTION_MASK) >> _RESOLUTION_SHIFT).astype(np.int64)

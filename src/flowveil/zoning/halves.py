@@ -38,7 +38,7 @@ from flowveil.zoning.h3 import (
 )
 from flowveil.zoning.naming import named_like
 from flowveil.zoning.outside import has_outside, inside_of, with_outside
-from flowveil.zoning.table import without_chain_above
+from flowveil.zoning.table import positions, without_chain_above
 
 _SHIFT = np.uint64(H3_PART_SHIFT)
 #: Numbers of the larger and smaller part with the child of each digit; 0 for no smaller part. In a pentagon the second
@@ -67,10 +67,9 @@ def halved_h3(tree: Hierarchy, *, to_the_top: bool = False) -> Hierarchy:
     large, small = _parts_of_children(above, cell[inner])
     part_codes, parents = _parts(above, large, small)
     code = np.concatenate((cell, part_codes))
-    order = np.argsort(code)
     parent_code = np.concatenate((np.where(tree.parent < 0, 0, cell[np.maximum(tree.parent, 0)]), parents))
     parent_code[inner] = np.where(small > 0, _part(above, small), _part(above, large))
-    parent = order[np.searchsorted(code, parent_code, sorter=order).clip(max=len(code) - 1)]
+    parent = positions(code, parent_code)
     parent[0] = -1
     built, _ = Hierarchy.from_parents(parent, code, base_level=tree.base_level, kind="halves")
     built = built if to_the_top else without_chain_above(built)

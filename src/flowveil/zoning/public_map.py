@@ -19,6 +19,7 @@ from flowveil.errors import DataError
 from flowveil.hierarchy import H3_PART_SHIFT, H3_PARTS, OUTSIDE, OUTSIDE_CELL, VIRTUAL_ROOT, Floats, Hierarchy, Ints
 from flowveil.zoning.h3 import PART_BITS, H3Geography, n_descendants, parent_of, resolution_of
 from flowveil.zoning.halves import enclosing_parts
+from flowveil.zoning.table import positions
 
 #: Edges of boxes are multiples of this part of a degree (a centimetre), so that their codes are short and exact.
 UNITS_PER_DEGREE = 10_000_000
@@ -125,10 +126,8 @@ class TreeMap:
             DataError: a code is not on the map.
         """
         known = self.tree.code_text(np.arange(self.tree.n_nodes, dtype=np.int32))
-        order = np.argsort(known)
-        wanted = np.array(list(codes), dtype=np.str_)
-        at = order[np.minimum(np.searchsorted(known, wanted, sorter=order), len(known) - 1)]
-        missing = int(np.sum(known[at] != wanted))
+        at = positions(known, np.array(list(codes), dtype=np.str_))
+        missing = int(np.sum(at < 0))
         if missing:
             raise DataError(f"{missing} zones of the release are not on the map. Hint: give the map it was made on.")
         return at.astype(np.int32)
