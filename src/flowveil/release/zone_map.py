@@ -180,7 +180,7 @@ def _tiles(folder: ReleaseFolder) -> pa.Array:
         below.setdefault((row["zone"], row["role"]), []).append(row["tile"])
     keys = zip(folder.zones["zone"].to_pylist(), folder.zones["role"].to_pylist(), strict=True)
     # A zone of one slice may have both roles in the whole release.
-    return pa.array([sorted(below.get((zone, role)) or below.get((zone, "both"), ())) for zone, role in keys], _TEXTS)
+    return pa.array([sorted(below.get(key, below.get((key[0], "both"), []))) for key in keys], _TEXTS)
 
 
 def _hash_of_tiles(columns: Mapping[str, Any]) -> str:
