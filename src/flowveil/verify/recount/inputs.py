@@ -215,8 +215,7 @@ def _thresholds(guarantee: Mapping[str, Any], trips: Trips) -> dict[str, float]:
 def check_guarantee(release: Release, trips: Trips) -> Iterator[str]:
     """Section 5: the guarantee agrees with itself, with the parameters, and with what the input can count."""
     stated, given = release.guarantee, release.parameters
-    units = given.get("protect") or ()
-    units = {units} if isinstance(units, str) else set(units)
+    units = set(np.atleast_1d(given.get("protect") or []).tolist())
     if not release.protected:
         yield "report.json: the guarantee protects no unit"
     if not set(stated.get("protect", ())) == units == set(release.protected):

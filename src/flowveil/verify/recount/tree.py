@@ -44,18 +44,13 @@ class ZoneMap:
     @cached_property
     def tiles(self) -> NDArray[np.int64]:
         """Positions of the zones without children, by code."""
-        is_tile = ~np.isin(np.arange(len(self.code)), self.parent) & (self.code != OUTSIDE)
-        by_code = np.argsort(self.code)
-        tiles: NDArray[np.int64] = by_code[is_tile[by_code]]
-        return tiles
+        tiles = np.setdiff1d(np.flatnonzero(self.code != OUTSIDE), self.parent)
+        return np.take(tiles, np.argsort(self.code[tiles]))
 
     def nodes_of(self, codes: Codes) -> NDArray[np.int64]:
-        """Returns the position of each code; raises ValueError if one is not on the map."""
-        order = np.argsort(self.code, kind="stable")
-        at: NDArray[np.int64] = order[np.searchsorted(self.code[order], codes).clip(max=len(order) - 1)]
-        if np.any(self.code[at] != codes):
-            raise ValueError("a tile is not on the map")
-        return at
+        """Returns the position of each code; raises KeyError if one is not on the map."""
+        place = {code: at for at, code in enumerate(self.code.tolist())}
+        return np.array([place[code] for code in codes.tolist()], dtype=np.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,8 +68,7 @@ class Tree:
         place, chain = self.position[:n_seen], self.up[:, 0]
         root = chain[np.argmax((self.start[chain] <= place.min()) & (self.stop[chain] > place.max()))]
         height = np.argmax(self.up == root, axis=0)
-        lifted: Ints = self.up[np.minimum(steps, height), np.arange(self.up.shape[1])]
-        return lifted
+        return np.asarray(self.up[np.minimum(steps, height), np.arange(self.up.shape[1])])
 
 
 def build_tree(tiles: Codes, zone_map: ZoneMap | None, *, halves: bool) -> Tree:
@@ -118,11 +112,8 @@ def resolution_of(cells: Codes) -> NDArray[np.int64]:
 
 def cell_texts(cells: Codes) -> Codes:
     """Returns cells in their usual hexadecimal form; 0 is `all`."""
-    digits = np.frombuffer(cells.astype(">u8").tobytes().hex().encode(), dtype="S1").reshape(-1, 16)
-    texts = np.ascontiguousarray(digits[:, 1:]).view("S15").ravel().astype("<U24")
-    texts[cells == 0] = ALL
-    texts[cells == np.uint64(OUTSIDE_CELL)] = OUTSIDE
-    return texts
+    special = {0: ALL, OUTSIDE_CELL: OUTSIDE}
+    return np.array([special.get(cell) or f"{cell:x}" for cell in cells.tolist()], dtype="<U24")
 
 
 def _tree_of_cells(tiles: Codes, *, halves: bool) -> Tree:
@@ -152,8 +143,7 @@ def _tree_of_cells(tiles: Codes, *, halves: bool) -> Tree:
     code = cell_texts(nodes >> np.uint64(3))
     code[part == 7] = OUTSIDE
     if halves:
-        suffix = np.array(["", *(f".{digits}" for digits in _PARTS[1:]), ""])[part]
-        code = np.char.add(code, suffix)
+        code = np.char.add(code, np.array(["", *(f".{digits}" for digits in _PARTS[1:]), ""])[part])
     return _ordered(up, code, np.argsort(key, kind="stable"))
 
 
@@ -169,12 +159,10 @@ def _parts_of(digit: Any, parent: Codes, resolution: int) -> tuple[Codes, Codes]
 
 def _compressed(chain: Codes, present: NDArray[np.bool_]) -> tuple[Codes, Ints]:
     """Returns distinct nodes, and the chains without gaps; shorter chains repeat their last node."""
-    if not present.all():
-        chain = np.take_along_axis(chain, np.argsort(~present, axis=0, kind="stable"), axis=0)
-        height = present.sum(axis=0) - 1
-        beyond = np.arange(len(chain))[:, None] > height
-        chain = np.where(beyond, chain[height, np.arange(chain.shape[1])], chain)
-        chain = chain[: int(height.max(initial=0)) + 1]
+    chain = np.take_along_axis(chain, np.argsort(~present, axis=0, kind="stable"), axis=0)
+    height = present.sum(axis=0) - 1
+    step = np.minimum(np.arange(int(height.max(initial=0)) + 1)[:, None], height)
+    chain = np.take_along_axis(chain, step, axis=0)
     nodes, number = np.unique(chain, return_inverse=True)
     return nodes, number.reshape(chain.shape).astype(np.int32)
 
