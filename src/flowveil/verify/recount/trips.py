@@ -491,13 +491,11 @@ def _cell_of(name: str | None) -> int:
 
 def _slices(columns: list[Any], n: int) -> tuple[tuple[tuple[str, ...], ...], Any]:
     """Returns the distinct combinations of values, sorted, and the number of that of each row."""
-    key, values = np.zeros(n, dtype=np.int64), []
+    key = np.zeros(n, dtype=np.int64)
     for column in columns:
         number, names = _encoded(column)
         order = sorted(range(len(names) - 1), key=names.__getitem__)
         key = key * len(order) + np.argsort(order)[number]
-        values.append([names[i] for i in order])
-    distinct, place = np.unique(key, return_inverse=True)
-    at = np.unravel_index(distinct, [len(own) for own in values]) if values else ()
-    keys = zip(*([own[i] for i in index.tolist()] for own, index in zip(values, at, strict=True)), strict=True)
-    return tuple(keys) if values else ((),), place
+    _, first, place = np.unique(key, return_index=True, return_inverse=True)
+    keys = zip(*(column.take(pa.array(first)).to_pylist() for column in columns), strict=True)
+    return tuple(keys) if columns else ((),), place
