@@ -121,7 +121,7 @@ def _controlled(pairs: KeyedPairs, remainder: Keys, base: int) -> Keys:
 
 
 def _exit(edges: list[int], value: list[int], base: int, arrival: int) -> int:
-    """Returns the last edge of a node that is neither 0 nor the base, nor the arrival; -1 if there is none."""
+    """Returns the last edge of a node that is neither 0 nor the base, nor the arrival, else -1."""
     for at in (-1, -2):
         while len(edges) >= -at and value[edges[at]] in (0, base):
             del edges[at]

@@ -346,7 +346,7 @@ def _of_perturbation(statement: Statement) -> list[str]:
 
 
 def _how_perturbed(stated: Mapping[str, Any]) -> str:
-    """How counts were perturbed, in words."""
+    """Describes the perturbation of counts."""
     if "base" not in stated:
         never = f"; counts from 1 to {stated['small']} are never published" if stated["small"] else ""
         return f"every count has random noise of variance {rounded(stated['variance'])}{never}"

@@ -223,7 +223,7 @@ def _controlled(pairs: _Pairs, remainder: Counts, base: int) -> Counts:
 
 
 def _last(edges: list[Any], value: Mapping[Any, int], base: int, arrival: Any) -> Any:
-    """Returns the last edge of a node that is not rounded yet, other than the arrival; forgets rounded ones."""
+    """Returns the last edge of a node that is not rounded yet, other than the arrival. Removes rounded ones."""
     while edges and value[edges[-1]] in (0, base):
         edges.pop()
     if not edges or edges[-1] != arrival:
