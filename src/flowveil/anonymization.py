@@ -497,12 +497,17 @@ def _perturbed_slices(
     keys = [*flows.coarser_keys(steps, total=total), *flows.keys]
     inputs = [flows.together(flows.members(key)) for key in keys]
     made = [(own, method.planner(own)(own, **options)) for own in inputs]
+    guarantee = made[0][1].guarantee
+    if (steps or total) and guarantee.one_table:
+        raise ParameterError(
+            "Slices and their sums are tables of the same trips, which mode=controlled and small_only do not protect. "
+            "Hint: omit --total and further steps, or use mode=random for all counts."
+        )
     releases = {
         key: NoisyRelease.of(own, counts, method=method.name, parameters=chosen)
         for key, (own, counts) in zip(keys, made, strict=True)
         if len(counts.cells)
     }
-    guarantee = made[0][1].guarantee
     if not releases:
         raise nothing_left(guarantee)
     return NoisySlices(
