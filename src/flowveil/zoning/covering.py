@@ -1,8 +1,8 @@
 """Finds the boxes, or the cells of tree nodes, that contain points.
 
-For boxes, which may overlap, points are sorted along a space-filling curve into a tree of blocks with bounds. All boxes descend this tree together:
-(box, block) pairs with disjoint bounds are dropped, the others are replaced by their parts. Work is proportional to the
-pairs found and their surroundings; memory is bounded. Used by measures and audits, not by methods.
+For boxes, which may overlap, points are sorted along a space-filling curve into a tree of blocks with bounds. All boxes
+descend this tree together: (box, block) pairs with disjoint bounds are dropped, the others are replaced by their parts.
+Work is proportional to the pairs found and their surroundings; memory is bounded.
 """
 
 from __future__ import annotations
@@ -132,9 +132,7 @@ def containing_cells(
     left = np.flatnonzero(np.logical_and.reduce([node >= 0 for node in points]))
     depths = np.stack([tree.depth[node] for tree, node in zip(trees, cells, strict=True)])
     for combination in np.unique(depths, axis=1).T[::-1]:
-        above = [
-            tree.at_depth(node[left], depth) for tree, node, depth in zip(trees, points, combination, strict=True)
-        ]
+        above = [tree.at_depth(node[left], depth) for tree, node, depth in zip(trees, points, combination, strict=True)]
         wanted = np.ravel_multi_index(tuple(np.maximum(node, 0) for node in above), shape)
         at = np.minimum(np.searchsorted(key, wanted), len(key) - 1)
         hit = np.logical_and.reduce([key[at] == wanted, *(node >= 0 for node in above)])
