@@ -13,7 +13,7 @@ from flowveil.analysis.areas import PLANNER
 from flowveil.analysis.experiment import attempt, on_tree, planner_errors
 from flowveil.analysis.measures import Subject, generalization_floor
 from flowveil.analysis.uniqueness import Uniqueness, uniqueness
-from flowveil.errors import DataError, MissingExtraError
+from flowveil.errors import DataError, FlowveilError, MissingExtraError
 from flowveil.flows import Cells, Flows
 from flowveil.guarantee import UNITS, Guarantee, Unit, check_max_suppressed
 from flowveil.methods import METHODS
@@ -444,12 +444,9 @@ def _estimate(name: str, flows: Flows, arguments: Mapping[str, Any], hierarchy: 
     if len(flows) > MOST_FLOWS:
         return replace(empty, reason=f"there are more than {MOST_FLOWS:,} flows")
     limit = {"max_suppressed": METHODS[name].max_suppressed} if name == "layercut" else {}
-    made = attempt(flows, {"method": name, **arguments, **limit, **on_tree(METHODS[name], hierarchy), **options})
-    if made.error == MissingExtraError.__name__:
-        return None
-    release = made.release
-    if release is None:
-        return replace(empty, reason=made.reason)
+    release = attempt(flows, {"method": name, **arguments, **limit, **on_tree(METHODS[name], hierarchy), **options})
+    if isinstance(release, FlowveilError):
+        return None if isinstance(release, MissingExtraError) else replace(empty, reason=str(release))
     basis = release.guarantee.basis
     subject = Subject(release, basis)
     return replace(
