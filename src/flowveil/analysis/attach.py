@@ -119,21 +119,13 @@ def _tables_of_slices(table: pa.Table, columns: tuple[str, ...]) -> Iterator[tup
 
 @dataclass(frozen=True, eq=False)
 class _Found:
-    """Cells and zones of flows.
+    """Cells and zones of flows; pairs are by end."""
 
-    Attributes:
-        cell: row of the published table that contains each flow; -1 without one.
-        zone: the zones of each flow, published or not, by end.
-        zones: the zones of those numbers, by end.
-        rows: the zones of each published row, by end.
-        ambiguous: whether cells overlap, so that no flow is assigned.
-    """
-
-    cell: Ints
-    zone: tuple[Ints, Ints]
-    zones: tuple[Any, Any]
-    rows: tuple[Ints, Ints]
-    ambiguous: bool = False
+    cell: Ints  # row of the published table that contains each flow; -1 without one
+    zone: tuple[Ints, Ints]  # the zones of each flow, published or not
+    zones: tuple[Any, Any]  # the zones of those numbers
+    rows: tuple[Ints, Ints]  # the zones of each published row
+    ambiguous: bool = False  # cells overlap, so that no flow is assigned
 
 
 def _attach_matrix(

@@ -19,15 +19,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Covering:
-    """The published cells that cover each flow's pair of tiles, also of suppressed flows.
+    """The published cells that cover each flow's pair of tiles, also of suppressed flows."""
 
-    Attributes:
-        flow: the flow of each row; None if row i is flow i.
-        cell: a cell that covers it, or -1.
-    """
-
-    flow: Places | None
-    cell: NDArray[Any]
+    flow: Places | None  # the flow of each row; None if row i is flow i
+    cell: NDArray[Any]  # a cell that covers it, or -1
 
     def rebuild(self, each: Floats, n_flows: int) -> Floats:
         """Returns the sum of ``each`` over the cells that cover each flow."""
