@@ -25,7 +25,8 @@ from flowveil.release.noisy import NoisyRelease, NoisySlices, NothingLeftError, 
 from flowveil.release.plan import CellRule, Plan
 from flowveil.release.post_rules import PostRules, refusal, suppressed_share
 from flowveil.release.release import Release, SlicedRelease
-from flowveil.release.subtraction import differences, refuse_differences
+from flowveil.release.revision import Earlier
+from flowveil.release.subtraction import Differencing, differences, refuse_differences
 from flowveil.slice_plans import Checkpoint, SliceTask, release_slices
 from flowveil.slices import SlicedFlows, declared_values, refuse_many_combinations
 from flowveil.times import Every
@@ -325,6 +326,7 @@ def anonymize_slices(
     also_every: Sequence[str] = (),
     common_zones: bool = False,
     zones_of: Any = None,
+    revision: Any = None,
     accept_differencing: bool = False,
     allow_small_k: bool = False,
     population_only: bool = False,
@@ -346,7 +348,7 @@ def anonymize_slices(
         total: also publish the matrix of all slices together.
         also_every: also publish the matrices of these longer steps of time (``day`` in addition to ``1h``).
         common_zones: give all slices the same zones, safe in each: subtraction reveals nothing.
-        zones_of, allow_small_k, population_only: as for `anonymize`.
+        zones_of, revision, allow_small_k, population_only: as for `anonymize`.
         accept_differencing: publish although differences between matrices are below the guarantee.
         workers: processes; more than one are started only if there is enough to do.
         resume: private folder for checkpoints of planned slices; the caller removes it.
@@ -360,6 +362,12 @@ def anonymize_slices(
         InfeasibleError: no slice can be published, or subtraction would reveal protected values.
     """
     _check_type(flows, SlicedFlows, "sliced flows", "read_slices")
+    if revision is not None:
+        if total or also_every:
+            raise ParameterError("A revision has no totals of slices. Hint: flowveil derive computes them.")
+        asked_for = {"k": k, "protect": protect, "max_suppressed": max_suppressed, "k_population": k_population, "l": l}
+        confirmed = {"allow_small_k": allow_small_k, "population_only": population_only}
+        return _revised_slices(flows, Earlier.read(revision), {"zones_of": zones_of, **asked_for, **confirmed})
     chosen = _method_of_slices(method, options, common_zones=common_zones, zones_of=zones_of)
     if workers < 1:
         raise ParameterError(f"workers must be at least 1; found {workers}.")
@@ -380,6 +388,41 @@ def anonymize_slices(
     coarser = task.flows.coarser_keys(steps, total=total)
     progress = progress or lines_every("Anonymising slices")
     return _released_slices(task, coarser, common_zones, accept_differencing, workers, progress)
+
+
+def _revised_slices(flows: SlicedFlows, earlier: Earlier, how: Mapping[str, Any]) -> SlicedRelease:
+    """Returns the revision of a sliced release: of each of its slices, as of a single matrix."""
+    stated = earlier.statements[-1]
+    sliced = stated.parameters.get("slices") or {}
+    if stated.slice_columns != flows.columns or sliced["every"] != (flows.every and flows.every.name):
+        raise ParameterError(
+            "The release that is revised has other slices. Hint: cut the trips by the same columns and steps."
+        )
+    releases: dict[Any, Release] = {}
+    for key in earlier.slices:
+        own = flows.slices[flows.keys.index(key)] if key in flows.keys else None
+        release = None if own is None else anonymize(own, revision=earlier.in_slice(key), **how)
+        if own is None or release is None or (own.people is not None and own.people.total() < release.guarantee.k):
+            raise InfeasibleError(
+                "A slice of the release that is revised has too few trips or people now, so the slices of the revision "
+                "would reveal that. Nothing was written. Hint: leave the correction out."
+            )
+        releases[key] = release
+    first = next(iter(releases.values()))
+    parameters = {**first.parameters, "slices": dict(sliced)}
+    if earlier.in_slice(next(iter(releases))).common_map is None:
+        # Each slice has its own map, and none is that of the release.
+        parameters.pop("zones_of")
+        releases = {key: replace(own, plan=replace(own.plan, frozen=None)) for key, own in releases.items()}
+    return SlicedRelease(
+        flows,
+        tuple(releases),
+        tuple(releases.values()),
+        first.guarantee,
+        first.method,
+        MappingProxyType(parameters),
+        Differencing(),
+    )
 
 
 def _slice_task(
@@ -454,12 +497,17 @@ def _perturbed_slices(
     keys = [*flows.coarser_keys(steps, total=total), *flows.keys]
     inputs = [flows.together(flows.members(key)) for key in keys]
     made = [(own, method.planner(own)(own, **options)) for own in inputs]
+    guarantee = made[0][1].guarantee
+    if (steps or total) and guarantee.one_table:
+        raise ParameterError(
+            "Slices and their sums are tables of the same trips, which mode=controlled and small_only do not protect. "
+            "Hint: omit --total and further steps, or use mode=random for all counts."
+        )
     releases = {
         key: NoisyRelease.of(own, counts, method=method.name, parameters=chosen)
         for key, (own, counts) in zip(keys, made, strict=True)
         if len(counts.cells)
     }
-    guarantee = made[0][1].guarantee
     if not releases:
         raise nothing_left(guarantee)
     return NoisySlices(
