@@ -87,7 +87,7 @@ def _roles(given: dict[str, Any]) -> dict[str, Any]:
             raise ParameterError(f"Not among the quasi-identifiers: {column}.")
         settings[column][name] = parse[name](value.strip())
     return {
-        "quasi_identifiers": [Attribute(name, **chosen) for name, chosen in settings.items()],
+        "quasi_identifiers": [Attribute(name, **settings[name]) for name in quasi],
         "direct_identifiers": identifiers,
         "allow_identifiers": given.pop("allowed"),
         "choose": given.pop("choose"),
