@@ -5,7 +5,7 @@ one may have some. The noise depends on ε and on how much one person can change
 at most ``bound`` trips of each person.
 
 The pairs come from a public list of zones: the cells below a region, or the zones of the user's map. Most pairs are
-empty, so their noise is drawn as positions and values of the positive draws (`flowveil.methods.discrete_laplace`).
+empty, so their noise is drawn as positions and values of the positive draws (`flowveil.methods.discrete_noise`).
 Negative counts are not published, which is post-processing.
 
 With δ above 0 no list is needed. Only pairs with trips get noise, and pairs are published from a threshold that a
@@ -21,7 +21,7 @@ import numpy as np
 from flowveil.errors import ParameterError
 from flowveil.flows import Cells, Flows
 from flowveil.hierarchy import Ints
-from flowveil.methods.discrete_laplace import Bits, Counts, DiscreteLaplace, random_bits
+from flowveil.methods.discrete_noise import Bits, Counts, DiscreteLaplace, random_bits
 from flowveil.methods.noise_guarantee import CountedTrips, NoiseGuarantee
 from flowveil.methods.public_domain import pair_domain
 from flowveil.release.noisy import NoisyCounts

@@ -18,7 +18,7 @@ import numpy as np
 from flowveil.errors import ParameterError
 from flowveil.flows import Cells, Flows
 from flowveil.hierarchy import Ints
-from flowveil.methods.discrete_laplace import Bits, Counts, DiscreteLaplace, random_bits
+from flowveil.methods.discrete_noise import Bits, Counts, DiscreteLaplace, random_bits
 from flowveil.methods.noise_guarantee import LARGEST_SCALE, CountedTrips, NoiseGuarantee, rounded_up
 from flowveil.methods.public_domain import PublicTree, public_domain
 from flowveil.methods.topdown import parse_shares

@@ -26,8 +26,7 @@ import numpy as np
 from flowveil.errors import ParameterError
 from flowveil.flows import Cells, Flows
 from flowveil.hierarchy import Ints
-from flowveil.methods.discrete_gaussian import DiscreteGaussian
-from flowveil.methods.discrete_laplace import Bits, Counts, DiscreteLaplace, random_bits
+from flowveil.methods.discrete_noise import Bits, Counts, DiscreteGaussian, DiscreteLaplace, random_bits
 from flowveil.methods.epsilon import largest_rho
 from flowveil.methods.noise_guarantee import LARGEST_SCALE, CountedTrips, NoiseGuarantee, rounded_up
 from flowveil.methods.public_domain import Level, public_domain, public_levels

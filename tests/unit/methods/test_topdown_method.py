@@ -13,7 +13,7 @@ import pytest
 from conftest import trip_table
 from flowveil import Flows, Hierarchy, ParameterError, anonymize, read_trips
 from flowveil.flows import Cells
-from flowveil.methods.discrete_laplace import repeatable_bits
+from flowveil.methods.discrete_noise import repeatable_bits
 from flowveil.methods.epsilon import largest_rho
 from flowveil.methods.noise_guarantee import NoiseGuarantee
 from flowveil.methods.public_domain import Level, public_domain, public_levels
