@@ -45,9 +45,11 @@ _SUMMARIES = {
     "glove-sk": "scikit-learn's clustering, blind to volumes (baseline, Matet et al. 2023)",
     "curvecut": "small boxes, which overlap, within the limit on suppression (ours, after Ghinita et al. 2007)",
     "laplace": "noisy counts, differentially private; --option epsilon=1, no k (baseline, Matet et al. 2023)",
-    "topdown": "noisy counts, consistent from the top down, differentially private (after Boninsegna and Silvestri 2025)",
+    "topdown": "noisy counts, consistent from the top down, differentially private "
+    "(after Boninsegna and Silvestri 2025)",
     "privtree": "noisy counts of cells as fine as the noise allows, differentially private (after Zhang et al. 2016)",
-    "cellkey": "counts perturbed by keys of their records, the same in every table; --key-file, no k (ABS, ONS, Destatis)",
+    "cellkey": "counts perturbed by keys of their records, the same in every table; --key-file, no k "
+    "(ABS, ONS, Destatis)",
 }
 #: Traits of methods with boxes as zones, with noise, and with cells that may fold time.
 _BOXES: dict[str, Any] = {"homogeneous": False, "hierarchy": None}

@@ -23,13 +23,7 @@ ORDERS = 5
 
 @njit(cache=True)
 def first_safe_ends(
-    order: NDArray[np.int64],
-    held: NDArray[np.float64],
-    least: NDArray[np.float64],
-    rows: tuple[Any, Any, Any],
-    members: tuple[Any, Any, Any],
-    fewest: NDArray[np.int64],
-    seen: tuple[Any, Any, Any],
+    order: Any, held: Any, least: Any, start_of: Any, member: Any, kind: Any, fewest: Any, seen: Any
 ) -> NDArray[np.int64]:
     """Returns the end of the shortest safe run from each position; beyond the end of the order without one.
 
@@ -38,45 +32,38 @@ def first_safe_ends(
     Args:
         order: the flows.
         held, least: sums of each flow (one row per flow), and the thresholds of a safe run.
-        rows, members: start of each flow's members, and the members, for people, origin tiles and destination tiles.
-        fewest: threshold of distinct members by kind; 0 if not protected.
-        seen: zeros for each member, by kind; zeros again on return.
+        start_of, member, kind, fewest: the `flowveil.guarantee.Members` of the flows.
+        seen: zeros for each member; zeros again on return.
     """
     n, n_held = len(order), held.shape[1]
     ends = np.full(n, n + 1)
     total = np.zeros(n_held)
-    distinct = np.zeros(3, np.int64)
+    distinct = np.zeros(len(fewest), np.int64)
     stop = 0
     for start in range(n):
         while True:
             safe = stop > start
             for q in range(n_held):
                 safe = safe and total[q] >= least[q]
-            for m in range(3):
+            for m in range(len(fewest)):
                 safe = safe and distinct[m] >= fewest[m]
             if safe or stop == n:
                 break
             flow = order[stop]
             for q in range(n_held):
                 total[q] += held[flow, q]
-            for m in range(3):
-                if fewest[m] > 0:
-                    for r in range(rows[m][flow], rows[m][flow + 1]):
-                        member = members[m][r]
-                        distinct[m] += seen[m][member] == 0
-                        seen[m][member] += 1
+            for r in range(start_of[flow], start_of[flow + 1]):
+                distinct[kind[member[r]]] += seen[member[r]] == 0
+                seen[member[r]] += 1
             stop += 1
         if safe:
             ends[start] = stop
         flow = order[start]
         for q in range(n_held):
             total[q] -= held[flow, q]
-        for m in range(3):
-            if fewest[m] > 0:
-                for r in range(rows[m][flow], rows[m][flow + 1]):
-                    member = members[m][r]
-                    seen[m][member] -= 1
-                    distinct[m] -= seen[m][member] == 0
+        for r in range(start_of[flow], start_of[flow + 1]):
+            seen[member[r]] -= 1
+            distinct[kind[member[r]]] -= seen[member[r]] == 0
     return ends
 
 

@@ -21,10 +21,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flowveil.errors import InfeasibleError, MissingExtraError, ParameterError
+from flowveil.errors import InfeasibleError, ParameterError
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Floats, Ints
+from flowveil.methods.method import boxes_extra
 from flowveil.release.boxes import DIMENSIONS, Frame, Hulls
 from flowveil.release.plan import Plan
 
@@ -153,32 +154,8 @@ class Points:
     @classmethod
     def from_flows(cls, flows: Flows, guarantee: Guarantee, frame: Frame) -> Points:
         """Lays out the flows; units that are not protected are omitted."""
-        n = len(flows)
-        held, least = [], []
-        if guarantee.trips is not None:
-            held.append(flows.trips.astype(np.float64))
-            least.append(float(guarantee.trips))
-        for column, threshold in guarantee.of_columns.items():
-            held.append(flows.volume(column))
-            least.append(threshold)
-        nothing = np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int32)
-        kinds = [nothing, nothing, nothing]
-        if guarantee.people is not None and flows.people is not None:
-            begin = np.concatenate(([0], np.cumsum(flows.people.count(n))))
-            kinds[0] = begin, flows.people.person.copy()
-        if guarantee.locations is not None:
-            kinds[1:] = [(np.arange(n + 1), tile.copy()) for tile in (flows.origin, flows.destination)]
-        rows, members = zip(*kinds, strict=True)
-        tiles = guarantee.locations or 0
-        # Fixed types: numba compiles for each combination of argument types.
-        safety = (
-            np.stack(held, axis=1).astype(np.float64) if held else np.zeros((n, 0)),
-            np.array(least, dtype=np.float64),
-            rows,
-            members,
-            np.array([guarantee.people or 0, tiles, tiles]),
-            tuple(np.zeros(int(m.max(initial=-1)) + 1, dtype=np.int32) for m in members),
-        )
+        members = guarantee.members(flows)
+        safety = (*guarantee.sums(flows), *members, np.zeros(len(members.kind), dtype=np.int32))
         volume = flows.volume(guarantee.basis).astype(np.float64)
         return cls(np.ascontiguousarray(frame.point.T), volume, frame.step_cm, safety)
 
@@ -401,12 +378,8 @@ def other_curve(point: Places, number: int) -> NDArray[np.uint64]:
 
 def _compiled_loops() -> Any:
     """Imports the compiled loops."""
-    try:
+    with boxes_extra("CurveCut"):
         return import_module("flowveil.methods.curve_loops")
-    except ModuleNotFoundError as problem:
-        raise MissingExtraError(
-            f"CurveCut needs {problem.name}, which is not installed. Hint: pip install 'flowveil[boxes]'."
-        ) from problem
 
 
 # ---- the Hilbert curve -------------------------------------------------------------------------------------------
