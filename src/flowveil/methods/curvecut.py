@@ -194,7 +194,7 @@ class Curve:
         points: the flows.
         order: their order.
         window: flows by which a run may exceed the shortest.
-        ends, boxes: end and box of the shortest safe run from each position.
+        ends: end of the shortest safe run from each position.
         point, volume: of the flows in this order.
     """
 
@@ -202,22 +202,19 @@ class Curve:
     order: Places
     window: int
     ends: Places
-    boxes: NDArray[np.int32]
     point: NDArray[np.int32]
     volume: Floats
 
     @classmethod
     def from_order(cls, points: Points, order: Places, window: int) -> Curve:
         """Finds the shortest safe runs."""
-        cuts = _compiled_loops()
-        ends = cuts.first_safe_ends(order, *points.safety)
-        point = points.point[order]
-        return cls(points, order, window, ends, cuts.run_boxes(point, ends), point, points.volume[order])
+        ends = _compiled_loops().first_safe_ends(order, *points.safety)
+        return cls(points, order, window, ends, points.point[order], points.volume[order])
 
     def at(self, price: float) -> Cut:
         """Returns the optimal partition at a price."""
         first, published, cost, left = _compiled_loops().best_cuts(
-            self.point, self.volume, self.ends, self.boxes, self.points.step, price, self.window
+            self.point, self.volume, self.ends, self.points.step, price, self.window
         )
         return Cut(price, Pieces(self.order, first, published), cost, left)
 
@@ -267,8 +264,8 @@ class Curve:
             part = Curve.from_order(self.points, self.order[block], self.window)
             if part.ends[0] <= len(part.order):
                 return part.within(budget * part.total / self.total)[0]
-        some = self.boxes[self.ends <= n][::101].astype(np.int64)
-        return 3.0 * float(np.median((some[:, DIMENSIONS:] - some[:, :DIMENSIONS] + 1) @ self.points.step))
+        some = [self.point[start : self.ends[start]] for start in np.flatnonzero(self.ends <= n)[::101]]
+        return 3.0 * float(np.median([(np.ptp(run, axis=0).astype(np.int64) + 1) @ self.points.step for run in some]))
 
     def _spent(self, within: Cut, over: Cut, budget: float) -> Pieces:
         """Returns the pieces within the limit, with those over it where they save most per suppressed volume.
