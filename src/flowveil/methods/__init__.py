@@ -24,6 +24,7 @@ from flowveil.methods.oigh import oigh, one_level, suppression
 from flowveil.methods.paircut import paircut
 from flowveil.methods.plugins import method_of, registered, registered_names
 from flowveil.methods.privtree import privtree
+from flowveil.methods.rounding import rounding
 from flowveil.methods.topdown import topdown
 from flowveil.methods.twincut import twincut
 from flowveil.methods.twincut_same_zones import twincut_same_zones
@@ -50,10 +51,12 @@ _SUMMARIES = {
     "privtree": "noisy counts of cells as fine as the noise allows, differentially private (after Zhang et al. 2016)",
     "cellkey": "counts perturbed by keys of their records, the same in every table; --key-file, no k "
     "(ABS, ONS, Destatis)",
+    "rounding": "counts rounded to multiples of a base, alone or so that totals agree; --key-file, no k (Cox 1987)",
 }
-#: Traits of methods with boxes as zones, with noise, and with cells that may fold time.
+#: Traits of methods with boxes as zones, with noise, with a stated error, and with cells that may fold time.
 _BOXES: dict[str, Any] = {"homogeneous": False, "hierarchy": None}
 _NOISE: dict[str, Any] = {"promises": "epsilon", "hierarchy": None}
+_PERTURBATION: dict[str, Any] = {"promises": "perturbation", "hierarchy": None}
 _FOLDING: dict[str, Any] = {"homogeneous": False, "folds": True, "hierarchy": "halves"}
 _PLANS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "twincut": (twincut, {"same_zones_plan": twincut_same_zones, "hierarchy": "halves"}),
@@ -71,7 +74,8 @@ _PLANS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "laplace": (laplace, _NOISE),
     "topdown": (topdown, _NOISE),
     "privtree": (privtree, {**_NOISE, "homogeneous": False}),
-    "cellkey": (cellkey, {"promises": "perturbation", "hierarchy": None}),
+    "cellkey": (cellkey, _PERTURBATION),
+    "rounding": (rounding, _PERTURBATION),
 }
 METHODS: dict[str, Method] = {
     name: Method(name, plan, _SUMMARIES[name], **traits) for name, (plan, traits) in _PLANS.items()
