@@ -29,8 +29,7 @@ import numpy as np
 import pyarrow as pa
 
 from flowveil.errors import ParameterError
-from flowveil.methods.discrete_gaussian import DiscreteGaussian
-from flowveil.methods.discrete_laplace import Bits, DiscreteLaplace, random_bits
+from flowveil.methods.discrete_noise import Bits, DiscreteGaussian, DiscreteLaplace, random_bits
 from flowveil.methods.epsilon import check_epsilon, gaussian_deviation, noise_scale, weakness
 from flowveil.tabular.domains import code_variable
 from flowveil.tabular.junction import JunctionModel, JunctionTree, Margin, build_junction_tree

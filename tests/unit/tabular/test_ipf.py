@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from flowveil.errors import DataError, ParameterError
-from flowveil.methods.discrete_laplace import system_bits
+from flowveil.methods.discrete_noise import system_bits
 from flowveil.methods.epsilon import (
     WeakPromiseWarning,
     gaussian_deviation,
