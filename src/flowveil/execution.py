@@ -159,7 +159,7 @@ def _check_method(request: Request) -> None:
         raise ParameterError(
             f"Method '{method.name}' needs a secret key: {_said('key_file')} FILE; flowveil key FILE writes a new one."
             if method.promises == "perturbation"
-            else f"{_said('key_file')} is for methods that perturb counts, such as cellkey; '{method.name}' does not."
+            else f"{_said('key_file')} is for methods that perturb counts; '{method.name}' does not."
         )
     if request.slices.values and method.promises != "epsilon":
         raise ParameterError("--values is for methods that add noise; others find the values in the data.")
