@@ -91,7 +91,8 @@ def _parts(spark: Any, table: SparkTable) -> int:
     most, context = int(spark.conf.get("spark.sql.shuffle.partitions")), context_of(spark)
     if context is None:
         return most
-    return max(1, min(most, max(table.selected.rdd.getNumPartitions(), context.defaultParallelism)))
+    here: int = max(table.selected.rdd.getNumPartitions(), context.defaultParallelism)
+    return max(1, min(most, here))
 
 
 def _versions() -> dict[str, str]:
