@@ -3,15 +3,17 @@
 A run that asks for them keeps the values behind each flow, one row for each record, so memory grows with the trips.
 A number is published in a cell that keeps the guarantee if three rules hold; otherwise it is null:
 
-- at least k contributors have a value. A contributor is a person; without persons, a record. Records without a known
+- at least k contributors, and at least 1 + 2 / share (five by default), have a value: fewer could compute the values of
+  others from the rules themselves. A contributor is a person; without persons, a record. Records without a known
   person count as one contributor, who may be one person, and do not count towards k;
 - no contributor has more than a share of the total of the cell (dominance);
 - the p % rule of tau-Argus: total - largest - second >= p / 100 * largest, so that the second largest contributor
   cannot estimate the largest from above within p %.
 
 Readers know both bounds of a column. So the last two rules are applied twice: to contributions counted from the lower
-bound, weight * (value - low), and to those counted from the upper bound, weight * (high - value). Together they imply
-the same rules for the weights, which decide a median. A total of 0 on either side is refused: all values equal a bound.
+bound, weight * (value - low), and to those counted from the upper bound, weight * (high - value). A total of 0 on one
+side is refused: all values equal a bound. For a median, two more rules hold. The two largest weights of contributors
+are together below half of all, so that the others can move it, whatever these two have. It does not equal a bound.
 
 Sums are doubles. Comparisons have a relative tolerance, so that the order of a sum decides nothing.
 """
@@ -37,6 +39,8 @@ STATISTICS = {"mean": "mean", "total_of": "total", "median": "median"}
 #: A weight of 1, in the unit of weights.
 ONE = 1_000_000
 SHARE, P_PERCENT = 0.5, 10.0
+#: Of five contributors or more, knowing the rules does not determine a value up to this p.
+HIGHEST_P = 30
 _TOLERANCE = 1e-9
 _DIGITS = 3
 
@@ -63,6 +67,11 @@ class Numbers:
     bounds: Mapping[str, tuple[float, float]]
     share: float = SHARE
     p_percent: float = P_PERCENT
+
+    @property
+    def fewest(self) -> int:
+        """Fewest contributors, whatever k is: the share leaves each of the others twice an equal part of the total."""
+        return 1 + math.ceil(2 / self.share)
 
     @classmethod
     def from_settings(
@@ -93,10 +102,10 @@ class Numbers:
                 f"{option('between')} gives the bounds of columns of {option('mean')}, {option('total_of')} or "
                 f"{option('median')}, each once."
             )
-        if not (0 < share < 1 and 0 < p_percent <= 100):
+        if not (0 < share <= SHARE and 0 < p_percent <= HIGHEST_P):
             raise ParameterError(
-                f"{option('value_share')} must be above 0 and below 1, and {option('p_percent')} above 0 and at most "
-                f"100; found {share:g} and {p_percent:g}."
+                f"{option('value_share')} must be above 0 and at most {SHARE:g}, {option('p_percent')} above 0 and at "
+                f"most {HIGHEST_P}; found {share:g} and {p_percent:g}."
             )
         return cls(value_columns(columns), bounds, share, p_percent) if named else None
 
@@ -180,13 +189,17 @@ class RecordValues:
             value = self.values[column]
             at = np.flatnonzero((of_row >= 0) & (self.weight > 0) & ~np.isnan(value))
             cell, weight, value = of_row[at].astype(np.int64), self.weight[at], value[at]
-            allowed = self._allowed(cell, self._contributor[at], weight, value, self.numbers.bounds[column], n_cells, k)
+            bounds = self.numbers.bounds[column]
+            allowed = self._allowed(role, cell, self._contributor[at], weight, value, bounds, n_cells, k)
             number = _STATISTIC[role](cell, weight, value, n_cells)
+            if role == "median":
+                allowed &= (number > bounds[0]) & (number < bounds[1])
             found[name] = np.where(allowed, round_significant(number), np.nan)
         return found
 
     def _allowed(
         self,
+        role: str,
         cell: NDArray[np.int64],
         contributor: NDArray[np.int64],
         weight: NDArray[np.int64],
@@ -199,7 +212,12 @@ class RecordValues:
         size = int(contributor.max(initial=0)) + 1
         distinct, pair = np.unique(cell * size + contributor, return_inverse=True)
         of_pair = distinct // size
-        allowed: Mask = np.bincount(of_pair[distinct % size > 0], minlength=n_cells) >= k
+        allowed: Mask = np.bincount(of_pair[distinct % size > 0], minlength=n_cells) >= max(k, self.numbers.fewest)
+        if role == "median":
+            held = np.bincount(pair, weights=weight, minlength=len(distinct)).astype(np.float64)
+            allowed &= 2 * np.sum(_two_largest(of_pair, held, n_cells), axis=0) < np.bincount(
+                cell, weights=weight, minlength=n_cells
+            )
         for from_bound in (value - bounds[0], bounds[1] - value):
             made = np.bincount(pair, weights=weight * from_bound, minlength=len(distinct)).astype(np.float64)
             total = np.bincount(of_pair, weights=made, minlength=n_cells)

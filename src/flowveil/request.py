@@ -208,11 +208,11 @@ class Numbers(Section, key="numbers", heading="Numbers in a cell", call="reading
     )  # fmt: skip
     value_share: float | None = setting(
         "Largest share of the total of a cell that one contributor may have.",
-        tier="recipe", default=0.5, between=(0.01, 0.99), example="0.4", metavar="SHARE", recorded=True, page=False,
+        tier="recipe", default=0.5, between=(0.05, 0.5), example="0.4", metavar="SHARE", recorded=True, page=False,
     )  # fmt: skip
     p_percent: float | None = setting(
         "p % rule: the second largest contributor cannot estimate the largest from above within this.",
-        tier="recipe", default=10, between=(1, 100), example="15", metavar="PERCENT", recorded=True, page=False,
+        tier="recipe", default=10, between=(1, 30), example="15", metavar="PERCENT", recorded=True, page=False,
     )  # fmt: skip
 
 

@@ -386,8 +386,8 @@ class Staged:
         self._con.register("records", pa.concat_tables(self._records))
         rows = fetch_table(
             self._con,
-            f"SELECT cell, CAST({number} AS INTEGER) AS person, records.weight{values} FROM records JOIN flows ON {keys} "
-            f"{joined} ORDER BY ALL",
+            f"SELECT cell, CAST({number} AS INTEGER) AS person, records.weight{values} FROM records "
+            f"JOIN flows ON {keys} {joined} ORDER BY ALL",
         )
         self._con.unregister("records")
         self._records = []

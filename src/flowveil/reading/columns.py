@@ -200,9 +200,9 @@ ROLES = tuple(role.name for role in fields(ColumnMap))
 LISTS = ("by", *STATISTICS)
 
 
-def _names_of(value: str | Sequence[str]) -> tuple[str, ...]:
+def _names_of(value: str | Sequence[str] | None) -> tuple[str, ...]:
     """Returns column names from a list, or from a text with commas."""
-    return tuple(n.strip() for n in value.split(",") if n.strip()) if isinstance(value, str) else tuple(value)
+    return tuple(n.strip() for n in value.split(",") if n.strip()) if isinstance(value, str) else tuple(value or ())
 
 
 def parse_pair(value: str | Sequence[str] | None, *, role: str) -> Pair | None:

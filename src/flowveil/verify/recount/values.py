@@ -5,17 +5,19 @@ weight, or else by their number of trips, rounded to three significant digits. A
 `between` does not count; its trip does. The weighted median has at most half of the weight above it and at most half
 below; it is the middle of all such values.
 
-A number is null unless all of this holds. At least k contributors have a value and a weight above 0: persons, or rows
-where the input has no persons. Rows without a known person are one contributor together, and do not count towards k.
-Let contributions be weight * (value - low), summed by contributor: their total is above 0, the largest is at most
-`value_share` of it, and the total without the two largest is at least `p_percent` % of the largest. The same holds for
-contributions weight * (high - value).
+A number is null unless all of this holds. At least k contributors, and at least 1 + 2 / `value_share`, have a value and
+a weight above 0: persons, or rows where the input has no persons. Rows without a known person are one contributor
+together, and do not count towards k. Let contributions be weight * (value - low), summed by contributor: their total is
+above 0, the largest is at most `value_share` of it, and the total without the two largest is at least `p_percent` % of
+the largest. The same holds for contributions weight * (high - value). For a median, the two largest weights of
+contributors are together below half of all weights, and it lies between the bounds, not at one.
 
 Numbers are published of matrices that share no trip: not of totals of slices, boxes, revisions and inexact counts.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -50,7 +52,7 @@ def check_form(release: Release, n_families: int) -> None:
     share, p = float(release.parameters["value_share"]), float(release.parameters["p_percent"])
     columns = [column for _, column in number_columns(release.parameters).values()]
     bounds = _bounds(release)
-    if not (0 < share < 1 and 0 < p <= 100) or len(set(columns)) < len(columns) or set(bounds) != set(columns):
+    if not (0 < share <= 0.5 and 0 < p <= 30) or len(set(columns)) < len(columns) or set(bounds) != set(columns):
         raise FolderError("report.json: the rules of means, totals and medians cannot have these values")
 
 
@@ -74,8 +76,10 @@ def compare(release: Release, trips: Trips, cell: Ints) -> dict[str, Any]:
         kept = np.flatnonzero((of_row >= 0) & (rows.weight > 0) & (value >= low) & (value <= high))
         who = np.arange(len(value), dtype=np.int32) if rows.person is None else rows.person
         data = of_row[kept], who[kept], rows.weight[kept].astype(np.float64), value[kept]
-        allowed = _is_allowed(release, *data, low=low, high=high)
+        allowed = _is_allowed(release, *data, low=low, high=high, is_median=role == "median")
         number = _number(role, data[0], data[2], data[3], len(release))
+        if role == "median":
+            allowed &= ~(number <= low) & ~(number >= high)
         found = release.flows[name].to_numpy()
         shown = ~np.isnan(found)
         problems[f"cells have a {name} that its rules refuse"] = shown & ~allowed
@@ -91,7 +95,7 @@ def _runs(*columns: NDArray[Any]) -> NDArray[np.int64]:
 
 
 def _is_allowed(
-    release: Release, cell: Ints, who: Ints, weight: Floats, value: Floats, *, low: float, high: float
+    release: Release, cell: Ints, who: Ints, weight: Floats, value: Floats, *, low: float, high: float, is_median: bool
 ) -> NDArray[np.bool_]:
     n, parameters = len(release), release.parameters
     if len(cell) == 0:
@@ -100,8 +104,9 @@ def _is_allowed(
     cell, who, weight, value = cell[order], who[order], weight[order], value[order]
     first = _runs(cell, who)
     of_person, known = cell[first], who[first] >= 0
-    allowed = np.bincount(of_person[known], minlength=n) >= int(parameters["k"])
-    for amount in (weight * (value - low), weight * (high - value)):
+    share, k = float(parameters["value_share"]), int(parameters["k"])
+    allowed = np.bincount(of_person[known], minlength=n) >= max(1 + math.ceil(2 / share), k)
+    for amount in (weight * (value - low), weight * (high - value), *((weight,) if is_median else ())):
         made = np.add.reduceat(amount, first)
         order = np.lexsort((-made, of_person))
         top = _runs(of_person[order])
@@ -111,7 +116,10 @@ def _is_allowed(
         at = of_person[order[top]]
         total[at], largest[at] = np.add.reduceat(made[order], top), ranked[top]
         second[at] = np.where(size > 1, ranked[top + 1], 0.0)
-        allowed &= (total > 0) & (largest - float(parameters["value_share"]) * total <= _ERROR * total)
+        if amount is weight:
+            allowed &= largest + second < total / 2
+            continue
+        allowed &= (total > 0) & (largest - share * total <= _ERROR * total)
         allowed &= total - largest - second >= float(parameters["p_percent"]) / 100 * largest * (1 - _ERROR)
     return allowed
 
