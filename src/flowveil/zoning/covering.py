@@ -1,14 +1,13 @@
-"""Finds which points are in which boxes, for overlapping boxes.
+"""Finds the boxes, or the cells of tree nodes, that contain points.
 
-Points are sorted along a space-filling curve into a tree of blocks with bounds. All boxes descend this tree together:
-(box, block) pairs with disjoint bounds are dropped, the others are replaced by their parts. Work is proportional to the
-pairs found and their surroundings; memory is bounded. Used by measures and verification, not by methods.
+For boxes, which may overlap, points are sorted along a space-filling curve into a tree of blocks with bounds. All boxes
+descend this tree together: (box, block) pairs with disjoint bounds are dropped, the others are replaced by their parts.
+Work is proportional to the pairs found and their surroundings; memory is bounded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -34,10 +33,16 @@ def pairs_inside(point: NDArray[Any], low: NDArray[Any], high: NDArray[Any]) -> 
     """
     if point.shape[1] == 0 or low.shape[1] == 0:
         return
-    tree = _Blocks.from_points(point)
-    n_top = tree.low[-1].shape[1]
+    order = np.argsort(_along_curve(point), kind="stable")
+    # Bounds of the points (level 0) and of the blocks above them.
+    bounds = [(point[:, order], point[:, order])]
+    while bounds[-1][0].shape[1] > BLOCK:
+        first = np.arange(0, bounds[-1][0].shape[1], BLOCK)
+        least, most = bounds[-1]
+        bounds.append((np.minimum.reduceat(least, first, axis=1), np.maximum.reduceat(most, first, axis=1)))
+    n_top = bounds[-1][0].shape[1]
     box = np.repeat(np.arange(low.shape[1]), n_top)
-    waiting = [(len(tree.low) - 1, box, np.tile(np.arange(n_top), low.shape[1]))]
+    waiting = [(len(bounds) - 1, box, np.tile(np.arange(n_top), low.shape[1]))]
     while waiting:
         level, box, block = waiting.pop()
         if len(box) > PAIRS_AT_ONCE:
@@ -45,39 +50,18 @@ def pairs_inside(point: NDArray[Any], low: NDArray[Any], high: NDArray[Any]) -> 
             waiting += [(level, box[half:], block[half:]), (level, box[:half], block[:half])]
             continue
         meet = np.ones(len(box), dtype=np.bool_)
-        for d in range(len(point)):
-            meet &= (tree.low[level][d].take(block) < high[d].take(box)) & (
-                tree.high[level][d].take(block) >= low[d].take(box)
-            )
+        for least, most, start, end in zip(*bounds[level], low, high, strict=True):
+            meet &= (least.take(block) < end.take(box)) & (most.take(block) >= start.take(box))
         at = np.flatnonzero(meet)
         if len(at) == 0:
             continue
         if level == 0:
-            yield tree.order.take(block.take(at)), box.take(at)
+            yield order.take(block.take(at)), box.take(at)
             continue
         part = (block.take(at)[:, None] * BLOCK + np.arange(BLOCK)).reshape(-1)
         owner = np.repeat(box.take(at), BLOCK)
-        real = np.flatnonzero(part < tree.low[level - 1].shape[1])
+        real = np.flatnonzero(part < bounds[level - 1][0].shape[1])
         waiting.append((level - 1, owner.take(real), part.take(real)))
-
-
-@dataclass(frozen=True, eq=False)
-class _Blocks:
-    """Bounds of the points (level 0) and of the blocks above them; ``order`` is the sort order of the points."""
-
-    order: Places
-    low: list[NDArray[Any]]
-    high: list[NDArray[Any]]
-
-    @classmethod
-    def from_points(cls, point: NDArray[Any]) -> _Blocks:
-        order = np.argsort(_along_curve(point), kind="stable")
-        low, high = [point[:, order]], [point[:, order]]
-        while low[-1].shape[1] > BLOCK:
-            first = np.arange(0, low[-1].shape[1], BLOCK)
-            low.append(np.minimum.reduceat(low[-1], first, axis=1))
-            high.append(np.maximum.reduceat(high[-1], first, axis=1))
-        return cls(order, low, high)
 
 
 def _along_curve(point: NDArray[Any]) -> NDArray[np.uint64]:
@@ -92,3 +76,50 @@ def _along_curve(point: NDArray[Any]) -> NDArray[np.uint64]:
         for b in range(bits):
             key |= (rank >> np.uint64(b) & np.uint64(1)) << np.uint64(b * dimensions + d)
     return key
+
+
+class Ancestors:
+    """The ancestors of all nodes of a forest, which its parents give; -1 is the parent of a root."""
+
+    def __init__(self, parent: NDArray[Any]) -> None:
+        chain = [np.arange(len(parent), dtype=np.int32)]
+        while (chain[-1] >= 0).any():
+            chain.append(np.where(chain[-1] >= 0, parent[chain[-1]], -1).astype(np.int32))
+        self._chain = np.stack(chain)
+        self.depth = np.count_nonzero(self._chain >= 0, axis=0) - 1
+
+    def at_depth(self, node: NDArray[Any], depth: Any) -> NDArray[np.int32]:
+        """Returns the ancestor of each node at a depth; -1 where the node is less deep or -1."""
+        up = self.depth[node] - depth
+        return np.where((node >= 0) & (up >= 0), self._chain[np.maximum(up, 0), node], -1)
+
+
+def containing_cells(
+    parents: Sequence[NDArray[Any]], cells: Sequence[NDArray[Any]], points: Sequence[NDArray[Any]]
+) -> Places:
+    """Returns the cell that contains each point, -1 without one; of cells that overlap, the deepest.
+
+    Makes one look-up for each combination of depths among the cells, over the points without a cell.
+
+    Args:
+        parents: the parent of each node, for each tree.
+        cells: the node of each cell in each tree.
+        points: the node of each point in each tree; -1 outside the tree.
+    """
+    found = np.full(len(points[0]), -1, dtype=np.int64)
+    if len(cells[0]) == 0:
+        return found
+    trees, shape = [Ancestors(parent) for parent in parents], [len(parent) for parent in parents]
+    key = np.ravel_multi_index(tuple(cells), shape)
+    order = np.argsort(key, kind="stable")
+    key = key[order]
+    left = np.flatnonzero(np.logical_and.reduce([node >= 0 for node in points]))
+    depths = np.stack([tree.depth[node] for tree, node in zip(trees, cells, strict=True)])
+    for combination in np.unique(depths, axis=1).T[::-1]:
+        above = [tree.at_depth(node[left], depth) for tree, node, depth in zip(trees, points, combination, strict=True)]
+        wanted = np.ravel_multi_index(tuple(np.maximum(node, 0) for node in above), shape)
+        at = np.minimum(np.searchsorted(key, wanted), len(key) - 1)
+        hit = np.logical_and.reduce([key[at] == wanted, *(node >= 0 for node in above)])
+        found[left[hit]] = order[at[hit]]
+        left = left[~hit]
+    return found
