@@ -60,6 +60,8 @@ class Matrix:
 def list_matrices(flows: pa.Table, slice_columns: Sequence[str]) -> list[Matrix]:
     """Returns the matrices of a table in the order of its slices, with distinct names."""
     volumes = [name for name in VOLUMES if name in flows.column_names]
+    # Means, totals and medians.
+    volumes += [one.name for one in flows.schema if pa.types.is_floating(one.type) and one.name not in VOLUMES]
     found: dict[str, Matrix] = {}
     for key, cells in split_slices(flows, slice_columns):
         called = "_".join(_word(value) for value in key.values())
@@ -150,7 +152,7 @@ def _fill(written: Any, matrix: Matrix, codes: Sequence[str]) -> None:
     """Writes the cells in blocks of rows, never the whole square; blocks without cells are not stored."""
     n, known = len(codes), pa.array(codes, pa.string())
     row, column = (pc.index_in(matrix.cells[end], value_set=known).to_numpy() for end in ENDS)
-    volume = matrix.values.to_numpy().astype(np.float64)
+    volume = np.nan_to_num(matrix.values.to_numpy().astype(np.float64))
     order = np.argsort(row, kind="stable")
     row, column, volume = row[order], column[order], volume[order]
     for start in range(0, n, _CHUNK):
@@ -193,7 +195,7 @@ def wide_table(flows: pa.Table, slice_columns: Sequence[str]) -> pa.Table:
     for matrix in matrices:
         at = np.searchsorted(pairs, _pair_numbers(matrix.cells, codes))
         values, missing = np.zeros(len(pairs), matrix.values.to_numpy().dtype), np.ones(len(pairs), dtype=np.bool_)
-        values[at], missing[at] = matrix.values.to_numpy(), False
+        values[at], missing[at] = matrix.values.to_numpy(), matrix.values.is_null().to_numpy()
         columns.append(pa.array(values, mask=missing))
     # A slice may be called like a column of the table.
     names = [f"{one.name}_" if one.name in ("O", "D") else one.name for one in matrices]
