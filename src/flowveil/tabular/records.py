@@ -45,9 +45,7 @@ class Attribute:
     order: tuple[str, ...] | None = None  # the categories from lowest to highest, for ``ordered``
     hierarchy: Hierarchy | None = None  # the tree whose leaves are the categories, for ``hierarchy``
     grid: str | float | None = None  # step of the edges of published ranges; for times with a unit, such as ``6h``
-    public_range: tuple[Any, Any] | None = (
-        None  # lowest and highest possible number; None: not public
-    )
+    public_range: tuple[Any, Any] | None = None  # lowest and highest possible number; None: not public
     fine_grid: bool = False  # confirms a grid finer than the default, which may publish numbers of single people
 
     def __post_init__(self) -> None:
