@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from flowveil.analysis.measures import weighted_quantile
 from flowveil.release.plan import NodeZones
 from flowveil.release.post_rules import total_variation
 
@@ -136,10 +137,5 @@ def _lengths(zones: NodeZones, share: Floats) -> Floats | None:
 
 
 def _spread(values: Floats, weight: Floats) -> dict[str, float]:
-    order = np.argsort(values, kind="stable")
-    reached = np.cumsum(weight[order])
-    found = {"mean": float(np.average(values, weights=weight))}
-    for name, level in _QUANTILES.items():
-        found[name] = float(values[order][np.searchsorted(reached, reached[-1] * level)])
-    found["largest"] = float(values.max())
-    return found
+    quantiles = {name: weighted_quantile(values, weight, level) for name, level in _QUANTILES.items()}
+    return {"mean": float(np.average(values, weights=weight)), **quantiles, "largest": float(values.max())}

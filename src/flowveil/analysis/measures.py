@@ -253,26 +253,24 @@ def _floor_ratio(subject: Subject) -> float | None:
     return None if floor is None or error is None else error / floor
 
 
-def _mean_moved(subject: Subject) -> float | None:
-    return None if subject.moved is None else float(np.average(subject.moved[0], weights=subject.moved[1]))
+def _of_moved(compute: Callable[[Floats, Floats], float]) -> Callable[[Subject], float | None]:
+    """Returns a measure of the distances moved, given the distances and their volumes."""
+    return lambda subject: None if subject.moved is None else compute(*subject.moved)
 
 
-def _median_moved(subject: Subject) -> float | None:
-    return None if subject.moved is None else weighted_median(*subject.moved)
+def _mean(values: Floats, weight: Floats) -> float:
+    return float(np.average(values, weights=weight))
 
 
-def weighted_median(values: Floats, weight: Floats) -> float:
-    """Returns the smallest value at which half of the weight is reached."""
+def weighted_quantile(values: Floats, weight: Floats, level: float = 0.5) -> float:
+    """Returns the smallest value at which this share of the weight is reached; the median by default."""
     order = np.argsort(values, kind="stable")
     reached = np.cumsum(weight[order])
-    return float(values[order][np.searchsorted(reached, reached[-1] / 2)])
+    return float(values[order][np.searchsorted(reached, reached[-1] * level)])
 
 
-def _spread_moved(subject: Subject) -> float | None:
-    mean = _mean_moved(subject)
-    if subject.moved is None or mean is None:
-        return None
-    return float(np.average((subject.moved[0] - mean) ** 2, weights=subject.moved[1]) ** 0.5)
+def _deviation(values: Floats, weight: Floats) -> float:
+    return float(np.average((values - _mean(values, weight)) ** 2, weights=weight) ** 0.5)
 
 
 def _combined_spread(slices: Slices, key: str) -> float | None:
@@ -365,15 +363,15 @@ _ALL = (
     Measure(
         "generalization_distance_m", "Distance moved (GDM), mean (m)", "Mean distance of the ends of published trips "
         "from the centre of their input tile to the centre of their zone. The size of tiles is not counted, nor are "
-        "ends outside the area.", _mean_moved, _averaged, "defined",
+        "ends outside the area.", _of_moved(_mean), _averaged, "defined",
     ),
     Measure(
         "generalization_distance_median_m", "Distance moved (GDM), median (m)", "Half of the ends moved less than "
-        "this.", _median_moved, lambda _, __: None, "defined",
+        "this.", _of_moved(weighted_quantile), lambda _, __: None, "defined",
     ),
     Measure(
         "generalization_distance_std_m", "Distance moved (GDM), standard deviation (m)", "Standard deviation of the "
-        "distance moved.", _spread_moved, _combined_spread, "defined",
+        "distance moved.", _of_moved(_deviation), _combined_spread, "defined",
     ),
     Measure(
         "reconstruction_loss", "Reconstruction loss", "Difference between the input and the cells spread evenly over "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from os import PathLike
@@ -242,16 +243,15 @@ def _next_limit(release: Release, zones: Sequence[int], few: Sequence[int]) -> t
         if suppressed < point.suppressed_share
     }
     shares = sorted(share for share in points if share <= MOST_SUPPRESSED)
+    counted: dict[float, list[int]] = {}
+
+    def suffices(share: float) -> bool:
+        counted[share] = n = _zones_at(flows, guarantee, share)
+        return all(zones[end] < max(COLLAPSED * n[end], 2) and n[end] > 1 for end in few)
+
     # More suppression gives more zones, so the first point is found by bisection.
-    found, low, high = None, 0, len(shares)
-    while low < high:
-        middle = (low + high) // 2
-        counted = _zones_at(flows, guarantee, shares[middle])
-        if all(zones[end] < max(COLLAPSED * counted[end], 2) and counted[end] > 1 for end in few):
-            found, high = (shares[middle], counted), middle
-        else:
-            low = middle + 1
-    return found
+    at = bisect_left(shares, True, key=suffices)
+    return (shares[at], counted[shares[at]]) if at < len(shares) else None
 
 
 def _zones_at(flows: Flows, guarantee: Guarantee, share: float) -> list[int]:
