@@ -17,7 +17,7 @@ Definitions, where V is the input volume, v the volume of a pair of areas and w 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import h3.api.basic_int as h3_cells
@@ -31,7 +31,8 @@ from flowveil.hierarchy import OUTSIDE, OUTSIDE_CELL, Floats, Hierarchy
 from flowveil.published.disaggregation import disaggregate
 from flowveil.published.maps import zones_of
 from flowveil.published.zone_overlaps import Overlap, h3_overlap, hexagons_around, outline_overlap
-from flowveil.release.reconstruction import Shares
+from flowveil.reading.plausibility import kilometres
+from flowveil.release.reconstruction import Shares, nodes_at_level
 from flowveil.zoning.h3 import parent_of
 
 if TYPE_CHECKING:
@@ -49,7 +50,6 @@ _MOST_EVEN_ROWS = 3_000_000
 PLANNER = ("area_error", "production_error", "attraction_error", "trip_length_ratio", "accessibility_error")
 #: How an estimate was made.
 RECONSTRUCTION, EVEN = "reconstruction", "even spread"
-_EARTH_KM = 6371.0088
 
 Numbers = NDArray[np.int64]
 
@@ -95,11 +95,8 @@ def area_accuracy(
 ) -> list[AreaAccuracy]:
     """Returns the planner's errors of a release, for each zoning that can be compared.
 
-    Args:
-        release: of one matrix or of slices, exact or noisy. Each finest slice is compared with its trips.
-        districts: a ZoneMap with outlines, whose tiles are further areas.
-        levels: H3 resolutions, or levels of the user's map; `default_levels` by default.
-        basis: trips or weight.
+    Each finest slice is compared with its trips. ``districts`` is a ZoneMap with outlines, whose tiles are further
+    areas; ``levels`` are H3 resolutions, or levels of the user's map, `default_levels` by default.
     """
     parts, absent = finest_parts(release)
     if not parts or any(len(flows) == 0 for flows, _ in parts):
@@ -146,28 +143,26 @@ def finest_parts(release: Any) -> tuple[list[tuple[Flows, Any]], list[Flows]]:
 
 def zoning_at(flows: Flows, level: int) -> Zoning | None:
     """Returns the areas of a level; None if the tree has no map."""
-    trees = (flows.origins, flows.destinations)
+    trees, whole = (flows.origins, flows.destinations), flows.whole_map
     if all(_is_h3(tree) for tree in trees):
-        cells, outside = np.concatenate([tree.code[tree.leaf_node] for tree in trees]), np.uint64(OUTSIDE_CELL)
+        name, outside = f"H3 resolution {level}", np.uint64(OUTSIDE_CELL)
+        cells = np.concatenate([tree.code[tree.leaf_node] for tree in trees])
         used, number = np.unique(np.where(cells == outside, outside, parent_of(cells, level)), return_inverse=True)
         codes = [OUTSIDE if cell == outside else format(cell, "x") for cell in used.tolist()]
         unknown = (float("nan"), float("nan"))
         places = np.array([unknown if cell == outside else h3_cells.cell_to_latlng(cell) for cell in used.tolist()])
-        ends = np.split(number, [trees[0].n_tiles])
-        return Zoning(f"H3 resolution {level}", level, codes, places, ends[0], ends[1])
-    whole = flows.whole_map
-    if whole is None:
+    elif whole is None:
         return None
-    tiles = whole.code_text(whole.leaf_node).tolist()
-    area_of_code = dict(zip(tiles, _nodes_at(whole, level).tolist(), strict=True))
-    nodes = [np.array([area_of_code[code] for code in tree.code_text(tree.leaf_node).tolist()]) for tree in trees]
-    used, number = np.unique(np.concatenate(nodes), return_inverse=True)
-    places = np.full((len(used), 2), np.nan)
-    if whole.geography is not None:
-        places = np.stack(whole.geography.centers(used.astype(np.int32)), axis=1)
-    ends = np.split(number, [trees[0].n_tiles])
-    codes = whole.code_text(used.astype(np.int32)).tolist()
-    return Zoning(f"level {level} of the map", level, codes, places, ends[0], ends[1])
+    else:
+        name, tiles = f"level {level} of the map", whole.code_text(whole.leaf_node).tolist()
+        area = dict(zip(tiles, nodes_at_level(whole, level).tolist(), strict=True))
+        of_tile = [area[code] for tree in trees for code in tree.code_text(tree.leaf_node).tolist()]
+        used, number = np.unique(np.array(of_tile, dtype=np.int32), return_inverse=True)
+        codes, places = whole.code_text(used).tolist(), np.full((len(used), 2), np.nan)
+        if whole.geography is not None:
+            places = np.stack(whole.geography.centers(used), axis=1)
+    origin, destination = np.split(number, [trees[0].n_tiles])
+    return Zoning(name, level, codes, places, origin, destination)
 
 
 def zoning_of_districts(flows: Flows, districts: Any) -> Zoning:
@@ -197,15 +192,6 @@ def _is_h3(tree: Hierarchy) -> bool:
     return tree.kind in ("h3", "halves") and tree.code.dtype == np.uint64
 
 
-def _nodes_at(tree: Hierarchy, level: int) -> NDArray[Any]:
-    """Returns the node of a level above each tile; a tile above the level is an area itself."""
-    node = tree.leaf_node.copy()
-    for _ in range(tree.max_depth):
-        above = (tree.parent[node] >= 0) & (tree.level[tree.lift(node)] >= level)
-        node = np.where(above, tree.lift(node), node)
-    return node
-
-
 @dataclass(frozen=True, eq=False)
 class _Pairs:
     """Volumes of pairs of areas: sorted distinct keys ``origin * n + destination``; n - 1 is outside all areas."""
@@ -216,7 +202,7 @@ class _Pairs:
 
     @classmethod
     def summed(cls, n: int, origin: Any, destination: Any, volume: Any) -> _Pairs:
-        key = np.asarray(origin, dtype=np.int64) * n + destination
+        key = np.asarray(origin, dtype=np.int64) * n + np.asarray(destination, dtype=np.int64)
         used, at = np.unique(key, return_inverse=True)
         return cls(n, used, np.bincount(at, weights=volume, minlength=len(used)).astype(np.float64, copy=False))
 
@@ -283,15 +269,13 @@ def _overlap(release: Any, flows: Flows, zoning: Zoning, end: str) -> Overlap | 
     at = np.array([node[code] for code in codes])
     length = tree.size[at].astype(np.int64)
     leaf = np.repeat(tree.leaf_start[at] - np.cumsum(length) + length, length) + np.arange(int(length.sum()))
-    areas = _nodes_at(tree, level)
+    areas = nodes_at_level(tree, level)
     names = tree.code_text(areas)
     overlap = Overlap.of(codes, np.repeat(np.arange(len(at)), length), names[leaf], np.ones(len(leaf)), None)
     if tree.geography is None:
         return overlap
-    lat, lon = tree.geography.centers(areas)
-    place = {code: i for i, code in enumerate(names.tolist())}
-    first = [place[code] for code in overlap.codes.tolist()]
-    return replace(overlap, lat=lat[first], lon=lon[first])
+    centers = zip(*tree.geography.centers(areas), strict=True)
+    return overlap.placed(dict(zip(names.tolist(), centers, strict=True)))
 
 
 def _spread_evenly(
@@ -320,19 +304,16 @@ def _accuracy(
 ) -> AreaAccuracy | None:
     n, missing = len(zoning.codes) + 1, np.zeros(3)
     true, estimated, how = [], [], set()
-    for flows, release in parts:
-        own = _true_pairs(flows, zoning, basis)
-        guess = _estimated_pairs(release, flows, zoning, basis)
+    for flows, release in [*parts, *((flows, None) for flows in absent)]:
+        here = _true_pairs(flows, zoning, basis)
+        nothing = _Pairs.summed(n, [], [], []), RECONSTRUCTION
+        guess = nothing if release is None else _estimated_pairs(release, flows, zoning, basis)
         if guess is None:
             return None
-        missing += _missing(own, guess[0])
-        true.append(own)
+        missing += _missing(here, guess[0])
+        true.append(here)
         estimated.append(guess[0])
         how.add(guess[1])
-    for flows in absent:
-        own = _true_pairs(flows, zoning, basis)
-        missing += own.volume.sum()
-        true.append(own)
     whole, estimate = (
         _Pairs.summed(
             n, *(np.concatenate(column) for column in zip(*((*p.ends, p.volume) for p in pairs), strict=True))
@@ -378,15 +359,7 @@ def _mean_length(pairs: _Pairs, places: Floats) -> float | None:
     a, b, volume = a[placed], b[placed], volume[placed]
     if not volume.sum() > 0:
         return None
-    return float(np.average(_distance_km(a, b), weights=volume))
-
-
-def _distance_km(a: Floats, b: Floats) -> Floats:
-    """Returns great-circle distances between places (haversine formula)."""
-    (lat_a, lon_a), (lat_b, lon_b) = np.moveaxis(np.radians(a), -1, 0), np.moveaxis(np.radians(b), -1, 0)
-    half = np.sin((lat_b - lat_a) / 2) ** 2 + np.cos(lat_a) * np.cos(lat_b) * np.sin((lon_b - lon_a) / 2) ** 2
-    distance: Floats = 2 * _EARTH_KM * np.arcsin(np.sqrt(np.minimum(half, 1.0)))
-    return distance
+    return float(np.average(kilometres(*a.T, *b.T), weights=volume))
 
 
 def _accessibility_error(true: _Pairs, guess: _Pairs, places: Floats) -> float | None:
@@ -396,8 +369,8 @@ def _accessibility_error(true: _Pairs, guess: _Pairs, places: Floats) -> float |
     used = used[~np.isnan(places[used, 0])]
     if not length or len(used) > MOST_AREAS:
         return None
-    here = places[used]
-    decay = np.exp(-_distance_km(here[:, None], here[None, :]) / length)
+    lat, lon = places[used].T
+    decay = np.exp(-kilometres(lat[:, None], lon[:, None], lat, lon) / length)
     attracted = [np.bincount(pairs.ends[1], weights=pairs.volume, minlength=true.n)[used] for pairs in (true, guess)]
     before, after = (decay @ volume for volume in attracted)
     begun = np.bincount(true.ends[0], weights=true.volume, minlength=true.n)[used]

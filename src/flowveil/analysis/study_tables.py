@@ -20,7 +20,7 @@ import pyarrow.parquet
 
 from flowveil.analysis.areas import PLANNER
 from flowveil.analysis.experiment import FAILED, INFEASIBLE, TIMED_OUT
-from flowveil.analysis.pages.trade_offs import Boxes, Outcome, joint_part, ratios_part
+from flowveil.analysis.pages.trade_offs import Boxes, Outcome, add_outcome, joint_part, ratios_part
 from flowveil.analysis.tables import (
     HEADS,
     NOT_FOR_PUBLICATION,
@@ -117,12 +117,8 @@ def _outcomes(study: Study) -> dict[str, list[Outcome]]:
     """Returns published share and error of each run on the whole data set, by protection."""
     groups: dict[str, list[Outcome]] = {}
     for row in rows_of(study, by=None, basis="trips"):
-        share, error = row.get("suppressed_share"), row.get("mean_generalization_error")
-        if share is not None and error:
-            title = f"k = {study.k}, protecting {_protected(row['protect'])}"
-            place = study.methods.index(row["method"])
-            outcome = Outcome(_named(row["method"]), place, 1 - float(share), float(error))
-            groups.setdefault(title, []).append(outcome)
+        title = f"k = {study.k}, protecting {_protected(row['protect'])}"
+        add_outcome(groups, title, _named(row["method"]), study.methods.index(row["method"]), row)
     return groups
 
 

@@ -48,13 +48,18 @@ class Zoning:
         return cls(area_o, area_d, codes_o, codes_d)
 
 
-def _level(tree: Hierarchy, level: int) -> tuple[Ints, NDArray[np.str_]]:
+def nodes_at_level(tree: Hierarchy, level: int) -> Ints:
+    """Returns the node of a level above each tile; a tile above the level stays itself."""
     node = tree.leaf_node.copy()
     for _ in range(tree.max_depth):
         # Not below the level, and not a part of a zone of this level.
         above = (tree.parent[node] >= 0) & (tree.level[tree.lift(node)] >= level)
         node = np.where(above, tree.lift(node), node)
-    cut, area = np.unique(node, return_inverse=True)
+    return node
+
+
+def _level(tree: Hierarchy, level: int) -> tuple[Ints, NDArray[np.str_]]:
+    cut, area = np.unique(nodes_at_level(tree, level), return_inverse=True)
     return area.astype(np.int32), tree.code_text(cut.astype(np.int32))
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from flowveil.analysis.pages.trade_offs import Outcome, Points, frontier_part, joint_part, share_in_words
+from flowveil.analysis.pages.trade_offs import Outcome, Points, add_outcome, frontier_part, joint_part, share_in_words
 from flowveil.analysis.tables import SHARES, html_part
 from flowveil.errors import ParameterError
 from flowveil.output import check_place, write_files
@@ -99,12 +99,8 @@ def _outcomes(runs: Sequence[Run], methods: Sequence[str]) -> dict[str, list[Out
     """Returns published share and error of each run that has both, by k and protection."""
     groups: dict[str, list[Outcome]] = {}
     for run in runs:
-        gone, error = run.measures.get("suppressed_share"), run.measures.get("mean_generalization_error")
-        if gone is None or not error:
-            continue
         title = f"k = {run.k}, protecting {run.protection}"
-        found = Outcome(run.name, methods.index(run.name), 1 - float(gone), float(error))
-        groups.setdefault(title, []).append(found)
+        add_outcome(groups, title, run.name, methods.index(run.name), run.measures)
     return groups
 
 

@@ -52,6 +52,15 @@ class Outcome:
     error: float
 
 
+def add_outcome(
+    groups: dict[str, list[Outcome]], title: str, name: str, place: int, measures: Mapping[str, Any]
+) -> None:
+    """Adds a run to its group, if it has a suppressed share and an error."""
+    suppressed, error = measures.get("suppressed_share"), measures.get("mean_generalization_error")
+    if suppressed is not None and error:
+        groups.setdefault(title, []).append(Outcome(name, place, 1 - float(suppressed), float(error)))
+
+
 def best(outcomes: Sequence[Outcome]) -> list[Outcome]:
     """Returns the outcomes that no other dominates, in rising order of the published share."""
     return sorted(
