@@ -52,18 +52,14 @@ class AuditOfOne:
 
     def figures(self) -> dict[str, float]:
         """Returns the share of each attack."""
-        found = {}
-        if self.homogeneity is not None:
-            found["homogeneity"] = max(end.share for end in self.homogeneity)
-        if self.dominance is not None:
-            found["dominance"] = self.dominance.share
-        if self.linkage:
-            found["linkage"] = max(one.alone for one in self.linkage)
-        if self.membership is not None:
-            found["membership"] = max(self.membership.advantage, 0.0)
-        if self.minimality is not None and self.minimality.share is not None:
-            found["minimality"] = self.minimality.share
-        return found
+        shares = {
+            "homogeneity": None if self.homogeneity is None else max(end.share for end in self.homogeneity),
+            "dominance": None if self.dominance is None else self.dominance.share,
+            "linkage": max((one.alone for one in self.linkage), default=None),
+            "membership": None if self.membership is None else max(self.membership.advantage, 0.0),
+            "minimality": None if self.minimality is None else self.minimality.share,
+        }
+        return {name: share for name, share in shares.items() if share is not None}
 
     def to_dict(self) -> dict[str, Any]:
         """Counts and shares."""
