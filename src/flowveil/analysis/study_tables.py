@@ -169,10 +169,6 @@ def _grid(study: Study, by: str | None, **wanted: Any) -> Iterator[tuple[str, st
             yield protect, method, rows_of(study, by=by, method=method, protect=protect, basis="trips", **wanted)
 
 
-def _values_of(study: Study, row: Row, names: Sequence[str]) -> list[Any]:
-    return [_value_of(study, row, name) for name in names]
-
-
 def _value_of(study: Study, row: Row, name: str) -> Any:
     """Returns the entry of one measure of one run; a suppressed share above the method's limit is marked."""
     if name == "suppressed_share" and row.get(name) is not None and row.get("limit") is not None:
@@ -266,7 +262,12 @@ def _overview(study: Study) -> Sheet:
     """Returns Table 2 of the abstract: the whole data set and every segment, for each protection."""
     columns = _columns(study)
     rows = tuple(
-        (_protected(protect), row["segment"] or "all", _named(row["method"]), *_values_of(study, row, columns))
+        (
+            _protected(protect),
+            row["segment"] or "all",
+            _named(row["method"]),
+            *(_value_of(study, row, name) for name in columns),
+        )
         for protect in study.protections
         for row in rows_of(study, protect=protect, basis="trips")
     )
@@ -283,7 +284,7 @@ def _comparison(study: Study, by: str | None, protect: str, basis: str) -> Sheet
     # The papers time whole data sets only.
     columns = [name for name in _columns(study) if by is None or study.preset is None or name != "seconds"]
     rows = tuple(
-        (_named(method), *(() if by is None else (row["segment"],)), *_values_of(study, row, columns))
+        (_named(method), *(() if by is None else (row["segment"],)), *(_value_of(study, row, name) for name in columns))
         for method in study.methods
         for row in rows_of(study, by=by, method=method, protect=protect, basis=basis)
     )
@@ -317,8 +318,8 @@ def _fairness(study: Study, by: str) -> Sheet:
             known = sorted((r[measure], r["segment"]) for r in runs if r.get(measure) is not None)
             if len(known) < 2:
                 continue
-            (best, best_name), (worst, worst_name) = known[0], known[-1]
-            served = (best_name, measure_entry(measure, best), worst_name, measure_entry(measure, worst))
+            (best, _), (worst, _) = known[0], known[-1]
+            served = [entry for value, name in (known[0], known[-1]) for entry in (name, measure_entry(measure, value))]
             named = (_protected(protect), _named(method), HEADS[measure], f"{len(known)} of {len(runs)}")
             rows.append((*named, *served, worst / best if best else None))
     head = ("Protecting", "Method", "Measure", "Segments", "Best served", "value", "Worst served", "value", "Ratio")
