@@ -38,7 +38,7 @@ from flowveil.release.subtraction import Differencing
 from flowveil.slices import Key, SlicedFlows
 from flowveil.times import TIME_COLUMNS
 from flowveil.zoning.covering import containing_cells, pairs_inside
-from flowveil.zoning.public_map import FULL_TURN, UNITS_PER_DEGREE
+from flowveil.zoning.public_map import FULL_TURN, Rectangles
 from flowveil.zoning.refinement import refined
 from flowveil.zoning.restriction import to_the_top
 
@@ -253,8 +253,8 @@ def _in_boxes(statement: Statement, table: pa.Table, flows: Flows, boxes: Boxes)
 
 def _bounds(codes: list[str], frame: Frame) -> tuple[Ints, Ints, Ints, Ints]:
     """Returns first and last column and row of boxes, from their codes."""
-    degrees = np.array([[float(part) for part in code.removeprefix("box_").split("_")] for code in codes])
-    west, south, east, north = np.round(degrees.T * UNITS_PER_DEGREE).astype(np.int64)
+    box = Rectangles.from_codes(codes)
+    west, south, east, north = box.west, box.south, box.east, box.north
     if frame.grid.across:
         west, east = np.where(west < 0, west + FULL_TURN, west), np.where(east <= 0, east + FULL_TURN, east)
     # Edges at the poles and at 180 degrees are clipped; rounding outward gives the whole square.

@@ -107,11 +107,8 @@ def _sums(place: Any, values: Floats, n: int) -> Floats:
 
 def _upwards(tree: Hierarchy, values: Floats) -> Floats:
     """Returns the sum over the subtree of each node."""
-    values = values.copy()
-    for depth in range(tree.max_depth, 0, -1):
-        nodes = tree.nodes_at_depth(depth)
-        np.add.at(values, tree.parent[nodes], values[nodes])
-    return values
+    before = np.concatenate((np.zeros_like(values[:1]), np.cumsum(values, axis=0)))
+    return before[tree.stop] - before[:-1]
 
 
 def _lengths(zones: NodeZones, share: Floats) -> Floats | None:

@@ -296,12 +296,9 @@ def _places_of_one(flows: Flows, k: int) -> tuple[int | None, int | None]:
     if who is None or who.trips is None:
         return None, None
     mostly, places = 0, 0
-    n_people = int(who.person.max(initial=0)) + 1
     for tile in (flows.origin, flows.destination):
         trips = np.bincount(tile, weights=flows.trips)
-        key, at = np.unique(tile[who.cell].astype(np.int64) * n_people + who.person, return_inverse=True)
-        largest = np.zeros(len(trips))
-        np.maximum.at(largest, key // n_people, np.bincount(at, weights=who.trips))
+        largest, _ = who.largest(tile, len(trips))
         enough = trips >= k
         mostly += int(np.count_nonzero(enough & (largest > trips / 2)))
         places += int(np.count_nonzero(enough))

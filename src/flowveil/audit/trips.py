@@ -16,7 +16,7 @@ from flowveil.zoning.covering import containing_cells
 
 if TYPE_CHECKING:
     from flowveil.audit.subtraction import Group
-    from flowveil.flows import Flows
+    from flowveil.flows import Flows, People
     from flowveil.hierarchy import Hierarchy
 
 Counts = NDArray[np.int64]
@@ -44,12 +44,12 @@ class PlacedTrips:
         """Whether it is known who made how many trips."""
         return self.flows.people is not None and self.flows.people.trips is not None
 
-    def persons(self) -> tuple[Counts, Counts, Counts]:
-        """Returns flow, person and trips of each row of persons; raises ParameterError if they are not known."""
-        people = self.flows.people
-        if people is None or people.trips is None:
+    @property
+    def people(self) -> People:
+        """Who made the trips; raises ParameterError if that is not known."""
+        if self.flows.people is None or not self.has_persons:
             raise ParameterError("This attack needs persons: name their column with --person.")
-        return people.cell.astype(np.int64), people.person.astype(np.int64), people.trips
+        return self.flows.people
 
 
 def read_trips_of(release: PublishedRelease, source: Any, **reading: Any) -> Any:
