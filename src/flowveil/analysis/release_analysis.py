@@ -178,25 +178,21 @@ def summary_lines(release: Any) -> list[str]:
 
 
 def _lines(release: Any, measures: dict[str, Values], areas: Sequence[AreaAccuracy]) -> list[str]:
-    lines = []
     shown = [one for one in areas if one.basis == "trips"]
     first = main_accuracy(shown)
-    coarser = [one for one in shown if first is not None and one is not first]
-    for one in [*([first] if first is not None else []), *coarser[:1]]:
-        lines.append(
-            f"Between areas ({one.areas}): a reader misses or misplaces {one.area_error:.1%} of all trips; "
-            f"{one.production_error:.1%} where they begin, {one.attraction_error:.1%} where they end."
-        )
+    coarser = [one for one in shown if one is not first][:1]
+    lines = [
+        f"Between areas ({one.areas}): a reader misses or misplaces {one.area_error:.1%} of all trips; "
+        f"{one.production_error:.1%} where they begin, {one.attraction_error:.1%} where they end."
+        for one in ([] if first is None else [first, *coarser])
+    ]
     if first is not None and first.trip_length_ratio is not None:
         lines.append(f"Trip lengths: {first.trip_length_ratio:.3f} times those of the input, on average.")
     if first is not None and first.accessibility_error is not None:
         lines.append(f"Accessibility of areas: {first.accessibility_error:.1%} off, on average.")
-    for basis, values in measures.items():
-        share = values.get("suppressed_share")
-        if share is not None and release.kind in INEXACT:
-            lines.append(f"Published counts, noise included, sum to {1 - share:.2%} of the {basis}.")
-        elif share is not None:
-            lines.append(f"Published: {1 - share:.2%} of the {basis}.")
+    published = "Published counts, noise included, sum to" if release.kind in INEXACT else "Published:"
+    shares = {basis: values.get("suppressed_share") for basis, values in measures.items()}
+    lines += [f"{published} {1 - share:.2%} of the {basis}." for basis, share in shares.items() if share is not None]
     trips = measures.get("trips", {})
     error, moved = trips.get("mean_generalization_error"), trips.get("generalization_distance_m")
     if error is not None:
