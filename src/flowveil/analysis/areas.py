@@ -22,18 +22,17 @@ from typing import TYPE_CHECKING, Any
 
 import h3.api.basic_int as h3_cells
 import numpy as np
-import shapely
 from numpy.typing import NDArray
 
 from flowveil.errors import ParameterError
 from flowveil.flows import Flows, group_pairs
-from flowveil.hierarchy import OUTSIDE, OUTSIDE_CELL, Floats, Hierarchy
+from flowveil.hierarchy import OUTSIDE, OUTSIDE_CELL, Floats
 from flowveil.published.disaggregation import disaggregate
 from flowveil.published.maps import zones_of
 from flowveil.published.zone_overlaps import Overlap, h3_overlap, hexagons_around, outline_overlap
 from flowveil.reading.plausibility import kilometres
 from flowveil.release.reconstruction import Shares, nodes_at_level
-from flowveil.zoning.h3 import parent_of
+from flowveil.zoning.h3 import is_h3, parent_of
 
 if TYPE_CHECKING:
     from flowveil.release.release import Publishable
@@ -56,17 +55,13 @@ Numbers = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class AreaAccuracy:
-    """The planner's errors between the areas of one zoning, as the module defines them.
-
-    The level is that of the tree, for H3 the resolution, and None for districts. Only areas with input trips count. The
-    estimate is ``reconstruction``, or ``even spread`` if cells are too coarse for it.
-    """
+    """The planner's errors between the areas of one zoning, as the module defines them."""
 
     areas: str
-    level: int | None
-    n_areas: int
+    level: int | None  # of the tree, for H3 the resolution; None for districts
+    n_areas: int  # with input trips
     basis: str
-    estimate: str
+    estimate: str  # ``reconstruction``, or ``even spread`` if cells are too coarse for it
     area_error: float
     production_error: float
     attraction_error: float
@@ -76,16 +71,13 @@ class AreaAccuracy:
 
 @dataclass(frozen=True, eq=False)
 class Zoning:
-    """Areas that trips are summed by: their codes, and latitude and longitude of their centres, NaN if unknown.
-
-    ``origin`` and ``destination`` are the area of each tile of the two ends; -1 outside all areas.
-    """
+    """Areas that trips are summed by."""
 
     name: str
     level: int | None
     codes: list[str]
-    places: Floats
-    origin: Numbers
+    places: Floats  # latitude and longitude of their centres, NaN if unknown
+    origin: Numbers  # the area of each tile of the two ends; -1 outside all areas
     destination: Numbers
     outlines: NDArray[np.object_] | None = None
 
@@ -127,8 +119,8 @@ def default_levels(flows: Flows) -> list[int]:
     if tree.kind == "dendrogram":
         return []
     finest = int(tree.level[tree.leaf_node].max())
-    fixed = [level for level in LEVELS if level < finest] if _is_h3(tree) else []
-    top = -1 if _is_h3(tree) else int(tree.level[0])
+    fixed = [level for level in LEVELS if level < finest] if is_h3(tree) else []
+    top = -1 if is_h3(tree) else int(tree.level[0])
     return fixed or [level for level in (finest - 1, finest - 2) if level > top]
 
 
@@ -144,7 +136,7 @@ def finest_parts(release: Any) -> tuple[list[tuple[Flows, Any]], list[Flows]]:
 def zoning_at(flows: Flows, level: int) -> Zoning | None:
     """Returns the areas of a level; None if the tree has no map."""
     trees, whole = (flows.origins, flows.destinations), flows.whole_map
-    if all(_is_h3(tree) for tree in trees):
+    if all(is_h3(tree) for tree in trees):
         name, outside = f"H3 resolution {level}", np.uint64(OUTSIDE_CELL)
         cells = np.concatenate([tree.code[tree.leaf_node] for tree in trees])
         used, number = np.unique(np.where(cells == outside, outside, parent_of(cells, level)), return_inverse=True)
@@ -173,23 +165,17 @@ def zoning_of_districts(flows: Flows, districts: Any) -> Zoning:
         raise ParameterError(
             "Districts need outlines, and tiles whose place is known. Hint: a GeoJSON file of polygons."
         )
-    outlines = np.asarray(tree.geography.polygons(tree.leaf_node), dtype=object)
-    index, ends = shapely.STRtree(outlines), []
+    ends = []
     for end in trees:
         assert end.geography is not None
         lat, lon = end.geography.centers(end.leaf_node)
-        area = np.full(end.n_tiles, -1, dtype=np.int64)
-        known = np.flatnonzero(~np.isnan(lat))
-        tile, district = index.query(shapely.points(lon[known], lat[known]), predicate="intersects")
-        area[known[tile[::-1]]] = district[::-1]
+        area, known = np.full(end.n_tiles, -1, dtype=np.int64), ~np.isnan(lat)
+        area[known] = districts.locator.zones_of(lat[known], lon[known])
         ends.append(area)
+    outlines = np.asarray(tree.geography.polygons(tree.leaf_node), dtype=object)
     places = np.stack(tree.geography.centers(tree.leaf_node), axis=1)
     codes = districts.tile_codes.astype(np.str_).tolist()
     return Zoning("districts", None, codes, places, ends[0], ends[1], outlines)
-
-
-def _is_h3(tree: Hierarchy) -> bool:
-    return tree.kind in ("h3", "halves") and tree.code.dtype == np.uint64
 
 
 @dataclass(frozen=True, eq=False)
@@ -256,7 +242,7 @@ def _overlap(release: Any, flows: Flows, zoning: Zoning, end: str) -> Overlap | 
     if zoning.outlines is not None:
         return outline_overlap(zones, end, np.array(zoning.codes, dtype=np.str_), zoning.outlines)
     level = zoning.level or 0
-    if _is_h3(flows.origins):
+    if is_h3(flows.origins):
         if release.kind == "boxed":
             return outline_overlap(zones, end, *hexagons_around(zones, level))
         # The finest resolution: a map may have tiles of several.
@@ -281,11 +267,7 @@ def _overlap(release: Any, flows: Flows, zoning: Zoning, end: str) -> Overlap | 
 def _spread_evenly(
     zone_o: Numbers, zone_d: Numbers, volume: Any, origins: Overlap, destinations: Overlap
 ) -> tuple[Numbers, Numbers, Floats]:
-    """Returns pairs of areas and their volume, one end after the other.
-
-    Raises:
-        ParameterError: there would be too many rows.
-    """
+    """Returns pairs of areas and their volume, one end after the other. Raises ParameterError for too many rows."""
     rows, area, share = _shares(origins).spread(zone_o.astype(np.int32), most=_MOST_EVEN_ROWS)
     half = group_pairs(area, zone_d[rows].astype(np.int32), len(origins.codes), len(destinations.zones))
     sums = half.sum(volume[rows] * share)

@@ -150,11 +150,7 @@ def _attach_matrix(
 def _released(
     statement: Statement, table: pa.Table, flows: Flows, plan: Plan, guarantee: Guarantee, found: _Found
 ) -> Release:
-    """Returns the release with the published counts.
-
-    Raises:
-        ParameterError: the number of trips of a cell differs from the published one.
-    """
+    """Returns the release with the published counts; raises ParameterError if a cell has other trips."""
     published = _cells(table, found.rows)
     named: Any = {"method": statement.method, "parameters": MappingProxyType(dict(statement.parameters))}
     if found.ambiguous:

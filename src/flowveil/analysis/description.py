@@ -187,12 +187,7 @@ def describe_flows(
 ) -> Description:
     """Describe flows before anything is anonymised; see `flowveil.describe`.
 
-    Of folded flows, folded time is estimated as well; all else is then of the matrix of all times. The tree is that of
-    the floor and the estimates.
-
-    Raises:
-        DataError: there are no flows.
-        ParameterError: k or the share is out of range, or the tree cannot be refined.
+    Of folded flows, folded time is estimated as well; all else is then of the matrix of all times.
     """
     if len(flows) == 0:
         raise DataError("There are no flows to describe.")

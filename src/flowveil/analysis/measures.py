@@ -247,9 +247,7 @@ def _deviation(values: Floats, weight: Floats) -> float:
 
 def _combined_spread(slices: Slices, key: str) -> float | None:
     means = slices.each("generalization_distance_m")
-    squares = [
-        None if m is None or s is None else m**2 + s**2 for m, s in zip(means, slices.each(key), strict=True)
-    ]
+    squares = [None if m is None or s is None else m**2 + s**2 for m, s in zip(means, slices.each(key), strict=True)]
     mean, second = slices.mean(means), slices.mean(squares)
     return None if mean is None or second is None else float(max(second - mean**2, 0.0) ** 0.5)
 

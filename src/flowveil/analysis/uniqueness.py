@@ -27,18 +27,14 @@ _Z = 1.959963984540054
 
 @dataclass(frozen=True)
 class Uniqueness:
-    """Share of people who are unique given a number of their places, with or without times. Private; without names.
+    """Share of people who are unique given a number of their places, with or without times. Private; without names."""
 
-    The sample is drawn from the people with at least this number of places; ``low`` and ``high`` are the 95 % interval
-    of the share among all of them (Wilson).
-    """
-
-    known: int
+    known: int  # how many places
     timed: bool
-    people: int
-    sampled: int
+    people: int  # with at least this number of places
+    sampled: int  # drawn from these
     share: float
-    low: float
+    low: float  # the 95 % interval of the share among all of them (Wilson)
     high: float
 
     def line(self) -> str:
