@@ -36,19 +36,12 @@ _CELL_TYPES = {
 
 @dataclass(frozen=True, eq=False)
 class PublishedFolder:
-    """What a release folder holds.
+    """What a release folder holds."""
 
-    Attributes:
-        path: the folder.
-        flows: the cells, as in flows.parquet.
-        zones: the zones, as in zones.parquet.
-        report: the content of report.json.
-    """
-
-    path: Path
-    flows: pa.Table
-    zones: pa.Table
-    report: dict[str, Any]
+    path: Path  # the folder
+    flows: pa.Table  # the cells, as in flows.parquet
+    zones: pa.Table  # the zones, as in zones.parquet
+    report: dict[str, Any]  # the content of report.json
 
     def zones_frame(self) -> Any:
         """Returns the zones as a GeoDataFrame in degrees; see `to_frame`."""

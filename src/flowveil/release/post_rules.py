@@ -56,19 +56,12 @@ class Planner(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class PostRules:
-    """The requested rules; None for those that are not set.
+    """The requested rules; None for those that are not set."""
 
-    Attributes:
-        dominance: the largest share of a cell's trips that one person may make.
-        stricter: the list of places around which cells must reach more, as it was given.
-        earlier: the releases that are revised.
-        t: the largest distance of the trips of a zone from all published trips.
-    """
-
-    dominance: float | None = None
-    stricter: Any = None
-    earlier: Earlier | None = None
-    t: float | None = None
+    dominance: float | None = None  # the largest share of a cell's trips that one person may make
+    stricter: Any = None  # the list of places around which cells must reach more, as it was given
+    earlier: Earlier | None = None  # the releases that are revised
+    t: float | None = None  # the largest distance of the trips of a zone from all published trips
 
     @classmethod
     def from_request(

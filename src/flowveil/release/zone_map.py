@@ -34,17 +34,14 @@ _TEXTS = pa.list_(pa.string())
 
 @dataclass(frozen=True, eq=False)
 class FrozenMap:
-    """Zones that were published once.
+    """Zones that were published once."""
 
-    Attributes:
-        table: zone, role, level, and h3_cells or tiles, sorted by zone and role; where zones overlap also
-            ``destinations``: the destination zones with which an origin zone makes a cell; and of a release in layers
-            ``layers``: the layers of these cells.
-        about: ``hierarchy``, ``resolution``, ``same_zones``, ``homogeneous``, and ``map_sha256``, which is that of what
-            the folder says of the user's own map.
-    """
-
+    # Zone, role, level, and h3_cells or tiles, sorted by zone and role; where zones overlap also ``destinations``: the
+    # destination zones with which an origin zone makes a cell; and of a release in layers ``layers``: the layers of
+    # these cells.
     table: pa.Table
+    # ``hierarchy``, ``resolution``, ``same_zones``, ``homogeneous``, and ``map_sha256``, which is that of what the
+    # folder says of the user's own map.
     about: Mapping[str, Any]
 
     @classmethod
