@@ -14,6 +14,7 @@ import shapely
 from numpy.typing import NDArray
 
 from flowveil import __version__
+from flowveil.output import RELEASE_FORMAT
 from flowveil.published.maps import ENDS, Geometries, floats, geometries, is_drawn, volume_of, zone_of_flow, zones_of
 from flowveil.published.sentences import sentences
 from flowveil.published.tables import overview, split_slices
@@ -22,8 +23,6 @@ from flowveil.request import Derive, Request, command_line, find_setting, words_
 from flowveil.settings import section_settings
 from flowveil.times import TIME_COLUMNS
 
-#: What a manifest.json of ours says of itself; a folder without it is never overwritten.
-FORMAT = "flowveil release"
 #: Radii in metres that planners ask for.
 RADII = (500, 1000, 2000, 5000)
 
@@ -141,7 +140,7 @@ def _derive_command(statement: Statement) -> str:
 def manifest(report: Mapping[str, Any], sha256: Mapping[str, str]) -> dict[str, Any]:
     """Returns the content of manifest.json: the hash of every other file, and what is and is not protected."""
     return {
-        "format": FORMAT,
+        "format": RELEASE_FORMAT,
         "version": report["version"],
         "about": dict(report["statement"]["about"]),
         "sha256": dict(sha256),
