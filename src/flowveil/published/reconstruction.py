@@ -324,9 +324,8 @@ def _write_geopackage(table: pa.Table, place: Path, outline: Callable[[str], Any
         shapely.LineString([centre[o], centre[d]])
         for o, d in zip(ends["origin"][drawn].tolist(), ends["destination"][drawn].tolist(), strict=True)
     ]
-    outlines = np.array([as_multi(shapes[code]) for code in codes.tolist()], dtype=object)
     layers = {
-        "areas": (areas, outlines, "MULTIPOLYGON"),
+        "areas": (areas, as_multi([shapes[code] for code in codes.tolist()]), "MULTIPOLYGON"),
         "flows": (table.take(pa.array(drawn)), np.array(lines, dtype=object), "LINESTRING"),
     }
     write_geopackage(place, layers, description="Estimate from a published release; not counts.")
