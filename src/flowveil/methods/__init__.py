@@ -24,6 +24,7 @@ from flowveil.methods.oigh import oigh, one_level, suppression
 from flowveil.methods.paircut import paircut
 from flowveil.methods.plugins import method_of, registered, registered_names
 from flowveil.methods.privtree import privtree
+from flowveil.methods.rounding import rounding
 from flowveil.methods.topdown import topdown
 from flowveil.methods.twincut import twincut
 from flowveil.methods.twincut_same_zones import twincut_same_zones
@@ -141,6 +142,13 @@ METHODS: dict[str, Method] = {
             "cellkey",
             cellkey,
             "counts perturbed by keys of their records, the same in every table; --key-file, no k (ABS, ONS, Destatis)",
+            promises="perturbation",
+            hierarchy=None,
+        ),
+        Method(
+            "rounding",
+            rounding,
+            "counts rounded to multiples of a base, alone or so that totals agree; --key-file, no k (Cox 1987)",
             promises="perturbation",
             hierarchy=None,
         ),

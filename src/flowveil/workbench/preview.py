@@ -24,7 +24,8 @@ from flowveil.methods import METHODS
 from flowveil.published.folder import FolderContent
 from flowveil.published.maps import ENDS, Frame, Geometries, further_layer, look, map_of_release, part_bounds
 from flowveil.published.report import distance_in_words, summed
-from flowveil.published.tables import overview, zones_in
+from flowveil.published.tables import overview
+from flowveil.release.folder import zones_in
 from flowveil.request import Request
 from flowveil.times import TIME
 from flowveil.verify.verification import certificate, certificate_text
