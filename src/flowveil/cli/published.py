@@ -43,6 +43,9 @@ def derive(output: Output, directory: str, request: Request, wishes: Derive) -> 
     with output.working("Deriving"):
         made = compute(directory, out, **wishes.given, **chosen)
     output.say(*release_lines(made.report, out))
+    dropped = set(made.report["parameters"]["derive"].get("drop", ())) - set(wishes.drop)
+    if dropped:
+        output.complain(f"Left out: {', '.join(sorted(dropped))}. Means, totals and medians cannot be added up.")
     output.result(made.report)
 
 

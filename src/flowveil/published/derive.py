@@ -24,6 +24,7 @@ from flowveil.errors import GuaranteeError, OutputError, ParameterError, did_you
 from flowveil.output import Draft, explained, real_place
 from flowveil.published.folder import FolderContent, check_target, refuse_weaker, write_files
 from flowveil.published.tables import ENDS, SUMS, add_up, finest_rows, has_nested_zones, zones_table
+from flowveil.record_values import STATISTICS, value_columns
 from flowveil.release.statement import INEXACT, Kind, Published, Statement
 from flowveil.release.zone_map import FrozenMap
 from flowveil.times import TIME, TIME_COLUMNS, Every
@@ -107,11 +108,8 @@ def derive_published(
     merged = coarser or bool(how.sum)
     if merged:
         others = [name for name in table.cells.column_names if name not in {*table.keys, *SUMS, "layer", "revised"}]
-        if others:
-            named = ",".join(others)
-            raise ParameterError(
-                f"The columns {', '.join(others)} cannot be added up. Hint: leave them out with --drop {named}."
-            )
+        # A mean of two cells needs the number of values in each, which is not published.
+        how, table = replace(how, drop=(*how.drop, *others)), _drop(table, others)
         for name in how.sum:
             table = _summed(table, name, source)
         cells, most = add_up(table.cells, table.keys)
@@ -314,6 +312,7 @@ def _statement(source: Published, table: _Table, how: Derivation, *, merged: boo
     if merged and (how.level is not None or how.zones_of is not None):
         # A coarser zone may contain a listed place whose own cells are suppressed.
         parameters.pop("stricter", None)
+    parameters = _without_dropped(parameters, columns)
     homogeneous = before.homogeneous
     if before.boxes is None and not {"layer", *TIME_COLUMNS} & set(columns):
         homogeneous = not has_nested_zones(table.cells, table.slice_columns, source.map)
@@ -342,4 +341,18 @@ def _statement(source: Published, table: _Table, how: Derivation, *, merged: boo
         shares=before.shares if how.within is None and not how.pick else None,
         revision_of=() if merged else before.revision_of,
         zones_of=kept_zones if how.zones_of is None else how.zones_of.sha256,
+    )
+
+
+def _without_dropped(parameters: dict[str, Any], columns: Sequence[str]) -> dict[str, Any]:
+    """Returns the parameters without the means, totals and medians that are not in the table."""
+    roles = dict(parameters.get("columns", {}))
+    gone = {column for name, (_, column) in value_columns(roles).items() if name not in columns}
+    for role in STATISTICS if gone else ():
+        left = [column for column in roles.pop(role, "").split(",") if column and column not in gone]
+        roles |= {role: ",".join(left)} if left else {}
+    between = [text for text in parameters.get("between", ()) if text.rpartition("=")[0].strip() not in gone]
+    rules = {"between", "value_share", "p_percent"} if not between else set()
+    return {name: value for name, value in parameters.items() if name not in rules} | (
+        {"columns": roles, **({"between": between} if between else {})} if gone else {}
     )

@@ -39,6 +39,7 @@ from flowveil.published.maps import ENDS, floats, geometries, zone_of_flow, zone
 from flowveil.published.matrices import check_omx, matrices_table, wide_table, write_omx
 from flowveil.published.spreadsheets import write_csv
 from flowveil.published.tables import SUMS, add_up, finest_rows
+from flowveil.record_values import value_columns
 from flowveil.times import TIME_COLUMNS
 
 #: Rows of a batch of an Arrow file: fixed, because it is part of the bytes.
@@ -310,7 +311,8 @@ def _write_kepler(folder: Path, tables: Tables) -> None:
     zones, about, flows = tables.zones, tables.about, tables.finest if tables.slice_columns else tables.flows
     start, stop = centers(flows, zones)
     flow_columns = {c: flows[c].to_pylist() for c in ("origin_zone", "destination_zone")}
-    flow_columns |= {c: flows[c].to_pylist() for c in (*SUMS, *TIME_COLUMNS) if c in flows.column_names}
+    numbers = value_columns(tables.report["parameters"].get("columns", {}))
+    flow_columns |= {c: flows[c].to_pylist() for c in (*SUMS, *numbers, *TIME_COLUMNS) if c in flows.column_names}
     for end, points in zip(ENDS, (start, stop), strict=True):
         for name, axis in (("lat", 1), ("lng", 0)):
             flow_columns[f"{end}_{name}"] = [None if value != value else value for value in points[:, axis].tolist()]

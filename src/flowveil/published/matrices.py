@@ -55,6 +55,8 @@ class Matrix:
 def list_matrices(flows: pa.Table, slice_columns: Sequence[str]) -> list[Matrix]:
     """Returns the matrices of a table in the order of its slices, with distinct names."""
     volumes = [name for name in VOLUMES if name in flows.column_names]
+    # Means, totals and medians.
+    volumes += [one.name for one in flows.schema if pa.types.is_floating(one.type) and one.name not in VOLUMES]
     matrices: dict[str, Matrix] = {}
     for key, cells in split_slices(flows, slice_columns):
         # Letters, digits, dots and dashes; ``all`` for all values.
@@ -142,7 +144,7 @@ def _fill(written: Any, matrix: Matrix, codes: Sequence[str]) -> None:
     """Writes the cells in blocks of rows, never the whole square; blocks without cells are not stored."""
     n, known = len(codes), pa.array(codes, pa.string())
     row, column = (pc.index_in(matrix.cells[end], value_set=known).to_numpy() for end in ENDS)
-    volume = matrix.cells[matrix.volume].to_numpy().astype(np.float64)
+    volume = np.nan_to_num(matrix.cells[matrix.volume].to_numpy().astype(np.float64))
     order = np.argsort(row, kind="stable")
     row, column, volume = row[order], column[order], volume[order]
     for start in range(0, n, _CHUNK):

@@ -16,6 +16,7 @@ from flowveil.published import document
 from flowveil.published.exports import lines
 from flowveil.published.maps import geometries
 from flowveil.published.user_outlines import CONTEXT
+from flowveil.record_values import value_columns
 from flowveil.release.folder import ReleaseFolder
 from flowveil.release.statement import Published, Statement
 from flowveil.zoning.files import ZoneMap
@@ -106,10 +107,11 @@ def read_published(release: ReleaseFolder, given: PublicMap | None) -> Published
 
 def _plain_cells(found: pa.Table, statement: Statement) -> pa.Table:
     """Returns the cells with the types of a release and without metadata, in which something could be hidden."""
-    types = {name: _CELL_TYPES.get(name, pa.string()) for name in found.column_names}
+    known = {**_CELL_TYPES, **dict.fromkeys(value_columns(statement.parameters.get("columns", {})), pa.float64())}
+    types = {name: known.get(name, pa.string()) for name in found.column_names}
     if "trips" in types and pa.types.is_floating(found.schema.field("trips").type):
         types["trips"] = pa.float64()
-    extra = set(types) - set(_CELL_TYPES) - set(statement.slice_columns) - {"time_from", "time_to"}
+    extra = set(types) - set(known) - set(statement.slice_columns) - {"time_from", "time_to"}
     if extra:
         raise ParameterError(f"flows.parquet has {len(extra)} columns that no release of this kind has.")
     return found.cast(pa.schema(list(types.items()))).replace_schema_metadata(None)

@@ -36,9 +36,10 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from .geometry import UnreadableInputError, cells_in_area, points_in_area, tiles_at
-from .inputs import MILLION, PersonRows, Trips
+from .inputs import MILLION, PersonRows, Trips, number_columns
 from .perturbation import fingerprint, read_secret, record_keys
 from .tree import OUTSIDE, OUTSIDE_CELL, ZoneMap, parent_cells, resolution_of
+from .values import ValueRows
 
 __all__ = ["UnreadableInputError", "files_of", "read_trips"]
 
@@ -189,6 +190,7 @@ def _select(con: Any, source: str | PathLike[str], parameters: Mapping[str, Any]
         if end not in roles:
             sql[f"{end}_tile"] = _tile_sql(*column(roles[f"{end}_tile"]))
     sql |= {role: _number_sql(*column(roles[role])) for role in ("trips", "weight") if role in roles}
+    sql |= {f"value {c}": _number_sql(*column(c)) for _, c in number_columns(parameters).values()}
     sql |= {"person": _person_sql(*column(roles["person"]))} if "person" in roles else {}
     sql |= {f"by {name}": _attribute_sql(*column(name)) for name in _attributes(parameters)}
     every = _every(parameters)
@@ -444,6 +446,7 @@ class _Reader:
         keys, of_slice = _slices([rows[name] for name in columns], len(rows))
         key = (of_slice * len(codes[0]) + ends[0]) * len(codes[1]) + ends[1]
         _, first, row = np.unique(key, return_index=True, return_inverse=True)
+        who = self._who(rows["person"]) if "person" in rows.column_names else None
         keyed: dict[str, Any] = {}
         if self.secret is not None:
             keyed = {"keys": np.zeros(len(first), dtype=np.int64), "key": fingerprint(self.secret)}
@@ -453,7 +456,8 @@ class _Reader:
             "destination": ends[1][first].astype(np.int32),
             "trips": np.bincount(row, weights=count).astype(np.int64),
             "weight": None if weight is None else np.bincount(row, weights=weight).astype(np.int64),
-            "persons": self._persons(rows["person"], row, count) if "person" in rows.column_names else None,
+            "persons": None if who is None else _persons(who, row, count),
+            "values": self._values(rows, row, who, count * MILLION if weight is None else weight),
             **dict(zip(("origins", "destinations"), codes, strict=True)),
             **dict.fromkeys(("origin_map", "destination_map"), self.of_map),
             "slice_columns": (*names, *(["time"] if every is not None else [])),
@@ -463,8 +467,14 @@ class _Reader:
             **keyed,
         }
 
-    def _persons(self, column: Any, row: Any, count: Any) -> PersonRows:
-        """Returns the distinct persons of each flow, with their trips; each spelling is looked at once."""
+    def _values(self, rows: pa.Table, row: Any, who: Any, weight: Any) -> ValueRows | None:
+        """Returns the values of the columns of means, totals and medians; None without such columns."""
+        names = [column for _, column in number_columns(self.parameters).values()]
+        values = {name: _floats(rows[f"value {name}"]) for name in names}
+        return ValueRows(row, who, weight.astype(np.int64), values) if values else None
+
+    def _who(self, column: Any) -> Any:
+        """Returns the number of the person of each row, -1 if unknown; each spelling is looked at once."""
         index, names = _encoded(column)
         folds, known = (self.parameters.get("person_case") or "fold") == "fold", dict[str, int]()
         nfkc = partial(unicodedata.normalize, "NFKC")
@@ -472,11 +482,15 @@ class _Reader:
         for i, name in enumerate(names):
             if name is not None and not _NO_PERSON.fullmatch(name.lower()):
                 number[i] = known.setdefault(nfkc(nfkc(name).casefold()) if folds else name, len(known))
-        who, size = number[index], max(1, len(known))
-        real = np.flatnonzero(who >= 0)
-        pair, place = np.unique(row[real].astype(np.int64) * size + who[real], return_inverse=True)
-        made = np.bincount(place, weights=count[real], minlength=len(pair)).astype(np.int64)
-        return PersonRows((pair // size).astype(np.int32), (pair % size).astype(np.int32), made)
+        return number[index]
+
+
+def _persons(who: Any, row: Any, count: Any) -> PersonRows:
+    """Returns the distinct persons of each flow, with their trips."""
+    size, real = int(who.max(initial=0)) + 1, np.flatnonzero(who >= 0)
+    pair, place = np.unique(row[real].astype(np.int64) * size + who[real], return_inverse=True)
+    made = np.bincount(place, weights=count[real], minlength=len(pair)).astype(np.int64)
+    return PersonRows((pair // size).astype(np.int32), (pair % size).astype(np.int32), made)
 
 
 def _cell_of(name: str | None) -> int:
