@@ -31,7 +31,7 @@ from flowveil.published.disaggregation import disaggregate
 from flowveil.published.maps import zones_of
 from flowveil.published.zone_overlaps import Overlap, h3_overlap, hexagons_around, outline_overlap
 from flowveil.reading.plausibility import kilometres
-from flowveil.release.reconstruction import Shares, nodes_at_level
+from flowveil.release.reconstruction import Shares, nodes_at
 from flowveil.zoning.h3 import is_h3, parent_of
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ def zoning_at(flows: Flows, level: int) -> Zoning | None:
         return None
     else:
         name, tiles = f"level {level} of the map", whole.code_text(whole.leaf_node).tolist()
-        area = dict(zip(tiles, nodes_at_level(whole, level).tolist(), strict=True))
+        area = dict(zip(tiles, nodes_at(whole, level).tolist(), strict=True))
         of_tile = [area[code] for tree in trees for code in tree.code_text(tree.leaf_node).tolist()]
         used, number = np.unique(np.array(of_tile, dtype=np.int32), return_inverse=True)
         codes, places = whole.code_text(used).tolist(), np.full((len(used), 2), np.nan)
@@ -255,7 +255,7 @@ def _overlap(release: Any, flows: Flows, zoning: Zoning, end: str) -> Overlap | 
     at = np.array([node[code] for code in codes])
     length = tree.size[at].astype(np.int64)
     leaf = np.repeat(tree.leaf_start[at] - np.cumsum(length) + length, length) + np.arange(int(length.sum()))
-    areas = nodes_at_level(tree, level)
+    areas = nodes_at(tree, level)
     names = tree.code_text(areas)
     overlap = Overlap.of(codes, np.repeat(np.arange(len(at)), length), names[leaf], np.ones(len(leaf)), None)
     if tree.geography is None:
