@@ -224,7 +224,7 @@ def _zones(matrices: Mapping[str, Any]) -> int:
             raise DataError(f"has a matrix {name!a} that is {size}; square matrices are needed.")
         sizes[int(shape[0])] = f"{name!a} is {size}"
     if len(sizes) > 1:
-        raise DataError(f"has matrices of different sizes: {', '.join(sizes.values())}.")
+        raise DataError(f"has matrices of different sizes: {', '.join([*sizes.values()][:2])}.")
     (zones,) = sizes
     if zones > MOST_ZONES:
         raise DataError(f"has more than {MOST_ZONES:,} zones.")
