@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from flowveil.errors import DataError
 from flowveil.hierarchy import Floats, Hierarchy, Ints, PlaceCounts
 from flowveil.read_summary import ReadSummary
+from flowveil.record_values import RecordValues
 from flowveil.times import Times
 
 #: A dense table of counts is used up to this many entries for each row that is counted into it. Below, one
@@ -423,6 +424,7 @@ class Flows(Cells):
         time: the step of each flow, a leaf of that tree. Flows are then distinct triples, sorted by time last.
         l_places: number of listed places in each tile, if locations are counted by places; else None.
         keys: sum of the record keys of each flow (`flowveil.record_keys`), if they were read; else None.
+        values: values of the records of each flow, if numbers beyond counts are published; else None.
     """
 
     _: KW_ONLY
@@ -434,6 +436,7 @@ class Flows(Cells):
     time: Ints | None = None
     l_places: PlaceCounts | None = None
     keys: NDArray[np.int64] | None = None
+    values: RecordValues | None = None
 
     def __post_init__(self) -> None:
         n = len(self.origin)

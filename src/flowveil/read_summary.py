@@ -52,6 +52,7 @@ class ReadSummary:
         days: the days of the trips, where the input has a time column; private.
         outline: the study area as `flowveil.reading.areas.Area.stored`; private.
         key: fingerprint of the key of the record keys; None if none were read.
+        between, value_share, p_percent: bounds and rules of the numbers that cells publish.
 
     The other attributes are those of `flowveil.reading.Reading`.
     """
@@ -90,6 +91,9 @@ class ReadSummary:
     days: Days | None = None
     outline: str | None = None
     key: str | None = None
+    between: tuple[str, ...] = ()
+    value_share: float | None = None
+    p_percent: float | None = None
 
     @property
     def left_out(self) -> dict[str, int]:
@@ -115,6 +119,8 @@ class ReadSummary:
         """How the input was read, as a report records it; `Reading.from_parameters` reads it the same again."""
         given = {name: getattr(self, name) for name in ("time_format", "timezone", "during", "outside", "crs")}
         given["decimal_comma"] = self.decimal_comma or None
+        if self.between:
+            given |= {"between": list(self.between), "value_share": self.value_share, "p_percent": self.p_percent}
         recorded = {name: value for name, value in given.items() if value is not None}
         for name in _RECORDED:
             value = getattr(self, name)

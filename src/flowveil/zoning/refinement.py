@@ -113,6 +113,7 @@ def _renumbered(flows: Flows, trees: Trees, numbers: tuple[Ints, Ints]) -> Flows
         people=None if flows.people is None else flows.people.renumber(place),
         tiles=None,
         time=None if flows.time is None else flows.time[order],
+        values=None if flows.values is None else flows.values.renumber(place),
         origins=trees[0],
         destinations=trees[1],
         whole_map=trees[2],
