@@ -123,6 +123,8 @@ def study_settings(flows: SlicedFlows, choices: Settings) -> Settings:
     methods = methods_of(wanted, same_zones=flows.intake.same_zones)
     if wanted is None and flows.every is not None:
         methods.append(METHODS["laplace"])
+    if wanted is None and not flows.intake.same_zones and flows.intake.outside != "keep":
+        methods += [method for method in METHODS.values() if method.promises == "perturbation"]
     # Over many matrices trips alone, as in the paper.
     with_weights = flows.whole.weight is not None and flows.every is None
     protections = ("trips", "population") if with_weights else ("trips",)

@@ -49,7 +49,8 @@ _BASES = {"trips": "trips", "weight": "the population"}
 _NAMES = {
     "odkanon": "ODkAnon", "atg-dual": "ATG-Dual", "atg-soft": "ATG-Soft", "oigh": "OIGH", "mondrian": "Mondrian",
     "glove": "Glove", "glove-sk": "Glove-sk", "twincut": "TwinCut", "suppression": "Suppression", "laplace": "Laplace",
-    "paircut": "PairCut", "curvecut": "CurveCut", "layercut": "LayerCut",
+    "paircut": "PairCut", "curvecut": "CurveCut", "layercut": "LayerCut", "cellkey": "Cell keys",
+    "rounding": "Rounding",
 }  # fmt: skip
 #: Columns of a table that compares methods, without a preset.
 _COLUMNS = (
@@ -385,7 +386,9 @@ def _reference(study: Study) -> str:
 
 def _values(study: Study, protect: str, method: str, measure: str) -> dict[str, float]:
     """Returns the known values of a measure, by time step."""
-    basis = "weight" if "population" in protect.split("+") and method != "laplace" else "trips"
+    basis = (
+        "weight" if "population" in protect.split("+") and study.settings.methods[method].promises == "k" else "trips"
+    )
     rows = rows_of(study, method=method, protect=protect, basis=basis)
     return {row["segment"]: float(row[measure]) for row in rows if row.get(measure) is not None}
 
