@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import wraps
-from typing import Any, Literal
+from typing import Any
 
 import click
 
@@ -35,8 +35,6 @@ _GONE = dict.fromkeys(
     ("--internal-report", "--internal-profile"),
     "`flowveil analyze RELEASE --against INPUT --out DIR` writes the private pages",
 )
-#: Settings that the short help shows.
-_COMMON: tuple[Literal["common"]] = ("common",)
 
 
 class Output:
@@ -48,9 +46,8 @@ class Output:
 
     def say(self, *lines: str) -> None:
         """Print lines for a person."""
-        if not self.quiet:
-            for line in lines:
-                click.echo(line)
+        for line in () if self.quiet else lines:
+            click.echo(line)
 
     def result(self, content: dict[str, Any]) -> None:
         """Print the result for a machine."""
@@ -59,9 +56,8 @@ class Output:
 
     def complain(self, *lines: str) -> None:
         """Print lines for a person where errors go."""
-        if not self.as_json:
-            for line in lines:
-                click.echo(line, err=True)
+        for line in () if self.as_json else lines:
+            click.echo(line, err=True)
 
     def warn(self, text: str) -> None:
         """Print a warning where errors go; also with --json and --quiet, because it is about what was done."""
@@ -163,6 +159,16 @@ def options(*declared: Callable[[Any], Any]) -> Callable[[Command], Command]:
     return add
 
 
+def several(flag: str, name: str, metavar: str, meaning: str, **more: Any) -> Callable[[Any], Any]:
+    """Returns an option that may be given several times."""
+    return click.option(flag, name, multiple=True, metavar=metavar, help=meaning, **more)
+
+
+def place(flag: str, metavar: str | None, meaning: str, **more: Any) -> Callable[[Any], Any]:
+    """Returns an option that is a path."""
+    return click.option(flag, type=PLACE, metavar=metavar, help=meaning, **more)
+
+
 def setting_option(one: Setting, *, required: bool = False, meaning: str | None = None) -> Callable[[Any], Any]:
     """The click option of a setting."""
     kinds: dict[str, Any] = {"whole": int, "number": float}
@@ -181,10 +187,7 @@ def setting_option(one: Setting, *, required: bool = False, meaning: str | None 
 
 
 def help_text(one: Setting, *, brief: bool = False) -> str:
-    """The help of a setting: meaning, allowed values where the metavar does not list them, default.
-
-    The brief help omits long lists and defaults that are sentences.
-    """
+    """The help of a setting: meaning, allowed values, default; brief without long lists and sentences as defaults."""
     listed = one.allowed and (isinstance(one.allowed, str) or "|" not in one.metavar)
     choices = f" One of: {', '.join(one.choices)}." if listed and not (brief and len(one.choices) > 4) else ""
     words = isinstance(one.default, str) and one.default not in one.allowed
@@ -192,25 +195,15 @@ def help_text(one: Setting, *, brief: bool = False) -> str:
     return f"{one.meaning}{choices}{default}"
 
 
-set_option = click.option(
-    "--set",
-    "changes",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="Any setting of docs/reference/options.md, such as people.person_case=keep (repeatable).",
-)
-_recipe_option = click.option(
-    "--recipe", type=PLACE, metavar="FILE", help="Take settings from a recipe; options win over it."
-)
+_ANY_SETTING = "Any setting of docs/reference/options.md, such as people.person_case=keep (repeatable)."
+set_option = several("--set", "changes", "NAME=VALUE", _ANY_SETTING)
+_recipe_option = place("--recipe", "FILE", "Take settings from a recipe; options win over it.")
 
 
 def with_request(*names: str, required: Sequence[str] = (), **meanings: str) -> Callable[[Command], Command]:
     """Give a command the options of settings, --recipe and --set; it gets the `Request` as ``request``.
 
-    Args:
-        names: of the settings.
-        required: those that must be given.
-        **meanings: help of settings that mean something else in this command.
+    Some are ``required``; ``meanings`` has the help of settings that mean something else in this command.
     """
 
     def add(command: Command) -> Command:
@@ -276,7 +269,7 @@ class RequestCommand(click.Command):
         rows = {flag: record for flag, record in records.items() if record is not None}
         if not ctx.meta.get("flowveil.help_all"):
             first = ("out", "k", "protect")
-            common = {one.name: one for one in settings(tier=_COMMON)}
+            common = {one.name: one for one in settings() if one.tier == "common"}
             order = [*first, *(name for name in common if name not in first)]
             with formatter.section("Options"):
                 formatter.write_dl([(rows[common[n].flag][0], help_text(common[n], brief=True)) for n in order])

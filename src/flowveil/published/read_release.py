@@ -37,19 +37,12 @@ _CELL_TYPES = {
 
 @dataclass(frozen=True, eq=False)
 class PublishedFolder:
-    """What a release folder holds.
+    """What a release folder holds."""
 
-    Attributes:
-        path: the folder.
-        flows: the cells, as in flows.parquet.
-        zones: the zones, as in zones.parquet.
-        report: the content of report.json.
-    """
-
-    path: Path
-    flows: pa.Table
-    zones: pa.Table
-    report: dict[str, Any]
+    path: Path  # the folder
+    flows: pa.Table  # the cells, as in flows.parquet
+    zones: pa.Table  # the zones, as in zones.parquet
+    report: dict[str, Any]  # the content of report.json
 
     def zones_frame(self) -> Any:
         """Returns the zones as a GeoDataFrame in degrees; see `to_frame`."""
@@ -79,13 +72,9 @@ class PublishedFolder:
 
 
 def read_release(folder: str | PathLike[str]) -> PublishedFolder:
-    """Reads a published folder; nothing is verified.
-
-    Raises:
-        DataError: it is not a release that can be read.
-    """
-    found = ReleaseFolder(Path(folder))
-    return PublishedFolder(Path(folder), found.flows, found.zones, found.report)
+    """Reads a published folder; nothing is verified. Raises DataError if it is not a release that can be read."""
+    files = ReleaseFolder(Path(folder))
+    return PublishedFolder(Path(folder), files.flows, files.zones, files.report)
 
 
 def map_of_statement(statement: Statement, zones: ZoneMap | None) -> PublicMap | None:
@@ -132,17 +121,10 @@ TABLES = ("flows", "zones")
 
 
 def to_frame(content: Any, table: str, library: str) -> Any:
-    """A published table as one of pandas, polars or geopandas.
+    """Returns the table ``flows`` or ``zones`` of a release as one of pandas, polars or geopandas.
 
-    Args:
-        content: an object with the tables ``flows`` and ``zones``.
-        table: ``flows`` or ``zones``.
-        library: ``pandas``; ``polars``; or ``geopandas``, with outlines of zones, or lines from centre to centre, in
-            longitude and latitude (EPSG:4326).
-
-    Raises:
-        ParameterError: there is no such table, or the zones have no place.
-        MissingExtraError: the library is not installed.
+    That of geopandas has outlines of zones, or lines from centre to centre, in longitude and latitude (EPSG:4326).
+    Raises ParameterError for another table or zones without a place, MissingExtraError for a missing library.
     """
     if table not in TABLES:
         raise ParameterError(f"A release has the tables {' and '.join(TABLES)}; found {table!r}.")

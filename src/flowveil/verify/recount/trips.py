@@ -20,7 +20,7 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from glob import glob, has_magic
+from glob import glob
 from itertools import repeat
 from os import PathLike
 from pathlib import Path
@@ -72,25 +72,16 @@ _ZONED = r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?(Z|[+-]\d{2}:?\d
 
 
 def read_trips(
-    source: Any,
-    parameters: Mapping[str, Any],
-    *,
-    zones: ZoneMap | None = None,
-    area: str | None = None,
-    key_file: Any = None,
+    source: Any, parameters: Mapping[str, Any], *, zones: ZoneMap | None = None, area: Any = None, key_file: Any = None
 ) -> Trips:
-    """Reads trips as the parameters of a report say.
+    """Reads trips as the parameters of a report say; UnreadableInputError if this reader does not know the input.
 
     Args:
         source: path of a file or a folder, or a pattern.
-        parameters: ``parameters`` of report.json; a reader who does not trust the release with case gives another
-            ``person_case``.
+        parameters: ``parameters`` of report.json; a reader who does not trust it with case gives ``person_case``.
         zones: the map, if the tiles are zones of a map; with outlines if the ends are coordinates.
         area: the study area, if it came from a file, as ``wkb:`` and hexadecimal digits.
         key_file: path of the secret key of perturbed counts; without it record keys are not computed.
-
-    Raises:
-        UnreadableInputError: this reader does not know the input.
     """
     if not isinstance(source, str | PathLike) or any(parameters.get(name) for name in ("matrix", "wide", "lookup")):
         raise UnreadableInputError("the input is not a file, or is a matrix file")
@@ -113,10 +104,8 @@ def files_of(source: str | PathLike[str]) -> list[Path]:
     here = Path(source).expanduser()
     if here.is_dir():
         names = [path for path in here.rglob("*") if not re.search(r"(^|/)[._]", path.relative_to(here).as_posix())]
-    elif here.exists() or not has_magic(str(here)):
-        names = [here]
     else:
-        names = [Path(name) for name in glob(str(here), recursive=True)]
+        names = [here] if here.exists() else [Path(name) for name in glob(str(here), recursive=True)]
     every = [path for path in names if path.is_file()]
     for endings in (_PARQUET, _CSV):
         found = sorted(path for path in every if path.name.casefold().endswith(endings))
@@ -188,7 +177,8 @@ def _select(con: Any, source: str | PathLike[str], parameters: Mapping[str, Any]
         for axis, name in zip(("lat", "lon"), roles.get(end, "").split(","), strict=False):
             sql |= {f"{end}_{axis}": _number_sql(*column(name))} if name else {}
         if end not in roles:
-            sql[f"{end}_tile"] = _tile_sql(*column(roles[f"{end}_tile"]))
+            name, _ = column(roles[f"{end}_tile"])
+            sql[f"{end}_tile"] = f"CASE WHEN {_missing(name)} THEN NULL ELSE CAST({name} AS VARCHAR) END"
     sql |= {role: _number_sql(*column(roles[role])) for role in ("trips", "weight") if role in roles}
     sql |= {f"value {c}": _number_sql(*column(c)) for _, c in number_columns(parameters).values()}
     sql |= {"person": _person_sql(*column(roles["person"]))} if "person" in roles else {}
@@ -235,10 +225,6 @@ def _number_sql(column: str, kind: str) -> str:
         return f"CAST({column} AS DOUBLE)"
     number = f"CASE WHEN contains({column}, '_') THEN error('text') ELSE CAST(CAST({column} AS VARCHAR) AS DOUBLE) END"
     return f"CASE WHEN {column} IS NULL OR {_missing(column)} THEN NULL ELSE {number} END"
-
-
-def _tile_sql(column: str, _kind: str) -> str:
-    return f"CASE WHEN {_missing(column)} THEN NULL ELSE CAST({column} AS VARCHAR) END"
 
 
 def _person_sql(column: str, kind: str) -> str:
