@@ -51,10 +51,7 @@ class RemotePeople(People):
 
     def __init__(self, blocks: Blocks, flow: Ints, row: Ints) -> None:
         # The base class is frozen, and its fields are not available here.
-        object.__setattr__(self, "blocks", blocks)
-        object.__setattr__(self, "flow", flow)
-        object.__setattr__(self, "row", row)
-        object.__setattr__(self, "_counted", {})
+        self.__dict__.update(blocks=blocks, flow=flow, row=row, _counted={})
 
     blocks: Blocks
     flow: Ints

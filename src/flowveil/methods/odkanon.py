@@ -71,9 +71,7 @@ def odkanon(
     step = _first_good_step(schedule, rest, guarantee, allowed)
     cuts = schedule.cuts(step)
     merged = cuts.merge(rest)
-    safe = guarantee.safe(merged.cells)
-    if not safe.all():
-        kept[np.flatnonzero(kept)[~safe[merged.row]]] = False
+    kept[kept] = guarantee.safe(merged.cells)[merged.row]
     return Plan.from_cuts(
         flows,
         cuts.origin,
@@ -209,20 +207,14 @@ def _interleave(left_o: NDArray[np.int64], left_d: NDArray[np.int64]) -> Ints:
     start = counts_o[0] / counts_d[0] if counts_d[0] else 1.0
     upper, lower = start * (1 + TOLERANCE), start * (1 - TOLERANCE)
     taken = [0]
-    note = taken.append
     i = j = 0
-    even = True
-    count_o, count_d = counts_o[0], counts_d[0]
     while i < n_o and j < n_d:
-        ratio = count_o / count_d
-        if ratio > upper or (even and ratio >= lower):
+        ratio = counts_o[i] / counts_d[j]
+        if ratio > upper or ((i + j) % 2 == 0 and ratio >= lower):
             i += 1
-            count_o = counts_o[i]
         else:
             j += 1
-            count_d = counts_d[j]
-        even = not even
-        note(i)
+        taken.append(i)
     tail = np.full(n_d - j, i) if i == n_o else np.arange(i + 1, n_o + 1)
     return np.concatenate((taken, tail)).astype(np.int32)
 
@@ -244,6 +236,12 @@ class Cuts:
     def merge(self, cells: Cells) -> Merged:
         """Merges cells between tiles into the cells of these cuts."""
         return cells.merge(*self.zones(cells), len(self.origin), len(self.destination))
+
+    def plan(self, flows: Flows, guarantee: Guarantee, **more: Any) -> Plan:
+        """Returns the plan that publishes all safe cells of these cuts; further arguments as in `Plan.from_cuts`."""
+        merged = self.merge(flows)
+        kept = guarantee.safe(merged.cells)[merged.row]
+        return Plan.from_cuts(flows, self.origin, self.destination, kept, **more)
 
 
 def _first_good_step(schedule: Schedule, cells: Cells, guarantee: Guarantee, allowed: float | None) -> int:

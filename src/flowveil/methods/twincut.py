@@ -18,7 +18,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, get_args
+from typing import NamedTuple, get_args
 
 import numpy as np
 
@@ -93,7 +93,7 @@ def twincut(
     # The tables take most of the memory and are no longer needed.
     del search, trees
     # ODkAnon's cut may use nodes that are missing from the safe pairs or from a thinned tree.
-    plan, other = (plan_of_cuts(flows, guarantee, each, notes) for each in (cuts, merged))
+    plan, other = (each.plan(flows, guarantee, notes=notes) for each in (cuts, merged))
     if not other.kept.any() or float(np.sum(flows.volume(guarantee.basis)[~other.kept])) > budget:
         return plan
     better = all(score(flows, other, guarantee.basis, g) < score(flows, plan, guarantee.basis, g) for g in goals)
@@ -147,13 +147,6 @@ def score(flows: Flows, plan: Plan, basis: str, goal: Goal, *, time_weight: floa
     on_flows = np.abs(np.append(each, 0.0)[cells.row] - volume).sum()
     on_empty_pairs = np.sum((pairs - np.bincount(cells.row[kept], minlength=len(each))) * each)
     return float(on_flows + on_empty_pairs) / float(np.sum(volume))
-
-
-def plan_of_cuts(flows: Flows, guarantee: Guarantee, cuts: Cuts, notes: dict[str, Any]) -> Plan:
-    """Returns the plan that publishes all safe cells of these cuts."""
-    merged = cuts.merge(flows)
-    kept = guarantee.safe(merged.cells)[merged.row]
-    return Plan.from_cuts(flows, cuts.origin, cuts.destination, kept, notes=notes)
 
 
 def starting_cuts(trees: TwinTrees, merged: Cuts | None = None) -> Iterator[tuple[int, Positions]]:

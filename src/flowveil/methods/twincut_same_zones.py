@@ -26,7 +26,7 @@ from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Floats, Ints
 from flowveil.methods.odkanon import Cuts, volume_budget_cuts
 from flowveil.methods.twin_trees import Goal, Objective, metres_moved
-from flowveil.methods.twincut import INFEASIBLE, check_goal, plan_of_cuts, search_deadline
+from flowveil.methods.twincut import INFEASIBLE, check_goal, search_deadline
 from flowveil.release.plan import Plan
 
 #: Work of the search at effort 1, in merged rows; some seconds.
@@ -65,7 +65,7 @@ def twincut_same_zones(
         search.run()
     cut = search.best.cut
     cuts = Cuts(flows.origins, flows.destinations, cut, cut)
-    return plan_of_cuts(flows, guarantee, cuts, {"stopped_early": search.stopped_early})
+    return cuts.plan(flows, guarantee, notes={"stopped_early": search.stopped_early})
 
 
 class State(NamedTuple):

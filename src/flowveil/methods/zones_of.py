@@ -30,6 +30,7 @@ from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import OUTSIDE_CELL, VIRTUAL_ROOT, Hierarchy, Ints
 from flowveil.methods.method import Method
+from flowveil.methods.odkanon import Cuts
 from flowveil.release.plan import NodeZones, Plan
 from flowveil.release.zone_map import CELLS, TILES, FrozenMap
 from flowveil.zoning.refinement import Read, refined
@@ -127,12 +128,8 @@ def plan_over(
 
 
 def _over_cuts(flows: Flows, guarantee: Guarantee, frozen: FrozenMap) -> Plan:
-    cut_o, cut_d = (_Covering.from_map(flows, frozen, end).cut() for end in ("origin", "destination"))
-    zone_o = flows.origins.zone_of_tile(cut_o)[flows.origin]
-    zone_d = flows.destinations.zone_of_tile(cut_d)[flows.destination]
-    merged = flows.merge(zone_o, zone_d, len(cut_o), len(cut_d))
-    kept = guarantee.safe(merged.cells)[merged.row]
-    return Plan.from_cuts(flows, cut_o, cut_d, kept, frozen=frozen.as_table())
+    cuts = (_Covering.from_map(flows, frozen, end).cut() for end in ("origin", "destination"))
+    return Cuts(flows.origins, flows.destinations, *cuts).plan(flows, guarantee, frozen=frozen.as_table())
 
 
 @dataclass(frozen=True, eq=False)
