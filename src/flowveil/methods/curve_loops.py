@@ -145,10 +145,8 @@ def repartition(
     Args:
         pieces: flows piece after piece; start of each piece and the end; whether each piece is a published box.
         stretches: first piece of each stretch, and the end.
-        points: squares and volume of each flow, width of a square in each dimension, and the arguments of
-            `first_safe_ends` other than the order.
-        price: price of a suppressed unit.
-        longer: flows by which a run may exceed the shortest safe one.
+        points: point, volume, step and safety of `flowveil.methods.curvecut.Points`.
+        price, longer: as in `best_cuts`.
         most_flows: longer stretches are left unchanged.
 
     Returns:

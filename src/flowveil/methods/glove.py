@@ -8,7 +8,7 @@ GLOVE-sk is a baseline with scikit-learn: complete-linkage clustering that ignor
 suppression allows. It also merges flows that are already safe.
 
 Guarantees: every published box is safe; at most ``max_suppressed`` of the volume is suppressed, unless everything
-together is below the threshold. The boxes of GLOVE are those of the plain loop in ``tests/reference/glove.py``.
+together is below the threshold.
 """
 
 from __future__ import annotations

@@ -7,8 +7,6 @@ never makes a cell worse. The schedule is therefore computed once, and bisection
 
 The order on one axis is a sort by (total, deeper first, code). A parent's total is at least its child's, so every group
 comes after all groups below it.
-
-Guarantees the same zones as the step-by-step loop in ``tests/reference/odkanon.py``.
 """
 
 from __future__ import annotations
@@ -161,7 +159,7 @@ class Axis:
 class Schedule:
     """The sequence of merges on both axes; ``origin_merges[t]`` of the first t are on origins.
 
-    If both ends have the same zones, there is one axis: every merge applies to both ends, ordered by the sum of both.
+    If both ends have the same zones, every merge applies to both ends, ordered by the sum of both.
     """
 
     origins: Axis

@@ -330,14 +330,9 @@ def _numbered(ancestor: NDArray[np.uint64]) -> Ints:
 class PublicTree:
     """Nodes of all depths, as zones in the order of their codes.
 
-    The roots are the cells of the region, the root of the map, or the named zones of the map. A node with a single
-    child is represented by that child.
-
-    Attributes:
-        parent: parent of each node; -1 at the top.
-        order: the zones of the domain in tree order; ``first:stop`` is the slice of it below each node.
-        node_of_zone: the node of each zone of the domain.
-        tiles: possible tiles below each node.
+    The roots are the cells of the region, the root of the map, or the named zones of the map; their parent is -1. A
+    node with a single child is represented by that child. ``order`` has the zones of the domain in tree order;
+    ``first:stop`` is the slice of it below each node, ``tiles`` the number of possible tiles there.
     """
 
     zones: Zones

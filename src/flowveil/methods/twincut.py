@@ -6,11 +6,9 @@ starts until nothing changes: first with the budget as constraint, then with one
 both trees and swept over a path. A local search then flips nearly tied nodes, re-optimises both trees, and spends the
 rest of the budget exactly.
 
-Guarantees:
-
-- The result is never worse than ODkAnon's volume-budget cut, and never exceeds the budget.
-- No single tree can be cut better while the other stays (up to `MOST_COMBINATIONS`, if the local search finishes).
-- The same input gives the same zones on every machine, unless the time limit is reached, which the notes record.
+Guarantees: the result is never worse than ODkAnon's volume-budget cut, and never exceeds the budget. No single tree can
+be cut better while the other stays (up to `MOST_COMBINATIONS`, if the local search finishes). The same input gives the
+same zones on every machine, unless the time limit is reached, which the notes record.
 """
 
 from __future__ import annotations
