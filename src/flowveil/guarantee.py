@@ -185,9 +185,8 @@ class Guarantee:
             ParameterError: k or l is out of range, or a unit is unknown.
             DataError: the data has no persons or no weights.
         """
-        for name, value in (("k", k), ("l", 1 if l is None else l)):
-            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-                raise ParameterError(f"{name} must be a whole number of at least 1; found {value!r}.")
+        check_whole("k", k)
+        check_whole("l", 1 if l is None else l)
         protect = default_units(flows) if protect is None else protect
         units = (protect,) if isinstance(protect, str) else tuple(protect)
         if not units:
@@ -337,6 +336,12 @@ class Guarantee:
     def to_dict(self) -> dict[str, Any]:
         """Returns plain data for reports: the thresholds that are set; ``k`` is None if it is not claimed."""
         return {"k": self.claimed_k, "protect": list(self.units), **self.thresholds}
+
+
+def check_whole(name: str, value: Any, *, least: int = 1) -> None:
+    """Raises ParameterError unless a value is a whole number of at least ``least``."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        raise ParameterError(f"{name} must be a whole number of at least {least}; found {value!r}.")
 
 
 def check_max_suppressed(share: float) -> None:

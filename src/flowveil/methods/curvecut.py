@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from flowveil.errors import InfeasibleError, ParameterError
 from flowveil.flows import Flows
-from flowveil.guarantee import Guarantee
+from flowveil.guarantee import Guarantee, check_whole
 from flowveil.hierarchy import Floats, Ints
 from flowveil.methods.method import boxes_extra
 from flowveil.release.boxes import DIMENSIONS, Frame, Hulls
@@ -72,8 +72,7 @@ def curvecut(
     """
     if not (np.isfinite(effort) and effort >= 0):
         raise ParameterError(f"effort must be 0 or more; found {effort!r}.")
-    if isinstance(window, bool) or not isinstance(window, int | np.integer) or window < 1:
-        raise ParameterError(f"window must be a whole number of at least 1; found {window!r}.")
+    check_whole("window", window)
     frame = Frame.of(flows, grid_m=grid_m)
     points = Points.from_flows(flows, guarantee, frame)
     budget = max_suppressed * float(np.sum(points.volume))

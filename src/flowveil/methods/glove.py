@@ -19,9 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flowveil.errors import ParameterError
 from flowveil.flows import Flows
-from flowveil.guarantee import Guarantee
+from flowveil.guarantee import Guarantee, check_whole
 from flowveil.hierarchy import Floats, Ints
 from flowveil.methods.method import boxes_extra
 from flowveil.release.boxes import Frame, Hulls
@@ -47,7 +46,7 @@ def glove(
         neighbors: number of nearest neighbours of each flow (L1 distance) that are candidates.
         grid_m: width in metres of the grid of box edges; by default that of a tile.
     """
-    _check_neighbors(neighbors)
+    check_whole("neighbors", neighbors)
     frame = Frame.of(flows, grid_m=grid_m)
     into, short = _merge(flows, guarantee, frame, neighbors)
     box = _roots(into)[: len(flows)]
@@ -70,7 +69,7 @@ def glove_sk(
 
     Arguments as in `glove`.
     """
-    _check_neighbors(neighbors)
+    check_whole("neighbors", neighbors)
     frame = Frame.of(flows, grid_m=grid_m)
     merges = _dendrogram(_points(frame), neighbors)
     volume = flows.volume(guarantee.basis)
@@ -92,11 +91,6 @@ def glove_sk(
             low = middle + 1
     group, kept = cut(low)
     return Plan.from_boxes(frame, group, kept, disjoint=False)
-
-
-def _check_neighbors(neighbors: int) -> None:
-    if isinstance(neighbors, bool) or not isinstance(neighbors, int | np.integer) or neighbors < 1:
-        raise ParameterError(f"neighbors must be a whole number of at least 1; found {neighbors!r}.")
 
 
 def _points(frame: Frame) -> Floats:

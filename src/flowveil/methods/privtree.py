@@ -50,17 +50,13 @@ def privtree(
     """Counts pairs of zones that are as fine as the noise allows.
 
     Args:
-        flows: the flows to count.
-        epsilon: ε of the guarantee; required, at most 20; a warning is given above 10.
-        bound: most trips of one person that are counted. Required if persons are known; the unit is then a person,
-            otherwise a trip.
+        flows, epsilon, bound, unsafe_seed_for_tests: as in `flowveil.methods.laplace.laplace`.
         level: finest level of the zones in their hierarchy (the resolution, for H3); tiles by default.
         region: H3 cells, or codes of the user's map, separated by commas; the whole map by default.
         budget: the shares of ε for divisions and for counts, separated by a comma; their sum is 1.
         decay: above 1. Each division lowers the count so far that an empty pair is this many times less likely to be
             divided.
         divide_above: a pair is divided while its lowered noisy count is above this.
-        unsafe_seed_for_tests: repeatable noise without any protection. A release made with it cannot be written.
 
     Raises:
         ParameterError: an option is missing or out of range, or the zones would come from the data.

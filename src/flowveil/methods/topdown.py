@@ -57,17 +57,12 @@ def topdown(
     """Counts pairs from the top down, with noise at every level.
 
     Args:
-        flows: the flows to count.
-        epsilon: ε of the guarantee; required, at most 20; a warning is given above 10.
+        flows, epsilon, bound, level, unsafe_seed_for_tests: as in `flowveil.methods.laplace.laplace`.
         delta: δ of the guarantee. 0 gives discrete Laplace noise; above 0, discrete Gaussian noise, with fewer large
             errors.
-        bound: most trips of one person that are counted. Required if persons are known; the unit is then a person,
-            otherwise a trip.
-        level: level of the zones in their hierarchy (the resolution, for H3); tiles by default.
         region: H3 cells, or codes of the user's map, separated by commas; the whole map by default.
         budget: the budget share of each level, from the total down to the zones, separated by commas; their sum is 1.
             By default the last four levels get shares in the ratio 1, 3, 9, 27, and those above them 1 each.
-        unsafe_seed_for_tests: repeatable noise without any protection. A release made with it cannot be written.
 
     Raises:
         ParameterError: an option is missing or out of range, or the zones would come from the data.
