@@ -60,12 +60,9 @@ class Hierarchy:
     Attributes:
         parent: int32; the root is node 0 with -1, otherwise ``parent[v] < v``.
         code: unique codes, uint64 (H3) or text. All builders in flowveil order siblings by code.
-        base_level: `level` of the root (the resolution of an H3 root, -1 for a virtual root above several base cells, 0
-            for a tree without numbering).
-        geography: coordinates of the nodes, if known.
+        base_level: `level` of the root (the resolution of an H3 root, -1 for a virtual root above several base cells).
         names: names of the nodes for people, if the map has them; empty texts for missing ones.
-        kind: ``"h3"``, ``"halves"`` (H3 cells with parts of cells between), ``"table"``, ``"dendrogram"``, or
-            ``"tree"`` if not specified.
+        kind: ``"h3"``, ``"halves"`` (with parts of cells between), ``"table"``, ``"dendrogram"`` or ``"tree"``.
         levels: int32; the level of each node if it differs from its depth: a part of a zone has the level of the zone.
         depth: int16; that of the parent plus one.
         stop: int32; the subtree of v is the slice ``v:stop[v]``.

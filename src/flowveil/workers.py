@@ -34,8 +34,7 @@ Result = TypeVar("Result")
 class Ended(NamedTuple):
     """Outcome of the task with this number: ``done``, ``late`` or ``lost``.
 
-    The error is a flowveil error raised by the work; for other errors one that names only the type, because the message
-    may quote the input; None if the process ended.
+    The error is a flowveil error, or one that names only the type, because other messages may quote the input.
     """
 
     number: int

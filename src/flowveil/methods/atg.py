@@ -1,12 +1,9 @@
 """ATG-Dual and ATG-Soft: adaptive tree generalisation (Matet et al. 2023).
 
 First the origin cut whose zones emit volumes closest to ``v_target``. Then, for each origin zone, a separate
-destination cut that minimises the generalisation error within a suppression budget. All origins share the budget, so
-their trees are pruned together (`PairTree`) under one multiplier. ATG-Dual finds it with the Specific Breakpoints
-Algorithm; ATG-Soft takes it as given. Areas are numbers of tiles.
-
-Guarantees: ATG-Dual never suppresses more than its budget, and its pruning is optimal for its final multiplier.
-ATG-Soft keeps no cell larger than its ``lambda`` that could still be split.
+destination cut that minimises the generalisation error within a suppression budget that all origins share, so their
+trees are pruned together (`PairTree`) under one multiplier. ATG-Dual finds it with the Specific Breakpoints Algorithm;
+ATG-Soft takes it as given. Areas are numbers of tiles.
 """
 
 from __future__ import annotations

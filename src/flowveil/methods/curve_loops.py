@@ -1,12 +1,8 @@
 """The loops of CurveCut, compiled: the shortest safe runs, the optimal partition of an order, and the exchange step.
 
-A run is a slice of an order of flows. All units are monotone, so a run that contains a safe run is safe, and a run that
-consists of two safe runs is never better than the two. So of the runs from a flow, only those matter that are safe and
-shorter than two safe runs: for k trips, less than 2k flows.
-
-The exchange repartitions neighbouring boxes along other orders of their flows. The flows of a few boxes, and the
-suppressed flows between them, are sorted along each of the four dimensions, and from one to the other of two distant
-flows. Each order is cut like the whole curve, at the same price. Needs numba (the extra ``boxes``).
+A run is a slice of an order of flows. All units are monotone, so of the runs from a flow only those matter that are
+safe and shorter than two safe runs. The exchange sorts the flows of neighbouring boxes along each of the four
+dimensions, and from one to the other of two distant flows, and cuts each order like the whole curve. Needs numba.
 """
 
 from __future__ import annotations

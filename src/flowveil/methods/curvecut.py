@@ -1,13 +1,10 @@
 """CurveCut: boxes as fine as GLOVE's at the speed of a sort (after Ghinita et al. 2007, Fast data anonymization).
 
 Flows are points in four dimensions, sorted along a Hilbert curve. Dynamic programming over windows finds the optimal
-partition of that order into safe runs and suppressed flows: a run is a box and costs its volume times the sum of its
-four sides; a suppressed flow costs a price per unit. The price is searched until the suppression limit is met. The rest
-of the limit is spent where a lower price would spend it. Then neighbouring boxes exchange flows: in rounds of bounded
-work, boxes are sorted along another curve and consecutive boxes are repartitioned (`flowveil.methods.curve_loops`).
-
-Guarantees: every published box is safe; at most ``max_suppressed`` of the volume is suppressed; the first partition is
-optimal at its price, and an exchange is made only if it costs less at the price of its round.
+partition of that order into safe runs, which become boxes, and suppressed flows. The price of a suppressed unit is
+searched until the suppression limit is met; the rest is spent where a lower price would spend it. Then neighbouring
+boxes exchange flows: in rounds of bounded work, boxes are sorted along another curve and consecutive boxes are
+repartitioned if that costs less (`flowveil.methods.curve_loops`).
 """
 
 from __future__ import annotations

@@ -1,14 +1,9 @@
 """GLOVE and GLOVE-sk: merging boxes until each is safe (Gramaglia and Fiore 2015; Matet et al. 2023).
 
 GLOVE merges greedily: of all pairs of boxes below the threshold, the pair whose merge enlarges them least, averaged
-over their volume. A safe box is not merged further. Candidates are the pairs of a nearest-neighbour graph. Finally, the
-boxes with the longest sides are suppressed, within ``max_suppressed``.
-
-GLOVE-sk is a baseline with scikit-learn: complete-linkage clustering that ignores volumes, cut as low as the limit on
-suppression allows. It also merges flows that are already safe.
-
-Guarantees: every published box is safe; at most ``max_suppressed`` of the volume is suppressed, unless everything
-together is below the threshold.
+over their volume. Candidates are the pairs of a nearest-neighbour graph. Finally, the boxes with the longest sides are
+suppressed, within ``max_suppressed``. GLOVE-sk is a baseline with scikit-learn: complete-linkage clustering that
+ignores volumes, cut as low as the limit on suppression allows.
 """
 
 from __future__ import annotations

@@ -1,12 +1,9 @@
 """ODkAnon: greedy bottom-up merging into homogeneous zones (Armenante et al., NetMob 2025).
 
 The published loop repeatedly merges the sibling group with the fewest trips, on an axis chosen from the two zone
-counts, until all cells are safe. The cost of a group is its parent's total on that axis. So the order of merges depends
-on the marginal totals alone and the choice of axis on the zone counts alone; cells only decide when to stop. Merging
-never makes a cell worse. The schedule is therefore computed once, and bisection finds the stopping step.
-
-The order on one axis is a sort by (total, deeper first, code). A parent's total is at least its child's, so every group
-comes after all groups below it.
+counts, until all cells are safe. The order of merges depends on the marginal totals alone and the choice of axis on the
+zone counts alone; cells only decide when to stop, and merging never makes a cell worse. The schedule is therefore
+computed once, and bisection finds the stopping step. The order on one axis is a sort by (total, deeper first, code).
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
 """OIGH: one level for all origins, one for all destinations (as adapted by Matet et al. 2023 for ragged trees).
 
-Going up one level coarsens all zones of an axis, so a release is a point (origin level, destination level) of a small
-lattice. OIGH takes the lowest point, by the sum of both levels, at which cells below the threshold hold at most the
-allowed volume, and suppresses those cells. Going up never moves volume into cells below the threshold. So the lowest
-good destination level never rises with the origin level, and one descent along that staircase finds the lowest point.
-
-The baseline `suppression`, tiles without any level up, is here too.
+A release is a point (origin level, destination level) of a small lattice. OIGH takes the lowest point, by the sum of
+both levels, at which cells below the threshold hold at most the allowed volume. Going up never moves volume into such
+cells, so one descent along the staircase of good points finds it. The baseline `suppression`, tiles alone, is here too.
 """
 
 from __future__ import annotations

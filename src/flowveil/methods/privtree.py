@@ -1,10 +1,8 @@
 """PrivTree: adaptive cells under differential privacy, fine where many people go and coarse where few do.
 
 A pair of nodes of the public tree is divided while its count, lowered by a fixed decay for each division above it and
-with noise added, is above a threshold (Zhang, Xiao and Xie 2016, here for pairs). The noise does not grow with the
-depth of the tree: one trip hardly changes decisions far above the threshold, and along its path the lowered counts fall
-by at least the decay each time, so only the last decisions cost privacy. Undivided pairs are counted with the rest of ε
-and published. docs/methods/privtree.md contains the proof for discrete noise and for a person with many trips.
+with noise added, is above a threshold (Zhang, Xiao and Xie 2016, here for pairs). Undivided pairs are counted with the
+rest of ε and published. docs/methods/privtree.md contains the proof for discrete noise and a person with many trips.
 """
 
 from __future__ import annotations

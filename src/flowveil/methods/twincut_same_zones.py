@@ -1,14 +1,10 @@
 """TwinCut with the same zones at both ends: one cut of one tree.
 
-With two cuts, the best cut for fixed zones at the other end is an exactly solvable pruning. With one cut both ends
-change together and no exact solution is known. So this is a local search from ODkAnon's cut with two moves: divide a
-zone into the children of its node, or unite the children of a node. A few merges of the table give the exact change of
-every move. All gaining moves are applied together if that is a gain, else the better half, down to the best one. A
-price on suppressed units is moved until the budget is bracketed; single moves spend the rest.
-
-Guarantees: never worse than ODkAnon's cut at the same budget; never over the budget; no single move improves the
-result, unless the work or time limit is reached first. The lower bound for two cuts (`homogeneous_floor`) is valid
-here.
+Both ends change together and no exact solution is known. So this is a local search from ODkAnon's cut with two moves:
+divide a zone into the children of its node, or unite the children of a node. A few merges of the table give the exact
+change of every move. All gaining moves are applied together if that is a gain, else the better half, down to the best
+one. A price on suppressed units is moved until the budget is bracketed; single moves spend the rest. The result is
+never worse than ODkAnon's cut and never over the budget.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """The zones of an earlier release, recounted on new data.
 
-The zones are those of a `FrozenMap`; cells below the threshold are suppressed, and the plan is refused if they hold
-more than the limit. A tile outside the earlier zones gets the coarsest node that overlaps none of them, which does not
-depend on the new data. If the earlier zones overlap, a flow belongs to the one earlier cell that contains it; flows in
-no earlier cell are suppressed. The tree of the new data may lack earlier zones without new trips, so zones are located
-on a larger tree with a tile of every zone (`_Covering`).
+Cells below the threshold are suppressed, and the plan is refused if they hold more than the limit. A tile outside the
+earlier zones gets the coarsest node that overlaps none of them. If the earlier zones overlap, a flow belongs to the one
+earlier cell that contains it; flows in no earlier cell are suppressed.
 
 Of a map in layers, a flow belongs to the first layer with a published cell around it: flows of a cell below the
 threshold go on to the next layer. So do those of a later cell whose trips are k - 1 times the number of earlier cells
@@ -60,8 +58,7 @@ class ZonesOf(Method):
     def on_hierarchy(self, flows: Read, hierarchy: str | None) -> tuple[Read, dict[str, str]]:
         """Returns the flows on the tree of the frozen map, up to its top, and the parameters to record.
 
-        Raises:
-            ParameterError: the flows were read differently from the earlier release, or on another map.
+        Raises ParameterError if the flows were read differently from the earlier release.
         """
         assert self.frozen is not None
         if hierarchy not in (None, self.frozen.hierarchy):
@@ -92,9 +89,9 @@ def _refuse_other_reading(read: Mapping[str, Any], frozen: FrozenMap) -> None:
 def plan_over(
     flows: Flows, guarantee: Guarantee, *, max_suppressed: float, frozen: FrozenMap, revise: bool = False
 ) -> Plan:
-    """Plans the release of these flows over the zones of a frozen map.
+    """Plans the release of these flows, on trees up to the top, over the zones of a frozen map.
 
-    The flows are on trees up to the top. With ``revise`` the release revises the one that has these zones.
+    With ``revise`` the release revises the one that has these zones.
 
     Raises:
         ParameterError: the map of these flows differs from that of the earlier release.
