@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from flowveil.errors import DataError
 from flowveil.hierarchy import Floats, Hierarchy, Ints, PlaceCounts
 from flowveil.read_summary import ReadSummary
+from flowveil.record_values import RecordValues
 from flowveil.times import Times
 
 #: A dense table of counts is used up to this many entries for each row that is counted into it. Below, one
@@ -148,6 +149,20 @@ class People:
     def total(self) -> int:
         """Distinct people of all cells together."""
         return int(np.count_nonzero(np.bincount(self.person)))
+
+    def largest(self, group: NDArray[Any], n_groups: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Returns the trips of the person with the most, and with the second most, in each group of cells.
+
+        ``group`` is the group of each cell; -1 for none. The trips of persons must be known.
+        """
+        assert self.trips is not None
+        rows = np.flatnonzero(group[self.cell] >= 0)
+        merged = People.aggregate(group[self.cell[rows]], self.person[rows], self.trips[rows])
+        assert merged.trips is not None
+        trips = np.append(merged.trips[np.lexsort((-merged.trips, merged.cell))], (0, 0))
+        start = np.searchsorted(merged.cell, np.arange(n_groups + 1))
+        n, first = np.diff(start), start[:-1]
+        return np.where(n > 0, trips[first], 0), np.where(n > 1, trips[first + 1], 0)
 
     def merge(self, new_cell: Ints) -> People:
         """Move every row to its new cell (-1: leave it out) and make the rows distinct again."""
@@ -423,6 +438,7 @@ class Flows(Cells):
         time: the step of each flow, a leaf of that tree. Flows are then distinct triples, sorted by time last.
         l_places: number of listed places in each tile, if locations are counted by places; else None.
         keys: sum of the record keys of each flow (`flowveil.record_keys`), if they were read; else None.
+        values: values of the records of each flow, if numbers beyond counts are published; else None.
     """
 
     _: KW_ONLY
@@ -434,6 +450,7 @@ class Flows(Cells):
     time: Ints | None = None
     l_places: PlaceCounts | None = None
     keys: NDArray[np.int64] | None = None
+    values: RecordValues | None = None
 
     def __post_init__(self) -> None:
         n = len(self.origin)

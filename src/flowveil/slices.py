@@ -23,6 +23,7 @@ from flowveil.flows import SUM_COLUMNS, Cells, Flows, People, concat_cells
 from flowveil.hierarchy import Hierarchy
 from flowveil.read_summary import ReadSummary
 from flowveil.record_keys import merged_keys
+from flowveil.record_values import merged_values
 from flowveil.remote_people import RemotePeople
 from flowveil.times import TIME, Every, Times
 
@@ -109,6 +110,7 @@ class SlicedFlows:
             intake=self.intake,
             whole_map=self.slices[0].whole_map,
             **merged_keys(parts, merged.row, len(merged.cells)),
+            **merged_values(parts, merged.row),
         )
 
     def folded(self) -> Flows:
@@ -135,6 +137,7 @@ class SlicedFlows:
             whole_map=self.slices[0].whole_map,
             times=times,
             time=time[order],
+            **merged_values(self.slices, np.argsort(order)),
         )
 
     def coarser_keys(self, every: Sequence[Every] = (), *, total: bool = False) -> list[Key]:

@@ -38,7 +38,7 @@ from flowveil.engines.spark_batches import (
     unpack,
     with_remote_people,
 )
-from flowveil.engines.spark_session import chosen, on_the_cluster, session
+from flowveil.engines.spark_session import chosen, context_of, on_the_cluster, session
 from flowveil.engines.spark_tables import ROWS as SOURCE
 from flowveil.engines.spark_tables import FirstLines, SparkTable, is_dataframe, open_spark_table
 from flowveil.engines.staging import FRACTION
@@ -51,6 +51,7 @@ from flowveil.reading.persons import known_persons, person_sql, placeholder_name
 from flowveil.reading.screening import Kept, Screening
 from flowveil.reading.tiling import tiling_of
 from flowveil.record_keys import RECORD_KEY, SecretKey, set_key
+from flowveil.record_values import refuse_numbers
 from flowveil.slices import SlicedFlows
 
 #: Libraries that interpret values; a worker with other versions could read other flows.
@@ -65,6 +66,8 @@ def read(source: Any, reading: Reading, *, progress: Callable[[float], None] | N
         reading: how to read it; columns that it does not name are recognised.
         progress: called with the share that is read, from 0 to 1.
     """
+    if reading.numbers is not None:
+        refuse_numbers({"engine='spark' (--engine spark)": True})
     tiling = tiling_of(reading)
     spark = source.sparkSession if is_dataframe(source) else session()
     with open_database(None) as con, on_the_cluster("the input"):
@@ -88,14 +91,10 @@ def _parts(spark: Any, table: SparkTable) -> int:
 
     Every task starts a database, so many small tasks are slow.
     """
-    from pyspark.errors import PySparkException
-
-    most = int(spark.conf.get("spark.sql.shuffle.partitions"))
-    try:
-        here: int = max(table.selected.rdd.getNumPartitions(), spark.sparkContext.defaultParallelism)
-    except PySparkException:
-        # Not known for Spark Connect.
+    most, context = int(spark.conf.get("spark.sql.shuffle.partitions")), context_of(spark)
+    if context is None:
         return most
+    here: int = max(table.selected.rdd.getNumPartitions(), context.defaultParallelism)
     return max(1, min(most, here))
 
 

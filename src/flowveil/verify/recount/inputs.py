@@ -87,6 +87,7 @@ class Trips:
     read_by: str = "recount"  # or ``engine``
     keys: Counts | None = None  # sum of the record keys of each row; None without the secret key
     key: str | None = None  # fingerprint of that key
+    values: Any = None  # `values.ValueRows` if the release has means, totals or medians
 
     def __len__(self) -> int:
         return len(self.origin)
@@ -119,6 +120,13 @@ _COLUMNS = {
 }  # fmt: skip
 
 
+def number_columns(parameters: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
+    """Returns the columns of means, totals and medians, with what they are and the input column."""
+    roles = (("mean", "mean"), ("total_of", "total"), ("median", "median"))
+    named = [(role, prefix, ((parameters.get("columns") or {}).get(role) or "").split(",")) for role, prefix in roles]
+    return {f"{prefix}_{column}": (role, column) for role, prefix, columns in named for column in columns if column}
+
+
 class FolderError(ValueError):
     """The folder contradicts itself; the message is a finding."""
 
@@ -139,7 +147,8 @@ class Release:
         if self.kind != "folded" and self.slice_columns != tuple(trips.slice_columns):
             raise FolderError("report.json: its slice columns are not those of the input as it was read")
         self.flows = pq.read_table(folder / "flows.parquet", partitioning=None)
-        _check_columns(self.flows, SPAN if self.kind == "folded" else self.slice_columns)
+        numbers = number_columns(self.parameters)
+        _check_columns(self.flows, SPAN if self.kind == "folded" else self.slice_columns, tuple(numbers))
         zones = pq.read_table(folder / "zones.parquet", columns=["zone", "role"], partitioning=None)
         _check_listed(self.flows, zones, same_zones=self.parameters.get("same_zones") is True)
         # Threshold of each protected unit, and of locations; the population is in millionths.
@@ -161,28 +170,29 @@ class Release:
 
     def trips(self) -> Counts:
         """Returns the published trips; -1 where they are not a whole number of units."""
-        return self._whole("trips", self._unit)
+        return _whole(self.flows["trips"].to_numpy(), self._unit)
 
     def weight(self) -> Counts | None:
         """Returns the published weights in millionths, -1 for other fractions; None without weights."""
-        return self._whole("weight", MILLION) if self.has("weight") else None
-
-    def _whole(self, name: str, unit: int) -> Counts:
-        found = self.flows[name].to_numpy()
-        if unit == 1 and found.dtype == np.int64:
-            return np.asarray(found)
-        whole = np.rint(np.nan_to_num(found, nan=-1.0, posinf=-1.0, neginf=-1.0).clip(-1.0, 2.0**33) * unit)
-        return np.where(whole / unit == found, whole, -1).astype(np.int64)
+        return _whole(self.flows["weight"].to_numpy(), MILLION) if self.has("weight") else None
 
 
-def _check_columns(flows: pa.Table, slices: Sequence[str]) -> None:
-    needed = {"origin_zone", "destination_zone", "trips", *slices}
+def _whole(values: NDArray[Any], unit: int) -> Counts:
+    if unit == 1 and values.dtype == np.int64:
+        return values
+    whole = np.rint(np.nan_to_num(values, nan=-1.0, posinf=-1.0, neginf=-1.0).clip(-1.0, 2.0**33) * unit)
+    return np.where(whole / unit == values, whole, -1).astype(np.int64)
+
+
+def _check_columns(flows: pa.Table, slices: Sequence[str], numbers: Sequence[str]) -> None:
+    needed = {"origin_zone", "destination_zone", "trips", *slices, *numbers}
     found = set(flows.column_names)
     if not needed <= found <= needed | set(_COLUMNS) or len(found) < len(flows.column_names):
         raise FolderError("flows.parquet: has other columns than a release")
-    if any(flows.schema.field(name).type not in _COLUMNS.get(name, _TEXT) for name in flows.column_names):
+    types = {**_COLUMNS, **dict.fromkeys(numbers, (pa.float64(),))}
+    if any(flows.schema.field(name).type not in types.get(name, _TEXT) for name in flows.column_names):
         raise FolderError("flows.parquet: a column has the wrong type")
-    if flows.num_rows == 0 or any(flows[name].null_count for name in flows.column_names if name not in slices):
+    if flows.num_rows == 0 or any(flows[n].null_count for n in flows.column_names if n not in (*slices, *numbers)):
         raise FolderError("flows.parquet: has no rows, or values are missing")
     if any(pc.min(flows[name]).as_py() < 1 for name in ("trips", "layer") if name in found):
         raise FolderError("flows.parquet: cells have fewer than one trip, or layers are not numbered from 1")
@@ -199,16 +209,14 @@ def _check_listed(flows: pa.Table, zones: pa.Table, *, same_zones: bool) -> None
 
 
 def _thresholds(guarantee: Mapping[str, Any], trips: Trips) -> dict[str, float]:
-    least: dict[str, float] = {}
-    for unit in (*UNITS, "locations"):
-        value = guarantee.get(unit)
-        if unit not in guarantee or (value is None and unit != "population"):
-            continue
-        if value is not None and (isinstance(value, bool) or not math.isfinite(value) or value <= 0):
-            raise FolderError("report.json: a threshold of the guarantee is not a number above 0")
-        if unit == "population":
-            value = trips.population(guarantee["k"]) if value is None else float(value) * MILLION
-        least[unit] = math.inf if value is None else value * (trips.unit if unit == "trips" else 1)
+    scales = {"trips": trips.unit, "people": 1, "population": MILLION, "locations": 1}
+    stated = {unit: guarantee[unit] for unit in scales if guarantee.get(unit) is not None}
+    if any(isinstance(value, bool) or not 0 < value < math.inf for value in stated.values()):
+        raise FolderError("report.json: a threshold of the guarantee is not a number above 0")
+    least = {unit: value * scales[unit] for unit, value in stated.items()}
+    if "population" in guarantee and "population" not in stated:
+        population = trips.population(guarantee["k"])
+        least["population"] = math.inf if population is None else population
     return least
 
 
@@ -250,9 +258,7 @@ def check_guarantee(release: Release, trips: Trips) -> Iterator[str]:
 def check_expected(release: Release, trips: Trips, expect: Mapping[str, Any]) -> Iterator[str]:
     """Compares the guarantee with the one that the reader requires."""
     k, named = expect.get("k"), tuple(expect.get("protect") or ())
-    for unit in named:
-        if unit not in release.least:
-            yield f"report.json: the release does not protect {unit}"
+    yield from (f"report.json: the release does not protect {unit}" for unit in named if unit not in release.least)
     if k is not None:
         given = expect.get("k_population")
         population = given * MILLION if given else trips.population(k) or math.inf
