@@ -60,8 +60,7 @@ def _read(release: PublishedRelease, source: Any, reading: dict[str, Any]) -> An
     """Trips as the report of a release says, slice by slice, on the tree that it has."""
     from flowveil.engines import read_flows
     from flowveil.reading import Reading
-    from flowveil.zoning.refinement import refined
-    from flowveil.zoning.restriction import to_the_top
+    from flowveil.zoning.restriction import refined, to_the_top
 
     parameters = release.report["parameters"]
     flows: Any = read_flows(source, Reading.from_parameters(parameters, **reading))
