@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from flowveil.sources import prepare as prepare
     from flowveil.verify.verification import verify_release as verify_release
     from flowveil.verify.verification import verify_series as verify_series
+    from flowveil.zoning.files import read_tree as read_tree
     from flowveil.zoning.files import read_zones as read_zones
 
     audit_releases = audit
@@ -61,7 +62,7 @@ _PUBLIC = {
     "slices": "SlicedFlows",
     "sources": "prepare",
     "verify.verification": "verify_release",
-    "zoning.files": "read_zones",
+    "zoning.files": "read_tree read_zones",
 }
 #: Names that are found here as well, for scripts that already use them.
 _OTHERS = {

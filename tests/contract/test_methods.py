@@ -274,7 +274,7 @@ def published(release: Release) -> list[tuple]:
 
 def check_every_flow_is_within_the_time_of_its_cell(release: Release) -> None:
     flows, plan = release.input, release.plan
-    label = flows.times.labels[flows.time]
+    label = flows.folds[0].labels[flows.leaves[0]]
     for f in np.flatnonzero(plan.kept).tolist():
         zone = plan.origin_zone[f]
         assert plan.origin_zones.start[zone] <= label[f] < plan.origin_zones.stop[zone]

@@ -67,7 +67,7 @@ def cells_around(trees: list[Tree], rows: list[NDArray[Any]]) -> Ints:
     Makes one look-up for each combination of depths among the cells, over the flows without a cell.
 
     Args:
-        trees: of each end, and of the time if it is folded.
+        trees: of each end: origin, destination and folds.
         rows: the node of each cell in each tree.
     """
     n_flows = len(trees[0].at)
@@ -150,8 +150,8 @@ def _covering_layers(release: Release) -> Covering:
     destinations: Any = plan.destination_zones
     trees = trees_of(flows)
     rows_of_cells = [origins.nodes[cells.origin], destinations.nodes[cells.destination]]
-    if plan.timed is not None:
-        rows_of_cells.append(plan.timed.time[cells.origin])
+    if plan.folded is not None:
+        rows_of_cells += [node[cells.origin] for node in plan.folded.fold_nodes]
     layer = origins.layer[cells.origin]
     found: list[tuple[Any, Any]] = []
     for number in np.unique(layer).tolist():
@@ -163,11 +163,8 @@ def _covering_layers(release: Release) -> Covering:
 
 
 def trees_of(flows: Any) -> list[Tree]:
-    """Returns the trees of both ends and, if time is folded, of the time."""
-    ends = [(flows.origins, flows.origin), (flows.destinations, flows.destination)]
-    if flows.times is not None:
-        ends.append((flows.times.tree, flows.time))
-    return [Tree.from_hierarchy(tree, leaf) for tree, leaf in ends]
+    """Returns the trees of all ends."""
+    return [Tree.from_hierarchy(tree, leaf) for tree, leaf in flows.ends]
 
 
 def _covering_boxes(release: Release, origins: BoxZones, destinations: BoxZones) -> Covering:

@@ -28,7 +28,6 @@ from flowveil.methods import Method, find_method, k_methods
 from flowveil.published.tables import overview
 from flowveil.release.statement import INEXACT
 from flowveil.slices import SlicedFlows
-from flowveil.times import TIME_COLUMNS
 from flowveil.zoning.refinement import refined
 from flowveil.zoning.restriction import over_own_tiles
 
@@ -366,7 +365,8 @@ def execute(source: Source, task: Task) -> Any:
     )
     if not source.keep_tables:
         return run
-    flows = overview(release.flows, TIME_COLUMNS, None) if release.kind == "folded" else release.flows
+    folded = release.plan.folded
+    flows = release.flows if folded is None else overview(release.flows, tuple(folded.columns), None)
     return replace(run, flows=flows, zones=release.zones)
 
 
@@ -386,8 +386,8 @@ def prepare(source: Source, task: Task) -> None:
         destinations=flows.destinations,
         intake=flows.intake,
         whole_map=flows.whole_map,
-        times=flows.times,
-        time=None if flows.time is None else flows.time[: len(cells)],
+        folds=flows.folds,
+        leaves=tuple(leaf[: len(cells)] for leaf in flows.leaves),
     )
     attempt(few, {**task.arguments, "k": 2} if _guarantees_k(task.arguments) else task.arguments)
 

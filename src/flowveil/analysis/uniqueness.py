@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowveil.flows import Flows
+from flowveil.hierarchy import Ints
 
 #: Size of the sample, and largest number of known places.
 SAMPLE, MOST_KNOWN = 1_000, 4
@@ -106,7 +107,7 @@ def uniqueness(flows: Flows, *, most_known: int = MOST_KNOWN, sample: int = SAMP
             own = traces.place[traces.start[person] : traces.start[person + 1]]
             alone += traces.people_at(rng.choice(own, known, replace=False)) == 1
         low, high = wilson(alone, len(drawn))
-        timed = flows.time is not None
+        timed = _steps(flows) is not None
         found.append(Uniqueness(known, timed, len(able), len(drawn), alone / len(drawn), low, high))
     return tuple(found)
 
@@ -125,7 +126,14 @@ def _places(flows: Flows) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     _, number = np.unique(np.concatenate(codes), return_inverse=True)
     of_origin, of_destination = number[: len(codes[0])], number[len(codes[0]) :]
     ends = of_origin[flows.origin].astype(np.int64), of_destination[flows.destination].astype(np.int64)
-    if flows.time is None:
+    steps = _steps(flows)
+    if steps is None:
         return ends
-    n_steps = int(flows.time.max(initial=0)) + 1
-    return ends[0] * n_steps + flows.time, ends[1] * n_steps + flows.time
+    n_steps = int(steps.max(initial=0)) + 1
+    return ends[0] * n_steps + steps, ends[1] * n_steps + steps
+
+
+def _steps(flows: Flows) -> Ints | None:
+    """Returns the step of time of each flow; None if time is not folded."""
+    both = zip(flows.folds, flows.leaves, strict=True)
+    return next((leaf for fold, leaf in both if fold.every is not None), None)

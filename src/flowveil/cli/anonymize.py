@@ -72,7 +72,7 @@ def publish_request(output: Output, request: Request, *, save_recipe: str | None
         asked = run.anonymize_arguments(request)
         with output.working("Reading") as progress:
             flows = run.read_request(request, progress=progress)
-        if run.has_slices(request) and not request.slices.fold_time:
+        if run.has_slices(request) and not run.has_folds(request):
             release = publish_slices(output, flows, request, writing)
         else:
             show = request.output.show_measures

@@ -102,7 +102,8 @@ def derive_published(
     statement = source.statement
     if statement.kind == "perturbed" and (how.level is not None or how.zones_of is not None or how.sum):
         raise ParameterError("The counts of this release are perturbed; the error of their sums is not stated.")
-    table = _Table(source.cells, statement.slice_columns, dict(statement.parameters.get("slices") or {}))
+    slices, fold = (dict(statement.parameters.get(name) or {}) for name in ("slices", "fold"))
+    table = _Table(source.cells, statement.slice_columns, slices, fold)
     table = _drop(_pick(table, how.pick), how.drop)
     zones, most = _coarser_zones(source, how), 1
     if zones is not None:
@@ -184,6 +185,7 @@ class _Table:
     cells: pa.Table
     slice_columns: tuple[str, ...]
     slices: dict[str, Any]
+    fold: dict[str, Any]
 
     @property
     def every(self) -> str | None:
@@ -193,8 +195,8 @@ class _Table:
     @property
     def keys(self) -> list[str]:
         """The columns that identify a row once layers are added up, in the order of sorting."""
-        times = [name for name in TIME_COLUMNS if name in self.cells.column_names]
-        return [*self.slice_columns, *times, *ENDS]
+        folds = [name for name in self.cells.column_names if name in (*self.fold, *TIME_COLUMNS)]
+        return [*self.slice_columns, *folds, *ENDS]
 
 
 def _pick(table: _Table, pick: Sequence[tuple[str, str | None]]) -> _Table:
@@ -225,6 +227,7 @@ def _drop(table: _Table, names: Sequence[str]) -> _Table:
 def _check_column(table: _Table, name: str, flag: str) -> None:
     if name not in table.slice_columns:
         has = f"has the slice columns {', '.join(table.slice_columns)}" if table.slice_columns else "has no slices"
+        has += f", and folds {', '.join(table.fold)}, which --sum adds up" * bool(table.fold)
         raise ParameterError(f"{flag}: the release {has}; found '{name}'.{did_you_mean(name, table.slice_columns)}")
 
 
@@ -232,6 +235,9 @@ def _summed(table: _Table, name: str, source: Published) -> _Table:
     """Returns the table with a column, or a unit of time, added up; equal rows are merged later."""
     if TIME_COLUMNS[0] in table.cells.column_names and name in (TIME, *TIME_COLUMNS, table.every):
         return replace(table, cells=table.cells.drop_columns(list(TIME_COLUMNS)), slices={})
+    if name in table.fold:
+        others = {other: parents for other, parents in table.fold.items() if other != name}
+        return replace(table, cells=table.cells.drop_columns([name]), fold=others)
     label: tuple[slice, str] | None = None
     column = name
     if name not in table.slice_columns and TIME in table.slice_columns and table.every is not None:
@@ -249,7 +255,7 @@ def _summed(table: _Table, name: str, source: Published) -> _Table:
         slices |= {"also_every": [], "every": None if label is None else label[1]}
     at = cells.column_names.index(column)
     if label is None:
-        return _Table(cells.remove_column(at), rest, slices if rest else {})
+        return _Table(cells.remove_column(at), rest, slices if rest else {}, {})
     labels = pc.utf8_slice_codeunits(cells[column], label[0].start, label[0].stop)
     return replace(table, cells=cells.set_column(at, column, labels), slices=slices)
 
@@ -331,15 +337,17 @@ def _inside(cells: pa.Table, within: Within, source: Published) -> pa.Table:
 def _statement(source: Published, table: _Table, how: Derivation, *, merged: bool, most: int) -> Statement:
     """Returns what is stated of the result; a claim that does not carry over is left out."""
     before, columns = source.statement, table.cells.column_names
-    parameters = {name: value for name, value in before.parameters.items() if name not in ("slices", "derive")}
+    parameters = {name: value for name, value in before.parameters.items() if name not in ("slices", "fold", "derive")}
     parameters["derive"] = how.to_parameters()
     if table.slices:
         parameters["slices"] = table.slices
+    if table.fold:
+        parameters["fold"] = table.fold
     if merged and (how.level is not None or how.zones_of is not None):
         # A coarser zone may contain a listed place whose own cells are suppressed.
         parameters.pop("stricter", None)
     homogeneous = before.homogeneous
-    if before.boxes is None and not {"layer", *TIME_COLUMNS} & set(columns):
+    if before.boxes is None and not {"layer", *TIME_COLUMNS, *table.fold} & set(columns):
         homogeneous = not has_nested_zones(table.cells, table.slice_columns, source.map)
     if how.within is not None or not homogeneous:
         # Other zones were part of the whole. Coarser zones keep t: a sum of zones is no farther than the farthest.
@@ -375,4 +383,5 @@ def _kind(before: Statement, table: _Table) -> Kind:
         return "sliced"
     if before.boxes is not None:
         return "boxed"
-    return "folded" if TIME_COLUMNS[0] in columns else "layered" if "layer" in columns else "plain"
+    is_folded = bool({TIME_COLUMNS[0], *table.fold} & set(columns))
+    return "folded" if is_folded else "layered" if "layer" in columns else "plain"

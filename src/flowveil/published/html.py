@@ -180,8 +180,10 @@ def _meaning(report: Mapping[str, Any]) -> list[str]:
     """Returns what a number is and how the map shows it."""
     statement = report["statement"]
     when = ""
+    fold = report["parameters"].get("fold") if report["kind"] == "folded" else None
     if report["kind"] == "folded":
-        when = " in an interval of time"
+        timed = ["an interval of time"] if (report["parameters"].get("slices") or {}).get("fold_time") else []
+        when = f" in {' and '.join([*timed, *(f'a group of {name}' for name in fold or ())])}"
     elif statement["slice_columns"]:
         when = f", for each {' and '.join(statement['slice_columns'])}"
     least = guarantee_words(report["guarantee"])
@@ -197,7 +199,9 @@ def _meaning(report: Mapping[str, Any]) -> list[str]:
         "On the map a circle is a place, larger where more trips start and end. Zones that lie close together share a "
         "circle until you zoom in. An arrow is a flow, wider where there are more trips."
     )
-    if report["kind"] == "folded":
+    if fold:
+        lines.append("A group is a value or several values of an attribute. Everything is the sum of all cells.")
+    elif report["kind"] == "folded":
         lines.append("For one hour the map shows the mean per hour of the intervals that hold it.")
     elif statement["slice_columns"]:
         slices = report["parameters"].get("slices") or {}

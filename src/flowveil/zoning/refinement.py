@@ -144,7 +144,7 @@ def _renumbered(flows: Flows, trees: Trees, numbers: tuple[Ints, Ints]) -> Flows
         **flows.added(lambda values: values[order]),
         people=None if flows.people is None else flows.people.renumber(place),
         tiles=None,
-        time=None if flows.time is None else flows.time[order],
+        leaves=tuple(leaf[order] for leaf in flows.leaves),
         origins=trees[0],
         destinations=trees[1],
         whole_map=trees[2],
