@@ -62,7 +62,7 @@ _PUBLIC = {
     "slices": "SlicedFlows",
     "sources": "prepare",
     "verify.verification": "verify_release",
-    "zoning.files": "read_tree read_zones",
+    "zoning.files": "read_zones",
 }
 #: Names that are found here as well, for scripts that already use them.
 _OTHERS = {
@@ -74,6 +74,7 @@ _OTHERS = {
     "release.plan": "NodeZones Suppression Zones",
     "release.release": "SlicedRelease",
     "verify.verification": "verify_series",
+    "zoning.files": "read_tree",
 }
 _ALIASES = {"audit_releases": "audit"}
 _MODULE_OF = {
