@@ -85,19 +85,19 @@ def _public() -> Iterator[tuple[str, list[str]]]:
     for method in ("twincut", "odkanon", "atg-dual", "mondrian"):
         yield f"santiago-{method}", [*santiago, "--method", method]
     cabs = ["anonymize", str(DATA / "cabspotting_sf/trips.parquet"), "--resolution", "8", "--person", "cab_id"]
-    yield "cabs-people", [*cabs, "--protect", "people"]
+    yield "cabs-people", [*cabs, "--method", "twincut", "--protect", "people"]
     legs = ["anonymize", str(DATA / "montpellier_emd/legs.parquet"), "--origin-tile", "o_zone"]
     legs += ["--destination-tile", "d_zone", "--zones", str(DATA / "montpellier_emd/zone_hierarchy.csv")]
     legs += ["--zones-levels", "sector,zone", "--skip-unknown", "--max-dropped", "0.5"]
     legs += ["--person", "person_id", "--weight", "w_person_COEP", "--protect", "people"]
-    yield "montpellier", legs
+    yield "montpellier", [*legs, "--method", "twincut"]
     taxi = ["anonymize", str(DATA / "nyc_green_taxi_zones/trips.parquet"), "--origin-tile", "PULocationID"]
     taxi += ["--destination-tile", "DOLocationID", "--zones", str(DATA / "nyc_green_taxi_zones/zones.geojson")]
     taxi += ["--zones-tile", "LocationID", "--skip-unknown", "--max-dropped", "0.5", "--protect", "trips"]
-    yield "taxi-zones", [*taxi, "--format", "omx,geojson"]
+    yield "taxi-zones", [*taxi, "--method", "twincut", "--format", "omx,geojson"]
     bristol = ["anonymize", str(DATA / "bristol/bristol_od.csv"), "--origin-tile", "o", "--destination-tile", "d"]
     bristol += ["--trips", "all", "--zones", str(DATA / "bristol/bristol_zones.geojson"), "--zones-tile", "geo_code"]
-    yield "bristol", [*bristol, "--skip-unknown", "--max-dropped", "0.5", "--protect", "trips"]
+    yield "bristol", [*bristol, "--method", "twincut", "--skip-unknown", "--max-dropped", "0.5", "--protect", "trips"]
 
 
 def make(out: Path, only: str) -> None:

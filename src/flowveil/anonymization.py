@@ -25,7 +25,8 @@ from flowveil.release.noisy import NoisyRelease, NoisySlices, NothingLeftError, 
 from flowveil.release.plan import CellRule, Plan
 from flowveil.release.post_rules import PostRules, refusal, suppressed_share
 from flowveil.release.release import Release, SlicedRelease
-from flowveil.release.subtraction import differences, refuse_differences
+from flowveil.release.revision import Earlier
+from flowveil.release.subtraction import Differencing, differences, refuse_differences
 from flowveil.slice_plans import Checkpoint, SliceTask, release_slices
 from flowveil.slices import SlicedFlows, declared_values, refuse_many_combinations
 from flowveil.times import Every
@@ -325,6 +326,7 @@ def anonymize_slices(
     also_every: Sequence[str] = (),
     common_zones: bool = False,
     zones_of: Any = None,
+    revision: Any = None,
     accept_differencing: bool = False,
     allow_small_k: bool = False,
     population_only: bool = False,
@@ -336,50 +338,87 @@ def anonymize_slices(
 ) -> SlicedRelease | NoisySlices:
     """Makes the matrix of every slice publishable; returns `NoisySlices` for a noisy method.
 
-    A slice is not published if no cell of it can be, or if persons are known and it has fewer than k. One guarantee
-    holds for all slices. The result does not depend on the number of processes.
+    A slice is not published if no cell of it can be, or if persons are known and it has fewer than k.
 
     Args:
         flows: what `read_slices` returns.
         method: as for `anonymize`; by default ``twincut``, and ``odkanon`` for common zones.
         k, protect, max_suppressed, k_population, l, hierarchy: as for `anonymize`; the share is that of each slice.
-        total: also publish the matrix of all slices together.
-        also_every: also publish the matrices of these longer steps of time (``day`` in addition to ``1h``).
-        common_zones: give all slices the same zones, safe in each: subtraction reveals nothing.
-        zones_of, allow_small_k, population_only: as for `anonymize`.
+        total, also_every: also publish the matrix of all slices together, or those of longer steps of time.
+        common_zones: give all slices the same zones, safe in each.
+        zones_of, revision, allow_small_k, population_only: as for `anonymize`.
         accept_differencing: publish although differences between matrices are below the guarantee.
-        workers: processes; more than one are started only if there is enough to do.
-        resume: private folder for checkpoints of planned slices; the caller removes it.
-        progress: called with the share of the slices that is done.
-        values: for noisy methods, the values of each slice column, known without the data; for times a period such as
-            ``2024-01-01/2024-03-31``. Hours of the day and days of the week need not be given.
+        workers, resume, progress: processes; private folder for checkpoints; called with the share that is done.
+        values: for noisy methods, the values of each slice column, known without the data; for times a period.
         **options: options of the method.
 
     Raises:
-        ParameterError, DataError, GuaranteeError: as for `anonymize`.
         InfeasibleError: no slice can be published, or subtraction would reveal protected values.
     """
     _check_type(flows, SlicedFlows, "sliced flows", "read_slices")
+    asked = Thresholds(k, protect, max_suppressed, k_population, l, allow_small_k, population_only)
+    exact_only = {"resume": resume is not None, "accept_differencing": accept_differencing}
+    if revision is not None:
+        kept = {"total": total, "also_every": also_every, "common_zones": common_zones, "values": values, **exact_only}
+        how = {"method": method, "hierarchy": hierarchy, "zones_of": zones_of, **options}
+        return _revised_slices(flows, Earlier.read(revision), asked, how, [name for name in kept if kept[name]])
     chosen = _method_of_slices(method, options, common_zones=common_zones, zones_of=zones_of)
-    if workers < 1:
-        raise ParameterError(f"workers must be at least 1; found {workers}.")
-    thresholds = (k, protect, max_suppressed, k_population, l, allow_small_k, population_only)
-    asked = Thresholds(*thresholds, usual_share=chosen.max_suppressed)
+    asked = replace(asked, usual_share=chosen.max_suppressed)
     steps = [Every.parse(text) for text in also_every]
     if values is not None and chosen.promises != "epsilon":
         raise ParameterError("Values of slices (--values) are declared for methods that add noise; others find them.")
     if chosen.promises != "k":
-        exact_only = {"resume": resume is not None, "accept_differencing": accept_differencing}
         chosen.refuse_thresholds([*asked.given, *(name for name, given in exact_only.items() if given)])
         chosen.on_hierarchy(flows, hierarchy)
-        if chosen.promises == "perturbation":
-            return _perturbed_slices(chosen, flows, options, steps, total)
-        return _noisy_slices(chosen, flows, values or {}, options, steps, total)
+        return _inexact_slices(chosen, flows, values or {}, options, steps, total)
     sliced = {**_how_sliced(flows, steps, total), "common_zones": common_zones}
     task = _slice_task(flows, chosen, asked, options, hierarchy, sliced, resume)
     coarser = task.flows.coarser_keys(steps, total=total)
     progress = progress or lines_every("Anonymising slices")
     return _released_slices(task, coarser, common_zones, accept_differencing, workers, progress)
+
+
+def _revised_slices(
+    flows: SlicedFlows, earlier: Earlier, asked: Thresholds, how: Mapping[str, Any], refused: Sequence[str]
+) -> SlicedRelease:
+    """Returns the revision of a sliced release: of each of its slices, as of a single matrix."""
+    if refused:
+        raise ParameterError(
+            f"A revision keeps slices and zones as they are; found {', '.join(map(option, refused))}. "
+            "Hint: flowveil derive computes totals."
+        )
+    thresholds = {name: value for name, value in vars(asked).items() if name != "usual_share"}
+    stated = earlier.statements[-1]
+    sliced = stated.parameters.get("slices") or {}
+    if stated.slice_columns != flows.columns or sliced["every"] != (flows.every and flows.every.name):
+        raise ParameterError(
+            "The release that is revised has other slices. Hint: cut the trips by the same columns and steps."
+        )
+    releases: dict[Any, Release] = {}
+    for key in earlier.slices:
+        own = flows.slices[flows.keys.index(key)] if key in flows.keys else None
+        release = None if own is None else anonymize(own, revision=earlier.in_slice(key), **thresholds, **how)
+        if own is None or release is None or (own.people is not None and own.people.total() < release.guarantee.k):
+            raise InfeasibleError(
+                "A slice of the release that is revised has too few trips or people now, so the slices of the revision "
+                "would reveal that. Nothing was written. Hint: leave the correction out."
+            )
+        releases[key] = release
+    first = next(iter(releases.values()))
+    parameters = {**first.parameters, "slices": dict(sliced)}
+    if earlier.in_slice(next(iter(releases))).common_map is None:
+        # Each slice has its own map, and none is that of the release.
+        parameters.pop("zones_of")
+        releases = {key: replace(own, plan=replace(own.plan, frozen=None)) for key, own in releases.items()}
+    return SlicedRelease(
+        flows,
+        tuple(releases),
+        tuple(releases.values()),
+        first.guarantee,
+        first.method,
+        MappingProxyType(parameters),
+        Differencing(),
+    )
 
 
 def _slice_task(
@@ -413,7 +452,7 @@ def _how_sliced(flows: SlicedFlows, steps: Sequence[Every], total: bool) -> dict
     }
 
 
-def _noisy_slices(
+def _inexact_slices(
     method: Method,
     flows: SlicedFlows,
     given: Mapping[str, Sequence[str] | str],
@@ -421,7 +460,9 @@ def _noisy_slices(
     steps: Sequence[Every],
     total: bool,
 ) -> NoisySlices:
-    """Noise on the matrices of all declared slices, whether they have trips or not."""
+    """Noise on the matrices of all declared slices, whether they have trips or not; or perturbed counts."""
+    if method.promises == "perturbation":
+        return _perturbed_slices(method, flows, options, steps, total)
     listed = declared_values(flows.columns, flows.every, given)
     log.info("Anonymising with %s", method.name)
     together, made = noisy_matrices(method, flows, listed, options, steps=steps, total=total)
@@ -454,12 +495,17 @@ def _perturbed_slices(
     keys = [*flows.coarser_keys(steps, total=total), *flows.keys]
     inputs = [flows.together(flows.members(key)) for key in keys]
     made = [(own, method.planner(own)(own, **options)) for own in inputs]
+    guarantee = made[0][1].guarantee
+    if (steps or total) and guarantee.one_table:
+        raise ParameterError(
+            "Slices and their sums are tables of the same trips, which mode=controlled and small_only do not protect. "
+            "Hint: omit --total and further steps, or use mode=random for all counts."
+        )
     releases = {
         key: NoisyRelease.of(own, counts, method=method.name, parameters=chosen)
         for key, (own, counts) in zip(keys, made, strict=True)
         if len(counts.cells)
     }
-    guarantee = made[0][1].guarantee
     if not releases:
         raise nothing_left(guarantee)
     return NoisySlices(
@@ -476,6 +522,8 @@ def _released_slices(
     progress: Callable[[float], None],
 ) -> SlicedRelease:
     """The slices that can be published, after a look at what they and the coarser matrices reveal by subtraction."""
+    if workers < 1:
+        raise ParameterError(f"workers must be at least 1; found {workers}.")
     flows, run = task.flows, task.run
     keys = [*coarser, *flows.keys]
     made = release_slices(task, coarser, common_zones=common_zones, workers=workers, progress=progress)

@@ -245,7 +245,7 @@ def picture(
     from flowveil.published.html import promise
     from flowveil.published.pictures import cells_from, draw
     from flowveil.published.report import summed
-    from flowveil.published.tables import zones_in
+    from flowveil.release.folder import zones_in
     from flowveil.release.statement import Statement
 
     with nullcontext() if isinstance(release, Publishable) else taken_at_its_word(release):

@@ -152,8 +152,6 @@ def _check_method(request: Request) -> None:
     if method is None:
         if request.method.options:
             raise ParameterError(f"{_said('options')} is for a method, and --zones-of has none. Hint: leave it out.")
-        if request.method.revision and has_slices(request):
-            raise ParameterError("--revision is for one matrix. Hint: leave the slices out.")
         return
     if request.method.zones_of is None and not request.method.revision:
         given = [_said(name) for name in (*_THRESHOLDS, "seed") if name in request.given]
@@ -166,7 +164,7 @@ def _check_method(request: Request) -> None:
         raise ParameterError(
             f"Method '{method.name}' needs a secret key: {_said('key_file')} FILE; flowveil key FILE writes a new one."
             if method.promises == "perturbation"
-            else f"{_said('key_file')} is for methods that perturb counts, such as cellkey; '{method.name}' does not."
+            else f"{_said('key_file')} is for methods that perturb counts; '{method.name}' does not."
         )
     if request.slices.values and method.promises != "epsilon":
         raise ParameterError("--values is for methods that add noise; others find the values in the data.")
@@ -252,9 +250,13 @@ def map_columns(request: Request) -> dict[str, Any]:
 
 def _read_like(earlier: str) -> dict[str, Any]:
     """How the trips of an earlier release were read."""
+    from flowveil.release.folder import ReleaseFolder
     from flowveil.release.zone_map import FrozenMap
 
-    about = FrozenMap.read(earlier).about
+    path = Path(earlier)
+    about = {"resolution": None, "same_zones": None} | dict(
+        ReleaseFolder(path).statement.parameters if path.is_dir() else FrozenMap.read(path).about
+    )
     like = {"resolution": about["resolution"], "same_zones": about["same_zones"]}
     return {name: value for name, value in like.items() if value}
 

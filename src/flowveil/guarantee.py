@@ -14,13 +14,14 @@ import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flowveil.errors import DataError, ParameterError, did_you_mean
 from flowveil.flows import MILLION, Cells, Flows, is_fixed_point, to_fixed_point
+from flowveil.hierarchy import Ints
 
 Values = NDArray[Any]
 
@@ -125,6 +126,19 @@ LOCATIONS = Unit(
     missing="Locations are protected, but these cells carry no tiles; see Guarantee.prepare.",
 )
 ALL_UNITS: dict[str, Unit] = {**UNITS, LOCATIONS.name: LOCATIONS}
+
+
+class Members(NamedTuple):
+    """What a guarantee counts distinctly: the members of flow i are ``member[start[i]:start[i + 1]]``, ascending.
+
+    ``kind`` is the kind of each member (people, tiles of origins, tiles of destinations), ``fewest`` the threshold of
+    each kind.
+    """
+
+    start: NDArray[np.int64]
+    member: Ints
+    kind: NDArray[np.int64]
+    fewest: NDArray[np.int64]
 
 
 def default_units(flows: Cells) -> tuple[str, ...]:
@@ -290,6 +304,33 @@ class Guarantee:
         for name, least in self.thresholds.items():
             ok &= ALL_UNITS[name].of(cells) >= least
         return ok
+
+    def sums(self, flows: Flows) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Returns the summed quantities that have a threshold, one row for each flow, and their thresholds."""
+        least = {**({} if self.trips is None else {"trips": self.trips}), **self.of_columns}
+        held = np.array([flows.volume(name) for name in least], dtype=np.float64).reshape(len(least), len(flows))
+        return np.ascontiguousarray(held.T), np.array(list(least.values()), dtype=np.float64)
+
+    def members(self, flows: Flows) -> Members:
+        """Returns the people and tiles of each flow, as far as they have a threshold."""
+        kinds: list[tuple[int, Ints, Ints]] = []
+        if self.people is not None and flows.people is not None:
+            kinds.append((self.people, flows.people.cell, flows.people.person))
+        tiles = self.prepare(flows).tiles
+        if self.locations is not None and tiles is not None:
+            kinds += [(self.locations, *tiles.begin), (self.locations, *tiles.end)]
+        n_members = [int(member.max(initial=-1)) + 1 for *_, member in kinds]
+        first = np.cumsum([0, *n_members])
+        nothing = np.zeros(0, np.int32)
+        flow = np.concatenate([nothing, *(flow for _, flow, _ in kinds)])
+        member = np.concatenate([nothing, *(own + n for (*_, own), n in zip(kinds, first, strict=False))])
+        order = np.argsort(flow, kind="stable")
+        return Members(
+            np.searchsorted(flow[order], np.arange(len(flows) + 1)),
+            member[order].astype(np.int32),
+            np.repeat(np.arange(len(kinds)), n_members),
+            np.array([fewest for fewest, *_ in kinds], dtype=np.int64),
+        )
 
     def in_words(self) -> str:
         """Returns the thresholds as text: '10 trips and 10 people'."""

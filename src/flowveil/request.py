@@ -76,7 +76,7 @@ class Input(Section, key="input", heading="Input", call="reading"):
     )
     decimal_comma: bool = setting("Numbers in text have a decimal comma.", recorded=True)
     key_file: str | None = setting(
-        "Secret key of the method cellkey; `flowveil key FILE` writes one.",
+        "Secret key of the methods cellkey and rounding; `flowveil key FILE` writes one.",
         example="secret.key", metavar="FILE", page=False, **PLACE,
     )  # fmt: skip
     record_id: str | None = setting(

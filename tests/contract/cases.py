@@ -107,6 +107,9 @@ NOISY_RUNS = (
 PERTURBED_RUNS = (
     Run("cellkey"),
     Run("cellkey", {"maximum": 3, "variance": 0.2, "small": 0}),
+    Run("rounding"),
+    Run("rounding", {"base": 3, "mode": "controlled"}),
+    Run("rounding", {"mode": "controlled", "small_only": True}),
 )
 
 # ---- trees ----------------------------------------------------------------------------------------------------

@@ -124,7 +124,12 @@ TREE = ["--zones", "SECTORS", "--zones-parent", "sector", "--set", "zones.zones_
             *("--set", "people.person_case=keep", "--within", "AREA"),
         ],
         [
-            *("--set", "output.basemap=https://tiles.example.org/{z}/{x}/{y}.png", "--set", "output.replace_stronger=true"),
+            *(
+                "--set",
+                "output.basemap=https://tiles.example.org/{z}/{x}/{y}.png",
+                "--set",
+                "output.replace_stronger=true",
+            ),
             *("--within", "2.2,48.7,2.5,49.0", "--same-zones"),
         ],
         [*ENDS, *MAPPED, "--format", "csv,flowmap"],

@@ -315,14 +315,18 @@ def test_workers_that_choose_other_buckets_are_refused(spark: Any, monkeypatch: 
         flowveil.read_trips(spark.createDataFrame(trips(40)))
 
 
-def test_a_session_that_does_not_tell_its_parts_has_those_it_is_set_to(spark: Any) -> None:
-    from pyspark.errors import PySparkAttributeError
-
-    class Remote:
-        conf = spark.conf
-
-        @property
-        def selected(self) -> Any:
-            raise PySparkAttributeError("rdd is not supported")
-
-    assert spark_engine._parts(Remote(), Remote()) == int(SMALL["spark.sql.shuffle.partitions"])
+def test_spark_connect_makes_the_same_releases(tmp_path: Path) -> None:
+    """A session without a context: numbers of tasks are those that it is set to, and queries carry what they need."""
+    needs("grpc")
+    pq.write_table(trips(), tmp_path / "trips.parquet")
+    script = Path(__file__).parent / "spark_connect.py"
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
+    command = [sys.executable, "-W", "ignore", str(script), str(tmp_path)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    expected = ["persons on the driver: same bytes, False", "persons on the cluster: same bytes, True"]
+    assert done.stdout.splitlines() == expected, done.stdout + done.stderr[-2000:]

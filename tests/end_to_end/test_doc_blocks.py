@@ -16,7 +16,7 @@ from typing import NamedTuple
 import pytest
 
 from flowveil.cli import main
-from flowveil.methods.discrete_laplace import repeatable_bits
+from flowveil.methods.discrete_noise import repeatable_bits
 from flowveil.tabular.compare import Grid
 from samples import stage
 from samples.drafts import unchecked
@@ -76,7 +76,7 @@ def test_the_blocks_of_a_page_run(page: Path, files: Path, tmp_path: Path, monke
     shutil.copytree(files, folder)
     monkeypatch.chdir(folder)
     # Noise sometimes leaves nothing to publish, so it is fixed here: the same in every run.
-    monkeypatch.setattr("flowveil.methods.discrete_laplace.system_bits", repeatable_bits(0))
+    monkeypatch.setattr("flowveil.methods.discrete_noise.system_bits", repeatable_bits(0))
     # Fifteen syntheses of each setting make smooth curves; two are enough for a page to run.
     monkeypatch.setattr(Grid, "__post_init__", lambda grid: object.__setattr__(grid, "repeats", 2))
     names = stage.names(folder)

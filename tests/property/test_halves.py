@@ -14,7 +14,7 @@ from flowveil import read_trips, read_zones
 from flowveil.zoning.h3 import h3_hierarchy
 from flowveil.zoning.halves import halved_h3
 from flowveil.zoning.public_map import H3Map
-from flowveil.zoning.refinement import _by_ends, refined
+from flowveil.zoning.refinement import refined
 from reference.derived_halves import _h3_tree as derived_h3
 from reference.derived_halves import on_halves
 from reference.halves import cells_of, climb
@@ -136,10 +136,3 @@ def test_the_verifier_divides_a_map_as_the_methods_do(tiles, seed):
         for end in ("origins", "destinations", "whole_map"):
             assert by_code(getattr(derived, end)) == by_code(getattr(made, end))
         assert derived.trips.sum() == made.trips.sum()
-
-
-@settings(max_examples=40, deadline=None)
-@given(st.lists(st.tuples(*[st.integers(0, 3) | st.integers(0, 2**31 - 1)] * 2), max_size=20))
-def test_flows_are_put_in_order_by_one_number_or_by_two(ends):
-    origin, destination = np.array(ends, dtype=np.int32).reshape(-1, 2).T
-    assert _by_ends(origin, destination).tolist() == np.lexsort((destination, origin)).tolist()

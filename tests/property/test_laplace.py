@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from conftest import trip_table
 from flowveil import Flows, read_trips
-from flowveil.methods.discrete_laplace import DiscreteLaplace
+from flowveil.methods.discrete_noise import DiscreteLaplace
 from flowveil.methods.noise_guarantee import counted_trips
 from reference import laplace as naive
 from reference.trees import leaf_nodes

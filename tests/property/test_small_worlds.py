@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from flowveil import anonymize, anonymize_slices
+from flowveil import anonymize, anonymize_slices, read_slices, read_trips, read_zones
 from flowveil.errors import InfeasibleError
 from flowveil.flows import Flows
 from flowveil.hierarchy import Hierarchy
@@ -42,6 +42,22 @@ SQUARE = [("a", "c"), ("a", "d"), ("b", "c"), ("b", "d")]
 REST = ROW[1:]
 LARGE = {("a", "t"): 40}
 SLICES = [(tile, "t", sex) for sex in "fm" for tile in "ab"]
+HOURS = [("a", "t", "2024-01-05T08:00"), ("a", "t", "2024-01-05T09:00"), ("b", "t", "2024-01-05T08:00")]
+LARGE_HOUR = {("b", "t", "2024-01-05T09:00"): 40}
+#: The same tiles as points: a and b next to each other, c and d, and t between.
+PLACES = {"a": (48.80, 2.30), "b": (48.81, 2.31), "c": (48.80, 2.40), "d": (48.81, 2.41), "t": (48.85, 2.35)}
+POINTS = read_zones(
+    pa.table(
+        {
+            "zone": list(PLACES),
+            "parent": ["x", "x", "y", "y", None],
+            "lat": [lat for lat, _ in PLACES.values()],
+            "lon": [lon for _, lon in PLACES.values()],
+        }
+    ),
+    root="map",
+)
+OUTSIDE = {"within": "2.2,48.7,2.36,49.0", "outside": "keep"}
 LARGE_SLICE = {("a", "t", "e"): 40, ("b", "t", "e"): 20}
 
 
@@ -84,6 +100,16 @@ def flows_of(case: Case, counts: Mapping[Pair, int], seen: Sequence[Pair]) -> Fl
     )
 
 
+def read_of(reading: Mapping[str, Any], counts: Mapping[Pair, int]) -> Flows:
+    """The trips of a world, read from a table; folded where they have times."""
+    rows = [pair for pair, n in counts.items() for _ in range(n)]
+    table = pa.table(
+        {name: list(column) for name, column in zip(("o", "d", "at"), zip(*rows, strict=True), strict=False)}
+    )
+    how = {"zones": POINTS, "origin_tile": "o", "destination_tile": "d", "no_person": True, **reading}
+    return read_slices(table, time="at", **how).folded() if "every" in reading else read_trips(table, **how)
+
+
 @dataclass(frozen=True)
 class Case:
     """A request, and the worlds that it is tried on.
@@ -95,6 +121,7 @@ class Case:
         fixed: pairs with a fixed count, unknown to the reader.
         persons: the persons of a pair.
         weights: the weight of a trip from each tile, known to the reader.
+        reading: how a table of the trips is read on `POINTS`; None if flows are made without reading.
     """
 
     pairs: Sequence[Pair]
@@ -103,6 +130,7 @@ class Case:
     fixed: Mapping[Pair, int] = field(default_factory=dict)
     persons: Callable[[Pair, int], list[int]] | None = None
     weights: Mapping[str, float] | None = None
+    reading: Mapping[str, Any] | None = None
     most: int = K
 
     def worlds(self) -> Iterator[World]:
@@ -116,6 +144,8 @@ class Case:
         if not seen:
             return None
         try:
+            if self.reading is not None:
+                return to_published(anonymize(read_of(self.reading, counts), **request))
             if len(seen[0]) == 2:
                 return to_published(anonymize(flows_of(self, counts, seen), **request))
             values = sorted({pair[2] for pair in seen})
@@ -221,6 +251,14 @@ OTHERS = {
     "common zones": Case(SLICES, 2, {"common_zones": True}),
     "common zones, total": Case(SLICES, 2, {"common_zones": True, "total": True}),
     "common zones, large": Case(SLICES, 0, {"common_zones": True, "total": True}, LARGE_SLICE),
+    "boxes, curvecut": Case(REST, 7, {"method": "curvecut"}, reading={}),
+    "boxes, mondrian": Case(REST, 1, {"method": "mondrian"}, reading={}),
+    "boxes, glove": Case(REST, 9, {"method": "glove"}, reading={}),
+    "folded times": Case(HOURS, 6, {"method": "paircut"}, reading={"every": "1h"}),
+    "folded times, large": Case(HOURS, 0, {"method": "paircut"}, LARGE_HOUR, reading={"every": "1h"}),
+    "folded times, layers": Case(HOURS, 6, {"method": "layercut"}, reading={"every": "1h"}),
+    "outside": Case(REST, 0, VOLUME, LARGE, reading=OUTSIDE),
+    "outside, layers": Case(REST, 0, {"method": "layercut"}, LARGE, reading=OUTSIDE),
     "common layers": Case(SLICES[:3], 1, {"method": "layercut", "common_zones": True}),
 }
 

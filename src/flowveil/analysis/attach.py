@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from flowveil.analysis.covering import Tree, box_bounds, cells_around, trees_of
+from flowveil.analysis.covering import box_bounds, nodes_of_flows
 from flowveil.audit.trips import nodes_of
 from flowveil.engines import read_flows
 from flowveil.errors import ParameterError
@@ -36,7 +36,7 @@ from flowveil.release.release import Release, SlicedRelease
 from flowveil.release.statement import INEXACT, Statement
 from flowveil.release.subtraction import Differencing
 from flowveil.slices import Key, SlicedFlows
-from flowveil.zoning.covering import pairs_inside
+from flowveil.zoning.covering import containing_cells, pairs_inside
 from flowveil.zoning.public_map import FULL_TURN, UNITS_PER_DEGREE
 from flowveil.zoning.refinement import refined
 from flowveil.zoning.restriction import to_the_top
@@ -118,21 +118,13 @@ def _tables_of_slices(table: pa.Table, columns: tuple[str, ...]) -> Iterator[tup
 
 @dataclass(frozen=True, eq=False)
 class _Found:
-    """Cells and zones of flows.
+    """Cells and zones of flows; pairs are by end."""
 
-    Attributes:
-        cell: row of the published table that contains each flow; -1 without one.
-        zone: the zones of each flow, published or not, by end.
-        zones: the zones of those numbers, by end.
-        rows: the zones of each published row, by end.
-        ambiguous: whether cells overlap, so that no flow is assigned.
-    """
-
-    cell: Ints
-    zone: tuple[Ints, Ints]
-    zones: tuple[Any, Any]
-    rows: tuple[Ints, Ints]
-    ambiguous: bool = False
+    cell: Ints  # row of the published table that contains each flow; -1 without one
+    zone: tuple[Ints, Ints]  # the zones of each flow, published or not
+    zones: tuple[Any, Any]  # the zones of those numbers
+    rows: tuple[Ints, Ints]  # the zones of each published row
+    ambiguous: bool = False  # cells overlap, so that no flow is assigned
 
 
 def _attach_matrix(
@@ -206,18 +198,18 @@ def _in_cells(table: pa.Table, flows: Flows) -> _Found:
     columns = [(name,) for name in _ENDS] + [tuple(fold.columns) for fold in flows.folds]
     names = [map(" ".join, zip(*(table[name].to_pylist() for name in own), strict=True)) for own in columns]
     rows = [nodes_of(tree, tuple(codes)).astype(np.int32) for (tree, _), codes in zip(flows.ends, names, strict=True)]
-    layered, trees = LAYER in table.column_names, trees_of(flows)
+    layered, (parents, points) = LAYER in table.column_names, nodes_of_flows(flows)
     layer = table[LAYER].to_numpy().astype(np.int32) if layered else np.ones(len(table), dtype=np.int32)
     cell = np.full(len(flows), -1, dtype=np.int32)
     for number in np.unique(layer).tolist():
         of_layer, left = np.flatnonzero(layer == number), np.flatnonzero(cell < 0)
-        found = cells_around([tree.select(left) for tree in trees], [row[of_layer] for row in rows])
+        found = containing_cells(parents, [row[of_layer] for row in rows], [point[left] for point in points])
         cell[left] = np.where(found >= 0, of_layer[found], -1)
     inside = cell >= 0
     # A flow in no cell stays in its own tile and values, a zone of layer 0. Published rows follow the flows.
     node = [
-        np.concatenate((np.where(inside, row[cell], tree.start[tree.at]), row)).astype(np.int64)
-        for tree, row in zip(trees, rows, strict=True)
+        np.concatenate((np.where(inside, row[cell], point), row)).astype(np.int64)
+        for point, row in zip(points, rows, strict=True)
     ]
     levels = np.concatenate((np.where(inside, layer[cell], 0), layer)) * int(layered)
     key = (levels, node[0], *node[2:])
@@ -298,7 +290,7 @@ def _attach_noise(statement: Statement, table: pa.Table, flows: Flows) -> NoisyR
     rows = [_numbers(own, table[name].to_pylist()) for own, name in zip(zones, _ENDS, strict=True)]
     order = np.lexsort((rows[1], rows[0]))
     if method == "privtree":
-        cell = cells_around([Tree.from_parents(tree.parent, number) for number in zone], rows)
+        cell = containing_cells([tree.parent] * 2, rows, zone)
         zone = [np.where(cell >= 0, row[cell], number) for row, number in zip(rows, zone, strict=True)]
     plan = Plan(
         origin_zone=zone[0].astype(np.int32),

@@ -95,15 +95,14 @@ class Comparison:
     def sheet(self) -> Sheet:
         """The table as pages show it. A run without a release shows its status instead of its time."""
         columns = [key for key in self._columns() if key not in _CSV_ONLY]
-        rows: list[tuple[Any, ...]] = []
-        for run in (*self.runs, *self.noisy):
-            values = [measure_entry(key, run.measures.get(key)) for key in columns]
-            if run.seconds is None:
-                rows.append((run.name, run.guarantee, run.status, *("" for _ in columns)))
-            else:
-                rows.append((run.name, run.guarantee, run.seconds, *values))
+        rows = tuple(
+            (run.name, run.guarantee, run.status, *("" for _ in columns))
+            if run.seconds is None
+            else (run.name, run.guarantee, run.seconds, *(measure_entry(key, run.measures.get(key)) for key in columns))
+            for run in (*self.runs, *self.noisy)
+        )
         heads = ("method", "guarantee", "seconds", *(HEADS[key] for key in columns))
-        return Sheet(heads, tuple(rows), right=frozenset(range(2, len(heads))))
+        return Sheet(heads, rows, right=frozenset(range(2, len(heads))))
 
     def _columns(self) -> list[str]:
         """The measures of these runs: intervals of time have a width only where time is folded."""
@@ -171,10 +170,10 @@ def compare_flows(
         DataError: the data lack the persons or weights that a protection needs.
     """
     choices = choices or Settings()
-    with_k, with_noise = _methods(flows, choices)
-    noisy = list(_noisy_tasks(with_noise, choices))
+    with_k, by_noise = _methods(flows, choices)
+    noisy = list(_noisy_tasks(by_noise, choices))
     several = Preset("", "", (), trees="common", k=DEFAULT_K)
-    settings = choices.resolve(flows, with_k, paper=several, protections=default_units(flows), noisy=with_noise)
+    settings = choices.resolve(flows, with_k, paper=several, protections=default_units(flows), noisy=by_noise)
     runs = [
         task
         for units in settings.protections
@@ -187,21 +186,15 @@ def compare_flows(
     ]
     source, report = Source(with_trial_keys(flows), keep_tables=True), progress or lines_every("Comparing")
     tasks, limit = [*runs, *noisy, *sweeps], choices.time_limit
-    results = dict(run_tasks(source, tasks, time_limit=limit, progress=report, fresh=True))
-    ordered = [results[number] for number in range(len(results))]
+    results = [result for _, result in sorted(run_tasks(source, tasks, time_limit=limit, progress=report, fresh=True))]
     n_runs, n_all = len(runs), len(runs) + len(noisy)
-    frontiers = [
+    frontiers = tuple(
         Frontier(task.arguments["k"], task.arguments["protect"], rounded_points(points))
-        for task, points in zip(sweeps, ordered[n_all:], strict=True)
+        for task, points in zip(sweeps, results[n_all:], strict=True)
         if points and not isinstance(points, Run)
-    ]
-    return Comparison(
-        runs=tuple(ordered[:n_runs]),
-        time_limit=float(limit),
-        max_suppressed=settings.max_suppressed,
-        frontiers=tuple(frontiers),
-        noisy=tuple(ordered[n_runs:n_all]),
     )
+    made, with_noise = tuple(results[:n_runs]), tuple(results[n_runs:n_all])
+    return Comparison(made, float(limit), settings.max_suppressed, frontiers, with_noise)
 
 
 def _methods(flows: Flows, choices: Settings) -> tuple[list[Method], list[Method]]:

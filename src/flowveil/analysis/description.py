@@ -13,7 +13,7 @@ from flowveil.analysis.areas import PLANNER
 from flowveil.analysis.experiment import attempt, on_tree, planner_errors
 from flowveil.analysis.measures import Subject, generalization_floor
 from flowveil.analysis.uniqueness import Uniqueness, uniqueness
-from flowveil.errors import DataError, MissingExtraError
+from flowveil.errors import DataError, FlowveilError, MissingExtraError
 from flowveil.flows import Cells, Flows
 from flowveil.guarantee import UNITS, Guarantee, Unit, check_max_suppressed
 from flowveil.methods import METHODS
@@ -60,73 +60,44 @@ class Level:
 
 @dataclass(frozen=True)
 class Contributors:
-    """How the flows are spread over people.
-
-    Attributes:
-        people: number of people.
-        flows_each: mean number of flows (pairs of tiles) of a person.
-        trips_each: mean number of trips of a person; None if unknown.
-        busiest_share: share of trips made by the 1 % of people with the most trips; None if unknown or too few people.
-        few_behind: of the flows with at least k trips, the share made by fewer than k people.
-        one_behind: places (tiles of either end) with at least k trips, most of them by one person.
-        places: places with at least k trips.
-    """
+    """How the flows are spread over people. None where a number is unknown."""
 
     people: int
-    flows_each: float
-    trips_each: float | None
-    busiest_share: float | None
-    few_behind: float | None
-    one_behind: int | None
-    places: int | None
+    flows_each: float  # mean number of flows (pairs of tiles) of a person
+    trips_each: float | None  # mean number of trips of a person
+    busiest_share: float | None  # share of trips made by the 1 % of people with the most trips; None of too few people
+    few_behind: float | None  # of the flows with at least k trips, the share made by fewer than k people
+    one_behind: int | None  # places (tiles of either end) with at least k trips, most of them by one person
+    places: int | None  # places with at least k trips
 
 
 @dataclass(frozen=True)
 class Description:
-    """What is in the data. Not for publication.
+    """What is in the data. Not for publication."""
 
-    Attributes:
-        k: the k of all shares.
-        rows, left_out: rows read, and rows not used, by reason.
-        person_case: ``fold`` if upper and lower case in names of persons is ignored, else ``keep``.
-        nobody: rows without a known person, by the text in place of it.
-        columns, notes: column of each role, and how the input was read.
-        trips, weight, mean_weight: number of trips, sum of the weights, mean weight of a trip.
-        origins, destinations, flows: tiles of each end, and pairs that have trips.
-        density: flows over possible pairs of tiles.
-        levels: the matrix at the tiles and at each coarser level, finest first.
-        contributors: about people, or None without persons.
-        uniqueness: share of people who are unique given 1 to 4 of their places, and times if these were read.
-        protect, max_suppressed: units and limit of the floor, the estimates and the advice.
-        floor: lower bound of the mean generalisation error of hierarchical methods; None if not computed.
-        hierarchy: the tree of the floor.
-        estimates: what methods would give.
-        advice: where to start, in sentences.
-    """
-
-    k: int
-    rows: int
-    left_out: Mapping[str, int]
-    person_case: str
-    nobody: Mapping[str, int]
-    columns: Mapping[str, str]
-    notes: tuple[str, ...]
+    k: int  # of all shares
+    rows: int  # rows read
+    left_out: Mapping[str, int]  # rows not used, by reason
+    person_case: str  # ``fold`` if upper and lower case in names of persons is ignored, else ``keep``
+    nobody: Mapping[str, int]  # rows without a known person, by the text in place of it
+    columns: Mapping[str, str]  # column of each role
+    notes: tuple[str, ...]  # how the input was read
     trips: int
-    weight: float | None
-    mean_weight: float | None
-    origins: int
+    weight: float | None  # sum of the weights
+    mean_weight: float | None  # of a trip
+    origins: int  # tiles of each end
     destinations: int
-    flows: int
-    density: float
-    levels: tuple[Level, ...]
-    contributors: Contributors | None
-    uniqueness: tuple[Uniqueness, ...]
-    protect: tuple[str, ...]
-    floor: float | None
-    hierarchy: str
-    max_suppressed: float
-    estimates: tuple[Estimate, ...]
-    advice: tuple[str, ...]
+    flows: int  # pairs of tiles that have trips
+    density: float  # flows over possible pairs of tiles
+    levels: tuple[Level, ...]  # the matrix at the tiles and at each coarser level, finest first
+    contributors: Contributors | None  # about people, or None without persons
+    uniqueness: tuple[Uniqueness, ...]  # share of people who are unique given 1 to 4 of their places, and times if read
+    protect: tuple[str, ...]  # units of the floor, the estimates and the advice
+    floor: float | None  # lower bound of the mean generalisation error of hierarchical methods; None if not computed
+    hierarchy: str  # the tree of the floor
+    max_suppressed: float  # limit of the floor, the estimates and the advice
+    estimates: tuple[Estimate, ...]  # what methods would give
+    advice: tuple[str, ...]  # where to start, in sentences
 
     def to_dict(self) -> dict[str, Any]:
         """Returns plain data; ``internal`` says that it is not for publication."""
@@ -400,27 +371,17 @@ _ESTIMATED: dict[str, tuple[dict[str, Any], str]] = {
 
 @dataclass(frozen=True)
 class Estimate:
-    """The expected result of one method: a run on all flows, recounted like a release, without its last step.
-
-    Attributes:
-        method, folded: the method, and whether time steps are merged, cell by cell.
-        hierarchy: the tree that it used; None without one.
-        gives: what a reader gets.
-        planner: the planner's errors by name; empty if unknown.
-        error, cells: mean generalisation error in tiles, and published cells; None without a release.
-        width_h: mean hours of a cell's interval; None if time is not folded.
-        reason: why the run has no release, or None.
-    """
+    """The expected result of one method: a run on all flows, recounted like a release, without its last step."""
 
     method: str
-    folded: bool
-    hierarchy: str | None
-    gives: str
-    planner: Mapping[str, float | int | None] = field(default_factory=dict)
-    error: float | None = None
-    cells: int | None = None
-    width_h: float | None = None
-    reason: str | None = None
+    folded: bool  # time steps are merged, cell by cell
+    hierarchy: str | None  # the tree that it used; None without one
+    gives: str  # what a reader gets
+    planner: Mapping[str, float | int | None] = field(default_factory=dict)  # the planner's errors; empty if unknown
+    error: float | None = None  # mean generalisation error in tiles; None without a release
+    cells: int | None = None  # published cells
+    width_h: float | None = None  # mean hours of a cell's interval; None if time is not folded
+    reason: str | None = None  # why the run has no release
 
     def line(self) -> str:
         """Returns one row of the table."""
@@ -444,12 +405,9 @@ def _estimate(name: str, flows: Flows, arguments: Mapping[str, Any], hierarchy: 
     if len(flows) > MOST_FLOWS:
         return replace(empty, reason=f"there are more than {MOST_FLOWS:,} flows")
     limit = {"max_suppressed": METHODS[name].max_suppressed} if name == "layercut" else {}
-    made = attempt(flows, {"method": name, **arguments, **limit, **on_tree(METHODS[name], hierarchy), **options})
-    if made.error == MissingExtraError.__name__:
-        return None
-    release = made.release
-    if release is None:
-        return replace(empty, reason=made.reason)
+    release = attempt(flows, {"method": name, **arguments, **limit, **on_tree(METHODS[name], hierarchy), **options})
+    if isinstance(release, FlowveilError):
+        return None if isinstance(release, MissingExtraError) else replace(empty, reason=str(release))
     basis = release.guarantee.basis
     subject = Subject(release, basis)
     return replace(

@@ -38,14 +38,7 @@ _BY_CONTROLLER = (
 
 
 def dpia_text(folder: str | PathLike[str], analysis: Analysis, *, against: Any, **reading: Any) -> str:
-    """Returns the assessment of a published release; runs the audit.
-
-    Args:
-        folder: the release folder.
-        analysis: its measures.
-        against: the trips that the release was made from.
-        **reading: how to read them, where it differs from the report.
-    """
+    """Returns the assessment of a published release from its folder, its measures and its trips; runs the audit."""
     place = ReleaseFolder(named_path(folder, what="the release"))
     statement = place.statement
     title = statement.about.get("title")

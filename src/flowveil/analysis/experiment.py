@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -31,9 +31,6 @@ from flowveil.slices import SlicedFlows
 from flowveil.zoning.refinement import refined
 from flowveil.zoning.restriction import over_own_tiles
 
-if TYPE_CHECKING:
-    from flowveil.release.release import Release
-
 Value = float | int | None
 #: Measures by name.
 Values = Mapping[str, Value]
@@ -48,43 +45,24 @@ _VOLUMES = ("v_target",)
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Settings:
-    """What a comparison or a study runs. As chosen, None takes the default or the value of the preset.
+    """What a comparison or a study runs. As chosen, None takes the default or the value of the preset."""
 
-    Attributes:
-        methods: names, methods, or ``all``: those that guarantee a k. Resolved, methods by name.
-        k: one or, for a comparison, several. Resolved, a tuple.
-        protections: each a unit, several units joined by ``+``, or a sequence of units. Resolved, tuples of units.
-        k_population: threshold of the population; by default k times the mean weight of a trip.
-        population_only: confirms a protection of the population alone where persons are known.
-        max_suppressed: share that may be suppressed; 0.1 by default.
-        limits: the same by method, where it differs.
-        options: options by method. A ``v_target`` is in trips.
-        hierarchy: ``h3`` or ``halves`` for all methods on trees; by default that of each method.
-        time_limit: seconds that one run may take.
-        epsilon: ε of methods that add noise; comparisons only.
-        preset: the settings of a paper, by name or resolved; studies only, like all that follow.
-        trees: ``common``: segments use the trees of the whole data set; ``own``: those of their tiles.
-        reading: ``ours`` or ``authors``: how measures are defined, see `flowveil.analysis.papers.READINGS`.
-        fewest_trips: skips time steps with fewer trips.
-        sample: number of time steps to draw; the same ones every time.
-    """
-
-    methods: Any = None
-    k: Any = None
-    protections: Any = None
-    k_population: float | None = None
-    population_only: bool = False
-    max_suppressed: Any = None
-    limits: Mapping[str, float] = field(default_factory=dict)
-    options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    hierarchy: str | None = None
-    time_limit: float = 300.0
-    epsilon: float | Sequence[float] = ()
-    preset: Any = None
-    trees: str | None = None
-    reading: str | None = None
-    fewest_trips: int | None = None
-    sample: int | None = None
+    methods: Any = None  # names, methods, or ``all``: those that guarantee a k. Resolved, methods by name
+    k: Any = None  # one or, for a comparison, several. Resolved, a tuple
+    protections: Any = None  # each a unit, units joined by ``+``, or a sequence of units. Resolved, tuples of units
+    k_population: float | None = None  # threshold of the population; by default k times the mean weight of a trip
+    population_only: bool = False  # confirms a protection of the population alone where persons are known
+    max_suppressed: Any = None  # share that may be suppressed; 0.1 by default
+    limits: Mapping[str, float] = field(default_factory=dict)  # the same by method, where it differs
+    options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by method. A ``v_target`` is in trips
+    hierarchy: str | None = None  # ``h3`` or ``halves`` for all methods on trees; by default that of each method
+    time_limit: float = 300.0  # seconds that one run may take
+    epsilon: float | Sequence[float] = ()  # ε of methods that add noise; comparisons only
+    preset: Any = None  # the settings of a paper, by name or resolved; studies only, like all that follow
+    trees: str | None = None  # ``common``: segments use the trees of the whole data set; ``own``: of their tiles
+    reading: str | None = None  # ``ours`` or ``authors``: how measures are defined, see `papers.READINGS`
+    fewest_trips: int | None = None  # skips time steps with fewer trips
+    sample: int | None = None  # number of time steps to draw; the same ones every time
 
     def resolve(
         self,
@@ -97,12 +75,7 @@ class Settings:
     ) -> Settings:
         """Returns the complete settings: what was chosen, then those of a paper, then defaults.
 
-        Args:
-            flows: what is run on.
-            methods: the methods that are run.
-            paper: a preset.
-            protections: those of a caller who names none.
-            noisy: methods of a comparison by ε.
+        ``protections`` are those of a caller who names none; ``noisy`` are the methods of a comparison by ε.
 
         Raises:
             ParameterError: a name or number is not allowed.
@@ -125,17 +98,18 @@ class Settings:
             reading=self.reading or "ours",
         )
         if methods or not noisy:
-            complete.check(whole)
             # Only protections that the caller names need a confirmation; those of a paper are its subject.
-            if self.protections is not None and self.preset is None:
-                complete.confirm(whole)
+            complete.check(whole, confirm=self.protections is not None and self.preset is None)
         return complete
 
-    def check(self, flows: Flows) -> None:
-        """Refuse resolved settings that cannot be run on these flows."""
-        for allowed, found, name in ((TREES, self.trees, "trees"), (READINGS, self.reading, "reading")):
-            if found not in allowed:
-                raise ParameterError(f"{name} must be {' or '.join(allowed)}; found {found!r}.")
+    def check(self, flows: Flows, *, confirm: bool) -> None:
+        """Refuse resolved settings that cannot be run on these flows.
+
+        With ``confirm``, the population alone is refused where persons are known, as `flowveil.anonymize` does.
+        """
+        for allowed, chosen, name in ((TREES, self.trees, "trees"), (READINGS, self.reading, "reading")):
+            if chosen not in allowed:
+                raise ParameterError(f"{name} must be {' or '.join(allowed)}; found {chosen!r}.")
         for method in self.methods.values():
             method.planner(flows)
             _check_sendable(method)
@@ -143,9 +117,7 @@ class Settings:
             raise ParameterError("There is nothing to compare: name at least one method, one k and one protection.")
         for name in (*self.limits, *self.options):
             find_method(self.methods.get(name, name))
-        for k in self.k:
-            for units in self.protections:
-                Guarantee.resolve(flows, k=k, protect=units)
+        guarantees = [Guarantee.resolve(flows, k=k, protect=units) for k in self.k for units in self.protections]
         for share in (self.max_suppressed, *self.limits.values()):
             check_max_suppressed(share)
         for name, number in (("k_population", self.k_population), ("The time limit in seconds", self.time_limit)):
@@ -153,11 +125,7 @@ class Settings:
                 raise ParameterError(f"{name} must be above 0; found {number!r}.")
         # A tree that cannot be refined is refused before any run.
         refined(flows, self.hierarchy)
-
-    def confirm(self, flows: Flows) -> None:
-        """Refuse the population alone where persons are known, as `flowveil.anonymize` does."""
-        for units in self.protections:
-            guarantee = Guarantee.resolve(flows, k=self.k[0], protect=units)
+        for guarantee in guarantees if confirm else ():
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", SmallKWarning)
                 confirmed(guarantee, flows, allow_small_k=True, population_only=self.population_only)
@@ -198,14 +166,9 @@ def _check_sendable(method: Method) -> None:
 
 
 def methods_of(names: Any, *, same_zones: bool = False) -> list[Method]:
-    """Returns the named methods; ``all`` and None are those that guarantee a k.
+    """Returns the named methods; ``all`` and None are those that guarantee a k, and with it the same zones.
 
-    Args:
-        names: names separated by commas or in a sequence; a function or a `Method` may replace a name.
-        same_zones: restrict ``all`` to methods that can give both ends the same zones.
-
-    Raises:
-        ParameterError: one is unknown, or two have the same name.
+    A function or a `Method` may replace a name. Raises ParameterError if one is unknown, or two have the same name.
     """
     if names is None or names == "all":
         names = [name for name in k_methods() if not same_zones or find_method(name).same_zones_plan is not None]
@@ -232,39 +195,25 @@ def on_tree(method: Method, hierarchy: str | None) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Run:
-    """One run and its result.
-
-    Attributes:
-        method, k, protect: what was run.
-        status: ``done``, ``infeasible``, ``timed out`` or ``failed``.
-        reason: why the run has no release, or None. Contains nothing of the input.
-        seconds: time of the method and its recount, without starting a process and compiling; None without a release.
-        basis: what the volume counts: trips, or weight where the population is protected.
-        by_basis: exact measures by basis, the planner's errors first. None where a measure is unknown.
-        flows, zones: the tables that would be published; None if they were not kept.
-        homogeneous: whether zones never overlap.
-        time_weight: where time is folded, how many tiles an hour is worth; else None.
-        epsilon: of a method that adds noise; it has no k.
-        by, segment: attribute and value of the segment; None for the whole data set.
-        notes: further numbers of the plan.
-    """
+    """One run and its result."""
 
     method: str
     k: int | None
     protect: tuple[str, ...]
-    status: str
-    reason: str | None = None
-    seconds: float | None = None
-    basis: str = "trips"
+    status: str  # ``done``, ``infeasible``, ``timed out`` or ``failed``
+    reason: str | None = None  # why the run has no release. Contains nothing of the input
+    seconds: float | None = None  # of the method and its recount, without starting and compiling; None without release
+    basis: str = "trips"  # what the volume counts: trips, or weight where the population is protected
+    # Exact measures by basis, the planner's errors first. None where a measure is unknown.
     by_basis: Mapping[str, Values] = field(default_factory=dict)
-    flows: pa.Table | None = None
+    flows: pa.Table | None = None  # the tables that would be published; None if they were not kept
     zones: pa.Table | None = None
-    homogeneous: bool = True
-    time_weight: float | None = None
-    epsilon: float | None = None
-    by: str | None = None
+    homogeneous: bool = True  # zones never overlap
+    time_weight: float | None = None  # where time is folded, how many tiles an hour is worth
+    epsilon: float | None = None  # of a method that adds noise; it has no k
+    by: str | None = None  # attribute and value of the segment; None for the whole data set
     segment: str | None = None
-    notes: Values = field(default_factory=dict)
+    notes: Values = field(default_factory=dict)  # further numbers of the plan
 
     @property
     def measures(self) -> Values:
@@ -294,18 +243,12 @@ class Run:
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """One run to make.
+    """One run to make."""
 
-    Attributes:
-        arguments: of `flowveil.anonymize`, the method included.
-        by, segment: attribute and value of the segment; None for the whole data set.
-        frontier: compute the points of the frontier instead, on this tree or, with ``""``, the method's.
-    """
-
-    arguments: Mapping[str, Any]
-    by: str | None = None
+    arguments: Mapping[str, Any]  # of `flowveil.anonymize`, the method included
+    by: str | None = None  # attribute and value of the segment; None for the whole data set
     segment: str | None = None
-    frontier: str | None = None
+    frontier: str | None = None  # compute the points of the frontier instead, on this tree or, with "", the method's
 
     def to_run(self, status: str, reason: str | None = None) -> Run:
         """Returns the run without measures."""
@@ -343,20 +286,21 @@ def execute(source: Source, task: Task) -> Any:
         flows, _ = find_method("twincut").on_hierarchy(source.select(task), task.frontier or None)
         guarantee = Guarantee.resolve(flows, k=task.arguments["k"], protect=task.arguments["protect"])
         return frontier(*guarantee.to_fixed_point(guarantee.prepare(flows)), objective="error")
-    attempted = attempt(source.select(task), task.arguments)
-    run = task.to_run(attempted.status, attempted.reason)
-    release: Any = attempted.release
-    if release is None:
-        return run
+    flows, begun = source.select(task), time.perf_counter()
+    release = attempt(flows, task.arguments)
+    seconds = time.perf_counter() - begun
+    if isinstance(release, FlowveilError):
+        return task.to_run(INFEASIBLE if isinstance(release, InfeasibleError) else FAILED, str(release))
     noisy = release.kind in INEXACT
     measures = exact_measures(release)
     if source.reading == "authors" and not noisy:
         from flowveil.analysis.papers import authors_measures
 
         measures = {basis: {**values, **authors_measures(release, basis)} for basis, values in measures.items()}
+    run = task.to_run(DONE)
     run = replace(
         run,
-        seconds=attempted.seconds,
+        seconds=seconds,
         basis="trips" if noisy else release.guarantee.basis,
         by_basis=measures,
         homogeneous=release.plan.homogeneous,
@@ -366,8 +310,8 @@ def execute(source: Source, task: Task) -> Any:
     if not source.keep_tables:
         return run
     folded = release.plan.folded
-    flows = release.flows if folded is None else overview(release.flows, tuple(folded.columns), None)
-    return replace(run, flows=flows, zones=release.zones)
+    table = release.flows if folded is None else overview(release.flows, tuple(folded.columns), None)
+    return replace(run, flows=table, zones=release.zones)
 
 
 def prepare(source: Source, task: Task) -> None:
@@ -376,19 +320,8 @@ def prepare(source: Source, task: Task) -> None:
         return
     flows = source.select(task)
     cells = flows.select(np.arange(len(flows)) < WARM_UP_FLOWS)
-    few = Flows(
-        cells.origin,
-        cells.destination,
-        cells.trips,
-        people=cells.people,
-        **cells.added(),
-        origins=flows.origins,
-        destinations=flows.destinations,
-        intake=flows.intake,
-        whole_map=flows.whole_map,
-        folds=flows.folds,
-        leaves=tuple(leaf[: len(cells)] for leaf in flows.leaves),
-    )
+    shared = {name: getattr(flows, name) for name in ("origins", "destinations", "intake", "whole_map", "folds")}
+    few = Flows.of_cells(cells, **shared, leaves=tuple(leaf[: len(cells)] for leaf in flows.leaves))
     attempt(few, {**task.arguments, "k": 2} if _guarantees_k(task.arguments) else task.arguments)
 
 
@@ -403,15 +336,8 @@ def run_tasks(
 ) -> Iterator[tuple[int, Any]]:
     """Run tasks in worker processes; yields the number of each as it ends, and its result.
 
-    A task that exceeds the time limit, or whose process ends, has the result ``task.to_run(status, reason)``.
-
-    Args:
-        source: the flows.
-        tasks: the tasks.
-        time_limit: seconds that a task may take.
-        progress: called with the share of tasks that ended.
-        n_workers: processes in parallel. Times are most comparable with one.
-        fresh: whether every task gets a new process, so that no task speeds up another.
+    A task that exceeds the time limit, or whose process ends, has the result ``task.to_run(status, reason)``. Times are
+    most comparable with one worker. With ``fresh`` every task gets a new process, so that no task speeds up another.
     """
     how: dict[str, Any] = {"workers": n_workers, "time_limit": time_limit, "prepare": prepare, "fresh": fresh}
     ended = {
@@ -424,36 +350,21 @@ def run_tasks(
             progress(count / len(tasks))
 
 
-@dataclass(frozen=True)
-class Attempt:
-    """How a call of `flowveil.anonymize` ended: time and release if it is done, else class and message of the error.
+def attempt(flows: Flows, arguments: Mapping[str, Any]) -> Any:
+    """Returns the release that `flowveil.anonymize` makes, or the FlowveilError; it quotes nothing of the input.
 
-    The message contains nothing of the input.
+    Nothing is published, so nothing needs a confirmation.
     """
-
-    status: str
-    seconds: float | None = None
-    release: Release | None = None
-    error: str | None = None
-    reason: str | None = None
-
-
-def attempt(flows: Flows, arguments: Mapping[str, Any]) -> Attempt:
-    """Anonymise, and catch every error."""
-    begun = time.perf_counter()
+    confirmations = {"allow_small_k": True, "population_only": True} if _guarantees_k(arguments) else {}
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SmallKWarning)
-            # Nothing is published, so nothing needs a confirmation.
-            confirmations = {"allow_small_k": True, "population_only": True} if _guarantees_k(arguments) else {}
-            release = anonymize(flows, **{**confirmations, **arguments})
+            return anonymize(flows, **{**confirmations, **arguments})
+    except FlowveilError as problem:
+        return problem
     except Exception as problem:
-        error = type(problem).__name__
         # The message of a foreign error may quote the input: only its class is named.
-        reason = str(problem) if isinstance(problem, FlowveilError) else f"unexpected {error}"
-        status = INFEASIBLE if isinstance(problem, InfeasibleError) else FAILED
-        return Attempt(status, error=error, reason=reason)
-    return Attempt(DONE, time.perf_counter() - begun, release)
+        return FlowveilError(f"unexpected {type(problem).__name__}")
 
 
 def _guarantees_k(arguments: Mapping[str, Any]) -> bool:

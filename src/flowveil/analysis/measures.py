@@ -143,18 +143,12 @@ def _metres(tree: Hierarchy, tile: Ints, zones: Zones, zone: Ints, volume: Float
 
 @dataclass(frozen=True, eq=False)
 class Slices:
-    """Slices that are measured together, on one basis.
+    """Slices that are measured together, on one basis."""
 
-    Attributes:
-        releases, own: the releases of the published slices, and the measures of each.
-        lost: the volume of each unpublished slice.
-        class_size: the volume of a cell of k, by all trips.
-    """
-
-    releases: Sequence[Release | NoisyRelease]
-    own: Sequence[Values]
-    lost: Floats
-    class_size: float
+    releases: Sequence[Release | NoisyRelease]  # of the published slices
+    own: Sequence[Values]  # the measures of each
+    lost: Floats  # the volume of each unpublished slice
+    class_size: float  # the volume of a cell of k, by all trips
     basis: str
 
     @cached_property
@@ -187,25 +181,17 @@ class Slices:
 
 @dataclass(frozen=True)
 class Measure:
-    """A measure of a release.
+    """A measure of a release."""
 
-    Attributes:
-        key: its name in JSON.
-        title, meaning: for pages.
-        compute: returns the exact value, or None if it does not exist.
-        combine: returns the value of several slices together; None if it is not listed for them.
-        of_noise: for noisy counts ``defined`` (compared with the true counts), ``void`` (None) or ``absent`` (not
-            listed).
-        listed: for exact counts ``always``, ``folded`` (only if time is folded) or ``never``.
-    """
-
-    key: str
-    title: str
+    key: str  # its name in JSON
+    title: str  # for pages
     meaning: str
-    compute: Callable[[Subject], Value]
+    compute: Callable[[Subject], Value]  # returns the exact value, or None if it does not exist
+    # Returns the value of several slices together; None if it is not listed for them.
     combine: Callable[[Slices, str], Value] | None = None
+    # For noisy counts: compared with the true counts, None, or not listed.
     of_noise: Literal["defined", "void", "absent"] = "absent"
-    listed: Literal["always", "folded", "never"] = "always"
+    listed: Literal["always", "folded", "never"] = "always"  # for exact counts; ``folded``: only if time is folded
 
 
 def _averaged(slices: Slices, key: str) -> float | None:
@@ -443,13 +429,9 @@ def combine(
     whole: Cells,
     guarantee: Guarantee | PrivacyLoss | Perturbation,
 ) -> dict[str, Values]:
-    """Returns the measures of several slices together, by basis.
+    """Returns the measures of published slices, which share no trips, together, by basis.
 
-    Args:
-        releases: the published slices, which share no trips.
-        absent: unpublished slices; they count as suppressed.
-        whole: the input of all slices.
-        guarantee: of all slices.
+    ``absent`` are unpublished slices, which count as suppressed; ``whole`` is the input of all slices.
     """
     exact = [release.metrics() for release in releases]
     noisy = releases[0].kind in INEXACT

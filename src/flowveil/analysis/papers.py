@@ -36,36 +36,25 @@ _REPORT_COLUMNS = ("c_dm", "c_avg", "mean_generalization_error", "reconstruction
 
 @dataclass(frozen=True)
 class Preset:
-    """The set-up of one paper.
+    """The set-up of one paper. Numbers of tables are None if there is no such table."""
 
-    Attributes:
-        name, paper: value of ``--preset``; authors and year.
-        methods, by: the methods it compares, and the attributes of its segments.
-        max_suppressed, limits: share that may be suppressed, and by method where it differs.
-        columns: measures of its tables, in order.
-        chapter: prefix of all table numbers.
-        data, cross_check, overview, comparisons: numbers of its tables: the data set, the k that is reached, one table
-            of all segments, and the first table that compares methods; None if there is no such table.
-        fewest_trips: smallest number of trips of a matrix, if there is one for each time step.
-        published: preset, table and data set of the published means over matrices, see `published_results`.
-    """
-
-    name: str
-    paper: str
-    methods: tuple[str, ...]
-    by: tuple[str, ...] = ()
-    max_suppressed: float = 0.1
-    limits: Mapping[str, float] = field(default_factory=dict)
+    name: str  # value of ``--preset``
+    paper: str  # authors and year
+    methods: tuple[str, ...]  # that it compares
+    by: tuple[str, ...] = ()  # the attributes of its segments
+    max_suppressed: float = 0.1  # share that may be suppressed
+    limits: Mapping[str, float] = field(default_factory=dict)  # the same by method, where it differs
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     trees: Trees = "own"
     k: Any = 10
-    columns: tuple[str, ...] = _REPORT_COLUMNS
-    chapter: str = ""
-    data: int | None = None
-    cross_check: int | None = None
-    overview: int | None = None
-    comparisons: int | None = None
-    fewest_trips: int = 0
+    columns: tuple[str, ...] = _REPORT_COLUMNS  # measures of its tables, in order
+    chapter: str = ""  # prefix of all table numbers
+    data: int | None = None  # the table of the data set
+    cross_check: int | None = None  # of the k that is reached
+    overview: int | None = None  # of all segments
+    comparisons: int | None = None  # the first table that compares methods
+    fewest_trips: int = 0  # smallest number of trips of a matrix, if there is one for each time step
+    # Preset, table and data set of the published means over matrices, see `published_results`.
     published: tuple[str, str, str] | None = None
 
     @property

@@ -47,25 +47,16 @@ MOST_SUPPRESSED = 0.5
 
 @dataclass(frozen=True, eq=False)
 class Analysis:
-    """The private measures of a release. None of it is for publication.
+    """The private measures of a release. None of it is for publication."""
 
-    Attributes:
-        release: the release with its raw trips.
-        measures: by basis, exact; the planner's errors at one level first. Of slices, of the finest ones together.
-        areas: the planner's errors, by basis and areas.
-        shares: shares of input rows that were not used, by reason, and of suppressed volume, by basis.
-        slices: of a sliced release, the values of the slice columns and the measures of each matrix.
-        closeness: distance of zones from the whole (t-closeness), by end; None if zones overlap.
-        notes: what could not be computed, and why.
-    """
-
-    release: Attached
+    release: Attached  # with its raw trips
+    # By basis, exact; the planner's errors at one level first. Of slices, of the finest ones together.
     measures: dict[str, Values]
-    areas: tuple[AreaAccuracy, ...]
-    shares: dict[str, Any]
-    slices: tuple[dict[str, Any], ...] = ()
-    closeness: dict[str, Any] | None = None
-    notes: tuple[str, ...] = ()
+    areas: tuple[AreaAccuracy, ...]  # the planner's errors, by basis and areas
+    shares: dict[str, Any]  # of input rows that were not used, by reason, and of suppressed volume, by basis
+    slices: tuple[dict[str, Any], ...] = ()  # the values of the slice columns and the measures of each matrix
+    closeness: dict[str, Any] | None = None  # distance of zones from the whole (t-closeness), by end; None of overlaps
+    notes: tuple[str, ...] = ()  # what could not be computed, and why
 
     def to_dict(self) -> dict[str, Any]:
         """Returns plain data. ``private`` says that it is not for publication."""
@@ -86,12 +77,8 @@ class Analysis:
     def write(self, directory: str | PathLike[str], *, release: str | PathLike[str] | None = None) -> Path:
         """Write measures.json, and the page before-after.html or, of slices by time, the chart profile.svg.
 
-        Args:
-            directory: a private folder: created with mode 0700, its files with mode 0600. Refused inside a release.
-            release: the folder of the release.
-
-        Raises:
-            OutputError: it lies inside a release, or cannot be written.
+        The folder is private: created with mode 0700, its files with mode 0600. Raises OutputError if it lies inside
+        ``release`` or another release, or cannot be written.
         """
         from flowveil.analysis.pages.before_after import largest_profiles, profile_chart, render_internal
 
@@ -180,11 +167,7 @@ def _shares(release: Any, measures: dict[str, Values]) -> dict[str, Any]:
 
 
 def summary_lines(release: Any) -> list[str]:
-    """Returns the few measures that the operator should see after a run, as sentences. Private.
-
-    Args:
-        release: what `flowveil.anonymize` or `flowveil.anonymize_slices` returned.
-    """
+    """Returns the few measures that the operator should see after a run, as sentences. Private."""
     measures, _ = _measures(release)
     parts, _ = finest_parts(release)
     levels = default_levels(parts[0][0]) if parts else []

@@ -41,22 +41,14 @@ _STORED = ("status", "reason", "seconds", "by_basis", "notes")
 
 @dataclass(frozen=True, eq=False)
 class Study:
-    """All results of a study.
+    """All results of a study."""
 
-    Attributes:
-        rows: one for each run and basis: the run, ``status`` (``done``, ``timed out``, ``infeasible``, ``failed``),
-            ``seconds``, and the measures, the planner's errors first.
-        by: the attributes of segments; the time if there is a matrix for each step.
-        settings: what was run.
-        every: the time step, if there is a matrix for each.
-        data: numbers of the data set.
-    """
-
+    # One for each run and basis: the run, ``status``, ``seconds``, and the measures, the planner's errors first.
     rows: tuple[dict[str, Any], ...]
-    by: tuple[str, ...]
-    settings: Settings
-    every: str | None = None
-    data: Mapping[str, float] = field(default_factory=dict)
+    by: tuple[str, ...]  # the attributes of segments; the time if there is a matrix for each step
+    settings: Settings  # what was run
+    every: str | None = None  # the time step, if there is a matrix for each
+    data: Mapping[str, float] = field(default_factory=dict)  # numbers of the data set
 
     @property
     def methods(self) -> tuple[str, ...]:
@@ -92,16 +84,10 @@ def run_study(
 
     Args:
         flows: the flows by all attributes, or by time steps; what `flowveil.read_slices` returns.
-        directory: a new or empty folder, or an earlier study of the same data, which is continued. Refused inside a
-            release.
+        directory: a new or empty folder, or an earlier study of the same data, which is continued.
         workers: processes in parallel. Times are most comparable with one.
         progress: called with the share of runs that are done.
         **choices: see `flowveil.analysis.experiment.Settings`. What is given overrides the preset.
-
-    Raises:
-        ParameterError: a name or number is not allowed.
-        DataError: the data lack the persons or weights that a protection needs.
-        OutputError: the folder cannot be used, or holds a study of other data.
     """
     given = {name: value for name, value in choices.items() if value is not None}
     settings = study_settings(flows, Settings(**{"time_limit": TIME_LIMIT, **given}))

@@ -57,21 +57,13 @@ _TEX_SIGNS = {
 
 @dataclass(frozen=True)
 class Sheet:
-    """A table.
+    """A table."""
 
-    Attributes:
-        head: names of the columns.
-        rows: the values.
-        title: the caption; without one, LaTeX gets the bare table.
-        right: columns aligned to the right; by default those with numbers.
-        label: its number, if there are several.
-    """
-
-    head: tuple[str, ...]
+    head: tuple[str, ...]  # names of the columns
     rows: tuple[tuple[Any, ...], ...]
-    title: str = ""
-    right: frozenset[int] | None = None
-    label: str = ""
+    title: str = ""  # the caption; without one, LaTeX gets the bare table
+    right: frozenset[int] | None = None  # columns aligned to the right; by default those with numbers
+    label: str = ""  # its number, if there are several
 
     def is_right(self, column: int) -> bool:
         """Returns whether a column is aligned to the right."""

@@ -22,7 +22,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import combinations
 from typing import Any
 
@@ -30,6 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowveil.audit.zone_forest import Ground, Nodes
+from flowveil.zoning.covering import Ancestors
 
 Counts = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -301,7 +302,7 @@ def _classes(ground: Ground, sides: Sequence[Side], values: Sequence[NDArray[np.
     What exactly these cells share is what they share, less what further cells share with them; a class without extent
     holds no trip and is left out.
     """
-    enter, leave = _preorder_spans(ground.parent)
+    tree = Ancestors(ground.parent)
     n_values = (np.max([v.max(axis=0, initial=-1) for v in values], axis=0) + 2).tolist()
     fixed_by = [[tuple(row) for row in of_layer.tolist()] for of_layer in values]
     held: dict[Cells, Pair] = {}
@@ -311,7 +312,7 @@ def _classes(ground: Ground, sides: Sequence[Side], values: Sequence[NDArray[np.
         for cell, nodes in enumerate(zip(side.origin.tolist(), side.destination.tolist(), strict=True)):
             found[(*nothing[:s], cell, *nothing[s + 1 :])] = nodes
         if held:
-            overlaps = _overlaps(held, side, s, enter, leave)
+            overlaps = _overlaps(held, side, s, tree)
             found |= {cells: at for cells, at in overlaps.items() if _joined(cells, fixed_by) is not None}
         held = found
     size, exact = ground.size.tolist(), {}
@@ -338,49 +339,23 @@ def _joined(cells: Cells, fixed_by: Sequence[Sequence[tuple[int, ...]]]) -> tupl
     return tuple(joined)
 
 
-def _preorder_spans(parent: Nodes) -> tuple[Nodes, Nodes]:
-    """The interval of each node in a pre-order traversal: a node contains another if its interval does."""
-    n = len(parent)
-    below = np.ones(n, dtype=np.int64)
-    for node in range(n - 1, -1, -1):
-        if parent[node] >= 0:
-            below[parent[node]] += below[node]
-    enter, following = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64)
-    top = 0
-    for node in range(n):
-        above = int(parent[node])
-        if above < 0:
-            enter[node], top = top, top + int(below[node])
-        else:
-            enter[node] = following[above]
-            following[above] += below[node]
-        following[node] = enter[node] + 1
-    return enter, enter + below
-
-
-def _overlaps(held: dict[Cells, Pair], side: Side, s: int, enter: Nodes, leave: Nodes) -> dict[Cells, Pair]:
+def _overlaps(held: dict[Cells, Pair], side: Side, s: int, tree: Ancestors) -> dict[Cells, Pair]:
     """What the cells of one more matrix share with the sets found so far."""
-    sets = list(held)
-    nodes = np.array([held[cells] for cells in sets], dtype=np.int64)
-    by_origin: dict[int, list[int]] = {}
-    for i, o in enumerate(nodes[:, 0].tolist()):
-        by_origin.setdefault(o, []).append(i)
-    of_side: dict[int, list[int]] = {}
-    for cell, o in enumerate(side.origin.tolist()):
-        of_side.setdefault(o, []).append(cell)
+
+    @cache
+    def smaller(end: int, other: int) -> NDArray[np.int32]:
+        """The smaller of two zones, one inside the other; -1 where they are disjoint."""
+        node = nodes[end]
+        inside = tree.at_depth(node, tree.depth[other]) == other
+        around = tree.at_depth(np.array([other]), tree.depth[node]) == node
+        return np.where(inside, node, np.where(around, other, -1))
+
+    sets, nodes = list(held), np.array(list(held.values()), dtype=np.int64).T
     found: dict[Cells, Pair] = {}
-    for o, these in by_origin.items():
-        for p, those in of_side.items():
-            if not (enter[p] <= enter[o] < leave[p] or enter[o] <= enter[p] < leave[o]):
-                continue
-            one, other = nodes[these, 1], side.destination[those]
-            inside = (enter[one][:, None] >= enter[other]) & (leave[one][:, None] <= leave[other])
-            around = (enter[one][:, None] <= enter[other]) & (leave[one][:, None] >= leave[other])
-            smaller_o = o if leave[o] - enter[o] <= leave[p] - enter[p] else p
-            for i, j in zip(*(at.tolist() for at in np.nonzero(inside | around)), strict=True):
-                cells = sets[these[i]]
-                d = int(one[i] if inside[i, j] else other[j])
-                found[(*cells[:s], those[j], *cells[s + 1 :])] = (smaller_o, d)
+    for cell, (o, d) in enumerate(zip(side.origin.tolist(), side.destination.tolist(), strict=True)):
+        shared_o, shared_d = smaller(0, o), smaller(1, d)
+        for i in np.flatnonzero((shared_o >= 0) & (shared_d >= 0)).tolist():
+            found[(*sets[i][:s], cell, *sets[i][s + 1 :])] = (int(shared_o[i]), int(shared_d[i]))
     return found
 
 

@@ -42,9 +42,10 @@ from flowveil.audit.published import (
     inside,
     sums_over_slices,
 )
-from flowveil.audit.zone_forest import Ground, Nodes, ground_of, holders
+from flowveil.audit.zone_forest import Ground, Nodes, ground_of
 from flowveil.errors import DataError
 from flowveil.flows import MILLION
+from flowveil.zoning.covering import containing_cells
 
 #: Matrices of the same trips that are solved together: the sets of their cells that overlap double with each.
 MOST_LAYERS = 4
@@ -323,11 +324,11 @@ class _Work:
         if not fine or not self.releases[whole].whole_cells:
             return
         origin, destination = self._nodes[whole, 0][matrix.origin], self._nodes[whole, 1][matrix.destination]
-        holder = holders((self.ground.parent, self.ground.parent), origin, destination)
         left, n_inside = matrix.trips.copy(), np.zeros(len(matrix.trips), np.int64)
         weight = _millionths(matrix)
         for j, part in fine:
-            cell = holder(self._nodes[j, 0][part.origin], self._nodes[j, 1][part.destination])
+            points = self._nodes[j, 0][part.origin], self._nodes[j, 1][part.destination]
+            cell = containing_cells([self.ground.parent] * 2, (origin, destination), points)
             held = cell >= 0
             np.subtract.at(left, cell[held], part.trips[held])
             np.add.at(n_inside, cell[held], 1)

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowveil.audit.published import PublishedMatrix, PublishedRelease
-from flowveil.audit.zone_forest import holders
 from flowveil.errors import ParameterError
+from flowveil.zoning.covering import containing_cells
 
 if TYPE_CHECKING:
     from flowveil.audit.subtraction import Group
@@ -105,11 +105,9 @@ def place_trips(release: PublishedRelease, flows: Flows, matrix: PublishedMatrix
 
 def cells_containing(flows: Flows, cells: tuple[Counts, Counts], rows: Any) -> Counts:
     """Returns the cell, given as pairs of nodes, that contains each of these flows; -1 if none does."""
-    parents = (flows.origins.parent.astype(np.int64), flows.destinations.parent.astype(np.int64))
-    return holders(parents, *cells)(
-        flows.origins.leaf_node[flows.origin[rows]].astype(np.int64),
-        flows.destinations.leaf_node[flows.destination[rows]].astype(np.int64),
-    )
+    ends = (flows.origins, flows.origin), (flows.destinations, flows.destination)
+    points = [tree.leaf_node[tile[rows]] for tree, tile in ends]
+    return containing_cells([tree.parent for tree, _ in ends], cells, points)
 
 
 def recounted(

@@ -7,7 +7,7 @@ smallest one that contains it. A zone may contain a rest that no child covers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -177,31 +177,3 @@ def _forest(releases: Sequence[PublishedRelease], known: Mapping[tuple[str, str]
         for release in releases
     )
     return Ground(parent, size, node_of)
-
-
-def holders(parents: tuple[Nodes, Nodes], origin: Nodes, destination: Nodes) -> Callable[[Nodes, Nodes], Nodes]:
-    """Returns a function that finds the cell containing each of some pairs of nodes, or -1.
-
-    Cells are disjoint, so at most one contains a pair. The function goes up the trees from either end; ``parents`` are
-    those of the nodes of each end, -1 at the top.
-    """
-    n = len(parents[1])
-    keys = origin * n + destination
-    order = np.argsort(keys)
-    keys = keys[order]
-
-    def find(o: Nodes, d: Nodes) -> Nodes:
-        found = np.full(len(o), -1, dtype=np.int64)
-        up_o = o.copy()
-        while len(keys) and (up_o >= 0).any():
-            up_d = d.copy()
-            while (up_d >= 0).any():
-                wanted = up_o * n + up_d
-                at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-                hit = (keys[at] == wanted) & (up_o >= 0) & (up_d >= 0) & (found < 0)
-                found[hit] = order[at[hit]]
-                up_d = np.where(up_d >= 0, parents[1][up_d], -1)
-            up_o = np.where(up_o >= 0, parents[0][up_o], -1)
-        return found
-
-    return find

@@ -39,7 +39,7 @@ COMMANDS = {
     "freeze": ("published", "Write the zones of a release into a file."),
     "series": ("series", "Publish one release for each month or day, over one map."),
     "ledger": ("series", "List the releases of a data set, withdraw one, make a backup."),
-    "key": ("series", "Write a new secret key for the method cellkey."),
+    "key": ("series", "Write a new secret key for the methods cellkey and rounding."),
     "prepare": ("sources", "Make one table of trips from the files of a known data set."),
     "tabular": ("tabular", "Publish tables of records instead of trips."),
     "serve": ("serve", "Open the workbench in a browser."),

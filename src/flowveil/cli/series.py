@@ -73,7 +73,7 @@ def series(output: Output, source: str, every: str | None, revision: bool, reque
 @click.argument("file", type=PLACE, metavar="FILE")
 @with_output
 def key(output: Output, file: str) -> None:
-    """Write a new secret key into FILE, for the method cellkey.
+    """Write a new secret key into FILE, for the methods cellkey and rounding.
 
     A reader of the key can remove the perturbation. Without it, no further table has the same numbers.
     """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,6 @@ def _budget(_context: Any, _parameter: Any, value: str) -> float | None:
         raise click.BadParameter(f"'{value}' is neither a number nor none.") from None
 
 
-_IDENTIFIER = "A direct identifier: dropped (repeatable)."
 _COLUMN = (
     "A setting of a quasi-identifier (repeatable): kind=numeric|ordered|unordered, order=A,B,C, hierarchy=FILE, "
     "grid=STEP, fine_grid=true, public_range=MIN:MAX."
@@ -32,29 +31,27 @@ _SET = (
     "Another setting (repeatable): positive, priorn (numbers with commas), repeats, classifier_k, classifier_epsilon, "
     "classifier_priorn, noise, delta, domains (FILE), bins (FILE), diagnostics (true)."
 )
-_MISSING = "A text that marks a missing value, such as '?' (repeatable)."
 _VARIABLE = "A column to synthesise (repeatable); by default those of the margins, or all."
-_MARGIN = "A margin to keep (repeatable); by default all pairs."
 _DOMAINS = "JSON: the categories of each column; null among them allows missing values."
 _ALLOW = "Publish this column unchanged, although it identifies people (repeatable)."
 _NOISE = "The distribution of the noise: laplace for epsilon, gaussian for epsilon and --delta."
 _CHOOSE = "Cut the widest quasi-identifier, or the one with the most distinct values."
 
 
+def _several(flag: str, name: str, metavar: str, meaning: str, **more: Any) -> Callable[[Any], Any]:
+    return click.option(flag, name, multiple=True, metavar=metavar, help=meaning, **more)
+
+
+_missing = _several("--missing", "missing", "TEXT", "A text that marks a missing value, such as '?' (repeatable).")
+_margins = _several("--margin", "margins", "A*B", "A margin to keep (repeatable); by default all pairs.")
 _columns = options(
     click.option("--choose", type=click.Choice(["width", "distinct"]), default="width", help=_CHOOSE),
-    click.option("--quasi", multiple=True, required=True, metavar="COLUMN", help="A quasi-identifier (repeatable)."),
-    click.option("--identifier", "identifiers", multiple=True, metavar="COLUMN", help=_IDENTIFIER),
+    _several("--quasi", "quasi", "COLUMN", "A quasi-identifier (repeatable).", required=True),
+    _several("--identifier", "identifiers", "COLUMN", "A direct identifier: dropped (repeatable)."),
     click.option("--no-identifiers", is_flag=True, help="Say that the table has no direct identifiers."),
-    click.option("--allow-identifier", "allowed", multiple=True, metavar="COLUMN", help=_ALLOW),
-    click.option("--column", "settings", multiple=True, metavar="COLUMN.NAME=VALUE", help=_COLUMN),
-    click.option("--missing", multiple=True, metavar="TEXT", help=_MISSING),
-)
-
-
-_noise = options(
-    click.option("--noise", type=click.Choice(["laplace", "gaussian"]), default="laplace", help=_NOISE),
-    click.option("--delta", type=float, help="δ with --noise gaussian, at most 1e-5."),
+    _several("--allow-identifier", "allowed", "COLUMN", _ALLOW),
+    _several("--column", "settings", "COLUMN.NAME=VALUE", _COLUMN),
+    _missing,
 )
 
 
@@ -71,45 +68,30 @@ def _roles(given: dict[str, Any]) -> dict[str, Any]:
         raise ParameterError(
             "Direct identifiers must be named: give --identifier for each column to drop, or --no-identifiers."
         )
-    settings = _settings_of_columns(given.pop("settings"))
-    strange = sorted(set(settings) - set(quasi))
-    if strange:
-        raise ParameterError(f"Not among the quasi-identifiers: {', '.join(strange)}.")
-    attributes = []
-    for name in quasi:
-        own = settings.get(name, {})
-        attributes.append(
-            Attribute(
-                name,
-                kind=own.get("kind"),
-                order=tuple(own["order"].split(",")) if "order" in own else None,
-                hierarchy=read_value_hierarchy(own["hierarchy"]) if "hierarchy" in own else None,
-                grid=own.get("grid"),
-                fine_grid=own.get("fine_grid") == "true",
-                public_range=_range(own["public_range"]) if "public_range" in own else None,
-            )
-        )
+    parse: dict[str, Callable[[str], Any]] = {
+        "kind": str,
+        "order": lambda text: tuple(text.split(",")),
+        "hierarchy": read_value_hierarchy,
+        "grid": str,
+        "fine_grid": lambda text: text == "true",
+        "public_range": _range,
+    }
+    settings: dict[str, dict[str, Any]] = {name: {} for name in quasi}
+    for text in given.pop("settings"):
+        # COLUMN.NAME=VALUE; a column may have dots in its name.
+        match = re.fullmatch(rf"(.+)\.({'|'.join(parse)})=(.+)", text)
+        if match is None:
+            raise ParameterError(f"--column needs COLUMN.NAME=VALUE, such as age.grid=5; found '{text}'.")
+        column, name, value = match.groups()
+        if column not in settings:
+            raise ParameterError(f"Not among the quasi-identifiers: {column}.")
+        settings[column][name] = parse[name](value.strip())
     return {
-        "quasi_identifiers": attributes,
+        "quasi_identifiers": [Attribute(name, **settings[name]) for name in quasi],
         "direct_identifiers": identifiers,
         "allow_identifiers": given.pop("allowed"),
         "choose": given.pop("choose"),
     }
-
-
-#: COLUMN.NAME=VALUE; a column may have dots in its name.
-_SETTING = re.compile(r"(?P<column>.+)\.(?P<name>kind|order|hierarchy|grid|fine_grid|public_range)=(?P<value>.+)")
-
-
-def _settings_of_columns(texts: Sequence[str]) -> dict[str, dict[str, str]]:
-    """Returns the settings of each column."""
-    found: dict[str, dict[str, str]] = {}
-    for text in texts:
-        match = _SETTING.fullmatch(text)
-        if match is None:
-            raise ParameterError(f"--column needs COLUMN.NAME=VALUE, such as age.grid=5; found '{text}'.")
-        found.setdefault(match["column"], {})[match["name"]] = match["value"].strip()
-    return found
 
 
 def _range(text: str) -> tuple[str | None, str | None]:
@@ -134,26 +116,23 @@ def _read_json(path: str | None, what: str) -> dict[str, list[Any]] | None:
     return content
 
 
-def _check_release(out: str) -> None:
-    """Raise before any work if the table or its report cannot be written."""
+def _check_release(out: str) -> Path:
+    """Return the path of the report; raise before any work if it or the table cannot be written."""
     from flowveil.output import check_file
     from flowveil.tabular.records import check_output
 
+    report = Path(out).with_suffix(".report.json")
     check_output(out)
-    check_file(_report_path(out))
+    check_file(report)
+    return report
 
 
-def _write_release(table: Any, report: dict[str, Any], out: str) -> Path:
-    """Write the table and its report, both or neither; return the path of the report."""
+def _write_release(output: Output, out: str, path: Path, table: Any, report: dict[str, Any]) -> None:
+    """Write the table and its report, both or neither, and print the report for a machine."""
     from flowveil.tabular.records import write_records
 
-    beside = _report_path(out)
-    write_records(table, out, beside={beside: json.dumps(report, indent=2, sort_keys=True, ensure_ascii=False) + "\n"})
-    return beside
-
-
-def _report_path(out: str) -> Path:
-    return Path(out).with_suffix(".report.json")
+    write_records(table, out, beside={path: json.dumps(report, indent=2, sort_keys=True, ensure_ascii=False) + "\n"})
+    output.result({"out": out, "report": str(path), **report})
 
 
 @click.group("tabular")
@@ -166,10 +145,10 @@ def tabular() -> None:
 @click.option("--out", required=True, metavar="FILE", help="Output file (.csv or .parquet).")
 @click.option("--k", type=int, required=True, help="Fewest records of a class.")
 @_columns
-@click.option("--sensitive", multiple=True, metavar="COLUMN", help="Published unchanged, protected by l and t.")
-@click.option("--keep", multiple=True, metavar="COLUMN", help="Published unchanged, not protected.")
-@click.option("--l", "diversity", type=int, help="Fewest distinct sensitive values of a class.")
-@click.option("--t", "closeness", type=float, help="Largest distance of a class from the table, 0 to 1.")
+@_several("--sensitive", "sensitive", "COLUMN", "Published unchanged, protected by l and t.")
+@_several("--keep", "keep", "COLUMN", "Published unchanged, not protected.")
+@click.option("--l", type=int, help="Fewest distinct sensitive values of a class.")
+@click.option("--t", type=float, help="Largest distance of a class from the table, 0 to 1.")
 @click.option("--strict/--relaxed", default=False, help="Classes whose regions do not overlap, or finer classes.")
 @with_output
 def mondrian_command(output: Output, source: str, out: str, k: int, **given: Any) -> None:
@@ -181,58 +160,52 @@ def mondrian_command(output: Output, source: str, out: str, k: int, **given: Any
     from flowveil.tabular.mondrian import anonymize_records
     from flowveil.tabular.records import read_records
 
-    roles, missing = _roles(given), given.pop("missing")
-    _check_release(out)
-    l, t = given.pop("diversity"), given.pop("closeness")  # noqa: E741
-    records = read_records(source, missing=missing)
-    release = anonymize_records(records, k=k, l=l, t=t, **roles, **given)
+    roles, path = _roles(given), _check_release(out)
+    records = read_records(source, missing=given.pop("missing"))
+    release = anonymize_records(records, k=k, **roles, **given)
     for name in code_columns(records, roles["quasi_identifiers"]):
         output.warn(
             f"Column '{name}' holds few whole numbers and is cut as a number, its lowest and highest values in open "
             f"ranges; 'tabular compare' takes it for categories. If they are codes: --column {name}.kind=ordered."
         )
-    report, classes = release.report(), release.classes
-    beside = _write_release(release.table, report, out)
+    _write_release(output, out, path, release.table, release.report())
+    found = release.classes
     output.say(
-        f"{classes.n_records:,} records in {classes.n_classes:,} classes of {classes.k:,} or more; C_DM "
-        f"{classes.c_dm:,}."
+        f"{found.n_records:,} records in {found.n_classes:,} classes of {found.k:,} or more; C_DM {found.c_dm:,}."
     )
-    output.result({"out": out, "report": str(beside), **report})
 
 
 @tabular.command("ipf")
 @click.argument("source", metavar="INPUT")
 @click.option("--out", required=True, metavar="FILE", help="Output file (.csv or .parquet).")
 @click.option("--epsilon", callback=_budget, required=True, help="The privacy budget, or none (not private).")
-@click.option("--variable", "variables", multiple=True, metavar="COLUMN", help=_VARIABLE)
-@click.option("--margin", "margins", multiple=True, metavar="A*B", help=_MARGIN)
+@_several("--variable", "variables", "COLUMN", _VARIABLE)
+@_margins
 @click.option("--priorn", type=float, default=0.0, help="Records spread evenly over each margin's cells.")
-@_noise
+@click.option("--noise", type=click.Choice(["laplace", "gaussian"]), default="laplace", help=_NOISE)
+@click.option("--delta", type=float, help="δ with --noise gaussian, at most 1e-5.")
 @click.option("--domains", metavar="FILE", help=_DOMAINS)
 @click.option("--bins", metavar="FILE", help="JSON: the edges of the bins of numeric columns.")
 @click.option("--domains-from-data", is_flag=True, help="Take the categories in the data as public knowledge.")
 @click.option("--records", "n_records", type=int, help="How many records to draw, as public knowledge.")
 @click.option("--max-cells", type=int, default=10_000_000, show_default=True, help="Largest table of the fit.")
 @click.option("--seed", type=int, help="For a repeatable synthesis; only with --epsilon none.")
-@click.option("--missing", multiple=True, metavar="TEXT", help=_MISSING)
+@_missing
 @with_output
 def ipf_command(output: Output, source: str, out: str, epsilon: float | None, **given: Any) -> None:
     """Draw synthetic records from noisy margins: differentially private for one record added or removed."""
     from flowveil.tabular.ipf import synthesize_records
     from flowveil.tabular.records import read_records
 
-    _check_release(out)
+    path = _check_release(out)
     records = read_records(source, missing=given.pop("missing"))
     made = synthesize_records(records, epsilon=epsilon, prior_count=given.pop("priorn"), **_fit(given), **given)
-    beside, fitted = _write_release(made.table, made.report, out), made.report["fit"]
-    output.say(
-        f"{made.table.num_rows:,} synthetic records; gap {fitted['gap']:.2g} after {fitted['cycles']} rounds.\n"
-        + made.report["statement"]
-    )
-    weak = weakness(epsilon) if epsilon is not None else None
-    if weak:
+    _write_release(output, out, path, made.table, made.report)
+    gap, cycles = made.report["fit"]["gap"], made.report["fit"]["cycles"]
+    output.say(f"{made.table.num_rows:,} synthetic records; gap {gap:.2g} after {cycles} rounds.")
+    output.say(made.report["statement"])
+    if epsilon is not None and (weak := weakness(epsilon)):
         output.warn(weak)
-    output.result({"out": out, "report": str(beside), **made.report})
 
 
 def _fit(given: dict[str, Any]) -> dict[str, Any]:
@@ -244,7 +217,7 @@ def _fit(given: dict[str, Any]) -> dict[str, Any]:
     return fit
 
 
-#: Settings of a comparison without an option, and their defaults.
+#: Settings of a comparison without an option.
 _KINDS: dict[str, Callable[[str], Any]] = {
     **dict.fromkeys(("positive", "noise", "domains", "bins"), str),
     **dict.fromkeys(("repeats", "classifier_k"), int),
@@ -252,11 +225,6 @@ _KINDS: dict[str, Callable[[str], Any]] = {
     "priorn": lambda text: tuple(float(part) for part in text.split(",")),
     "diagnostics": lambda text: {"true": True, "false": False}[text],
 }
-_DEFAULTS: dict[str, Any] = {
-    **dict.fromkeys(("positive", "domains", "bins", "delta")),
-    "priorn": (0.0, 0.1, 0.5, 1.0), "repeats": 15, "classifier_k": 10, "classifier_epsilon": 1.0,
-    "classifier_priorn": 0.1, "noise": "laplace", "diagnostics": False,
-}  # fmt: skip
 
 
 @tabular.command("compare", context_settings={"show_default": True})
@@ -266,8 +234,8 @@ _DEFAULTS: dict[str, Any] = {
 @click.option("--sensitive", required=True, metavar="COLUMN", help="The sensitive column; what is predicted.")
 @click.option("--k", "ks", callback=numbers(int), default="2,5,10,15,20", help="The k to try.")
 @click.option("--epsilon", "epsilons", callback=numbers(float), default="0.2,0.5,1,2", help="The epsilon to try.")
-@click.option("--margin", "margins", multiple=True, metavar="A*B", help=_MARGIN)
-@click.option("--set", "changes", multiple=True, metavar="NAME=VALUE", help=_SET)
+@_margins
+@_several("--set", "changes", "NAME=VALUE", _SET)
 @with_output
 def compare_command(output: Output, source: str, out: str, **given: Any) -> None:
     """Sweep k, ε and the prior count, and write tables and figures of privacy and utility."""
@@ -275,23 +243,17 @@ def compare_command(output: Output, source: str, out: str, **given: Any) -> None
     from flowveil.tabular.records import read_records
 
     check_folder(out)
-    more = {**_DEFAULTS, **named_values("--set", given.pop("changes"), _KINDS)}
+    more = named_values("--set", given.pop("changes"), _KINDS)
     columns, records = _roles(given), read_records(source, missing=given.pop("missing"))
-    roles = Roles(**columns, sensitive=given.pop("sensitive"), positive=more["positive"])
-    files = {name: more[name] for name in ("domains", "bins")}
-    fit = Margins(**_fit({**files, "margins": given.pop("margins")}), noise=more["noise"], delta=more["delta"])
-    tried = ("repeats", "classifier_k", "classifier_epsilon")
-    grid = Grid(
-        ks=given.pop("ks"),
-        epsilons=given.pop("epsilons"),
-        priors=more["priorn"],
-        classifier_prior=more["classifier_priorn"],
-        **{name: more[name] for name in tried},
-    )
+    roles = Roles(**columns, sensitive=given.pop("sensitive"), positive=more.pop("positive", None))
+    files = {name: more.pop(name, None) for name in ("domains", "bins")}
+    noise = {name: more.pop(name) for name in ("noise", "delta") if name in more}
+    fit = Margins(**_fit({**files, "margins": given.pop("margins")}), **noise)
+    how = {"fit": fit, "diagnostics": more.pop("diagnostics", False)}
+    fields = {"priorn": "priors", "classifier_priorn": "classifier_prior"}
+    grid = Grid(**given, **{fields.get(name, name): value for name, value in more.items()})
     progress = None if output.quiet else lambda line: click.echo(line, err=True)
-    comparison = compare_records(
-        records, roles, grid=grid, fit=fit, progress=progress, diagnostics=more["diagnostics"], **given
-    )
+    comparison = compare_records(records, roles, grid=grid, progress=progress, **how)
     comparison.write(out)
     for note in comparison.notes:
         output.warn(note)

@@ -90,16 +90,9 @@ def verify(output: Output, directory: str, against: str | None, request: Request
         else:
             found = check.verify_release(directory, against=against, private=private, **how)
     if paths:
-        content = check.certificate(
-            sha256=found.sha256,
-            report=ReleaseFolder(Path(directory)).report if found.holds else None,
-            expected=expect,
-            findings=found.findings,
-            not_compared=found.not_compared,
-            source=against,
-            date=given["certificate_date"],
-            signer=given["signer"],
-        )
+        report = ReleaseFolder(Path(directory)).report if found.holds else None
+        signed = {"date": given["certificate_date"], "signer": given["signer"]}
+        content = check.certificate(found, report=report, expected=expect, source=against, **signed)
         write_files({path: check.certificate_text(content, path) for path in paths}, private=True)
     _print_verdict(output, directory, found)
     if is_series:

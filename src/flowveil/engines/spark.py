@@ -38,7 +38,7 @@ from flowveil.engines.spark_batches import (
     unpack,
     with_remote_people,
 )
-from flowveil.engines.spark_session import chosen, on_the_cluster, session
+from flowveil.engines.spark_session import chosen, context_of, on_the_cluster, session
 from flowveil.engines.spark_tables import ROWS as SOURCE
 from flowveil.engines.spark_tables import FirstLines, SparkTable, is_dataframe, open_spark_table
 from flowveil.engines.staging import FRACTION
@@ -88,15 +88,10 @@ def _parts(spark: Any, table: SparkTable) -> int:
 
     Every task starts a database, so many small tasks are slow.
     """
-    from pyspark.errors import PySparkException
-
-    most = int(spark.conf.get("spark.sql.shuffle.partitions"))
-    try:
-        here: int = max(table.selected.rdd.getNumPartitions(), spark.sparkContext.defaultParallelism)
-    except PySparkException:
-        # Not known for Spark Connect.
+    most, context = int(spark.conf.get("spark.sql.shuffle.partitions")), context_of(spark)
+    if context is None:
         return most
-    return max(1, min(most, here))
+    return max(1, min(most, max(table.selected.rdd.getNumPartitions(), context.defaultParallelism)))
 
 
 def _versions() -> dict[str, str]:

@@ -15,10 +15,11 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from flowveil.engines.spark_session import on_the_cluster
+from flowveil.engines.spark_session import context_of, on_the_cluster
 from flowveil.engines.staging import StreamingQuery
 from flowveil.errors import DataError
 from flowveil.reading.database import fetch_table, in_own_words, open_database
@@ -270,19 +271,25 @@ class SparkBlocks:
 
     def summed(self, counting: Counting, asked: Any) -> Counts:
         """Counts in every block, on the cluster, and adds the answers."""
-        with on_the_cluster(self._label):
-            context = self._frame.sparkSession.sparkContext
-            if context._jsc is None:  # The session was stopped.
-                raise DataError(
-                    f"{self._label}: the cluster, which holds the persons, was stopped. Nothing was written."
-                )
-            shared = context.broadcast((counting, asked))
-            try:
-                answers = self._frame.mapInArrow(partial(_answer_blocks, shared), "answer binary")
-                none = np.zeros(0, np.int32)
-                return self._added_up(answers, _answer(counting(none, none, asked), 0))
-            finally:
-                shared.destroy()
+        with on_the_cluster(self._label), self._shared((counting, asked)) as shared:
+            answers = self._frame.mapInArrow(partial(_answer_blocks, shared), "answer binary")
+            none = np.zeros(0, np.int32)
+            return self._added_up(answers, _answer(counting(none, none, asked), 0))
+
+    @contextmanager
+    def _shared(self, value: Any) -> Iterator[Any]:
+        """Yields what has the value for every task: a broadcast, or with Spark Connect a part of the query."""
+        context = context_of(self._frame.sparkSession)
+        if context is None:
+            yield SimpleNamespace(value=value)
+            return
+        if context._jsc is None:  # The session was stopped.
+            raise DataError(f"{self._label}: the cluster, which holds the persons, was stopped. Nothing was written.")
+        shared = context.broadcast(value)
+        try:
+            yield shared
+        finally:
+            shared.destroy()
 
     def _added_up(self, answers: Any, nothing: Counts) -> Counts:
         if self._n_blocks > LAST_ANSWERS and self._n_blocks * nothing.nbytes > MOST_BYTES:
@@ -335,7 +342,8 @@ def with_remote_people(
 ) -> SlicedFlows:
     """Returns flows with persons that stay on the cluster, from batches of grouped rows with persons."""
     # Every block answers every query, so their number is limited by rows and cores.
-    n_blocks = max(-(-n_rows // BLOCK_ROWS), grouped.sparkSession.sparkContext.defaultParallelism)
+    context = context_of(grouped.sparkSession)
+    n_blocks = max(-(-n_rows // BLOCK_ROWS), 1 if context is None else context.defaultParallelism)
     packed = grouped.coalesce(n_blocks).mapInArrow(numbering.packed, "rows bigint, flow binary, person binary")
     blocks = SparkBlocks(packed, n_flows=len(numbering.key), label=label)
     start = np.concatenate(([0], np.cumsum([len(part) for part in flows.slices]))).astype(np.int32)

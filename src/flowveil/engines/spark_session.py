@@ -106,6 +106,16 @@ def session() -> Any:
             del os.environ["PYSPARK_PYTHON"]
 
 
+def context_of(opened: Any) -> Any:
+    """Returns the context of a session; None for Spark Connect, which has none."""
+    from pyspark.errors import PySparkException
+
+    try:
+        return opened.sparkContext
+    except PySparkException:
+        return None
+
+
 @contextmanager
 def _quietly() -> Iterator[None]:
     """Ignores warnings of pyspark about versions of pandas, which is not used."""

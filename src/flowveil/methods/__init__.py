@@ -24,127 +24,61 @@ from flowveil.methods.oigh import oigh, one_level, suppression
 from flowveil.methods.paircut import paircut
 from flowveil.methods.plugins import method_of, registered, registered_names
 from flowveil.methods.privtree import privtree
+from flowveil.methods.rounding import rounding
 from flowveil.methods.topdown import topdown
 from flowveil.methods.twincut import twincut
 from flowveil.methods.twincut_same_zones import twincut_same_zones
 
 __all__ = ["K_METHODS", "METHODS", "Method", "find_method", "k_methods"]
 
+#: One line for the help, by name.
+_SUMMARIES = {
+    "twincut": "fine zones that do not overlap, within the limit on suppression (ours; the default for one map)",
+    "odkanon": "greedy merging into zones that do not overlap (Armenante et al. 2025)",
+    "paircut": "fine cells that do not intersect, within the limit on suppression, with a proven gap (ours)",
+    "layercut": "PairCut in layers: nearly every trip is published, in a cell as fine as it can be (ours; the default)",
+    "oigh": "one level for all origins and one for all destinations (as adapted by Matet et al. 2023)",
+    "suppression": "unchanged tiles, cells below the threshold suppressed without limit (baseline)",
+    "atg-dual": "best destination cut for each origin zone, hard limit on suppression (Matet et al. 2023)",
+    "atg-soft": "the same with a hard limit on zone sizes instead (Matet et al. 2023)",
+    "mondrian": "median cuts of coordinates into boxes, nothing suppressed (LeFevre et al. 2006)",
+    "glove": "greedy merging of boxes below the threshold (Gramaglia and Fiore 2015, by Matet et al. 2023)",
+    "glove-sk": "scikit-learn's clustering, blind to volumes (baseline, Matet et al. 2023)",
+    "curvecut": "small boxes, which overlap, within the limit on suppression (ours, after Ghinita et al. 2007)",
+    "laplace": "noisy counts, differentially private; --option epsilon=1, no k (baseline, Matet et al. 2023)",
+    "topdown": "noisy counts, consistent from the top down, differentially private "
+    "(after Boninsegna and Silvestri 2025)",
+    "privtree": "noisy counts of cells as fine as the noise allows, differentially private (after Zhang et al. 2016)",
+    "cellkey": "counts perturbed by keys of their records, the same in every table; --key-file, no k "
+    "(ABS, ONS, Destatis)",
+    "rounding": "counts rounded to multiples of a base, alone or so that totals agree; --key-file, no k (Cox 1987)",
+}
+#: Traits of methods with boxes as zones, with noise, with a stated error, and with cells that may fold time.
+_BOXES: dict[str, Any] = {"homogeneous": False, "hierarchy": None}
+_NOISE: dict[str, Any] = {"promises": "epsilon", "hierarchy": None}
+_PERTURBATION: dict[str, Any] = {"promises": "perturbation", "hierarchy": None}
+_FOLDING: dict[str, Any] = {"homogeneous": False, "folds": True, "hierarchy": "halves"}
+_PLANS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
+    "twincut": (twincut, {"same_zones_plan": twincut_same_zones, "hierarchy": "halves"}),
+    "odkanon": (odkanon, {"same_zones_plan": odkanon}),
+    "paircut": (paircut, _FOLDING),
+    "layercut": (layercut, {**_FOLDING, "max_suppressed": 0.01}),
+    "oigh": (oigh, {"same_zones_plan": one_level}),
+    "suppression": (suppression, {"same_zones_plan": suppression}),
+    "atg-dual": (atg_dual, {"homogeneous": False}),
+    "atg-soft": (atg_soft, {"homogeneous": False}),
+    "mondrian": (mondrian, _BOXES),
+    "glove": (glove, _BOXES),
+    "glove-sk": (glove_sk, _BOXES),
+    "curvecut": (curvecut, _BOXES),
+    "laplace": (laplace, _NOISE),
+    "topdown": (topdown, _NOISE),
+    "privtree": (privtree, {**_NOISE, "homogeneous": False}),
+    "cellkey": (cellkey, _PERTURBATION),
+    "rounding": (rounding, _PERTURBATION),
+}
 METHODS: dict[str, Method] = {
-    m.name: m
-    for m in (
-        Method(
-            "twincut",
-            twincut,
-            "fine zones that do not overlap, within the limit on suppression (ours; the default for one map)",
-            same_zones_plan=twincut_same_zones,
-            hierarchy="halves",
-        ),
-        Method(
-            "odkanon",
-            odkanon,
-            "greedy merging into zones that do not overlap (Armenante et al. 2025)",
-            same_zones_plan=odkanon,
-        ),
-        Method(
-            "paircut",
-            paircut,
-            "fine cells that do not intersect, within the limit on suppression, with a proven gap (ours)",
-            homogeneous=False,
-            folds=True,
-            hierarchy="halves",
-        ),
-        Method(
-            "layercut",
-            layercut,
-            "PairCut in layers: nearly every trip is published, in a cell as fine as it can be (ours; the default)",
-            homogeneous=False,
-            folds=True,
-            hierarchy="halves",
-            max_suppressed=0.01,
-        ),
-        Method(
-            "oigh",
-            oigh,
-            "one level for all origins and one for all destinations (as adapted by Matet et al. 2023)",
-            same_zones_plan=one_level,
-        ),
-        Method(
-            "suppression",
-            suppression,
-            "unchanged tiles, cells below the threshold suppressed without limit (baseline)",
-            same_zones_plan=suppression,
-        ),
-        Method(
-            "atg-dual",
-            atg_dual,
-            "best destination cut for each origin zone, hard limit on suppression (Matet et al. 2023)",
-            homogeneous=False,
-        ),
-        Method(
-            "atg-soft",
-            atg_soft,
-            "the same with a hard limit on zone sizes instead (Matet et al. 2023)",
-            homogeneous=False,
-        ),
-        Method(
-            "mondrian",
-            mondrian,
-            "median cuts of coordinates into boxes, nothing suppressed (LeFevre et al. 2006)",
-            homogeneous=False,
-            hierarchy=None,
-        ),
-        Method(
-            "glove",
-            glove,
-            "greedy merging of boxes below the threshold (Gramaglia and Fiore 2015, by Matet et al. 2023)",
-            homogeneous=False,
-            hierarchy=None,
-        ),
-        Method(
-            "glove-sk",
-            glove_sk,
-            "scikit-learn's clustering, blind to volumes (baseline, Matet et al. 2023)",
-            homogeneous=False,
-            hierarchy=None,
-        ),
-        Method(
-            "curvecut",
-            curvecut,
-            "small boxes, which overlap, within the limit on suppression (ours, after Ghinita et al. 2007)",
-            homogeneous=False,
-            hierarchy=None,
-        ),
-        Method(
-            "laplace",
-            laplace,
-            "noisy counts, differentially private; --option epsilon=1, no k (baseline, Matet et al. 2023)",
-            promises="epsilon",
-            hierarchy=None,
-        ),
-        Method(
-            "topdown",
-            topdown,
-            "noisy counts, consistent from the top down, differentially private (after Boninsegna and Silvestri 2025)",
-            promises="epsilon",
-            hierarchy=None,
-        ),
-        Method(
-            "privtree",
-            privtree,
-            "noisy counts of cells as fine as the noise allows, differentially private (after Zhang et al. 2016)",
-            homogeneous=False,
-            promises="epsilon",
-            hierarchy=None,
-        ),
-        Method(
-            "cellkey",
-            cellkey,
-            "counts perturbed by keys of their records, the same in every table; --key-file, no k (ABS, ONS, Destatis)",
-            promises="perturbation",
-            hierarchy=None,
-        ),
-    )
+    name: Method(name, plan, _SUMMARIES[name], **traits) for name, (plan, traits) in _PLANS.items()
 }
 #: The names of our methods that guarantee k.
 K_METHODS = tuple(name for name, method in METHODS.items() if method.promises == "k")

@@ -23,13 +23,7 @@ ORDERS = 5
 
 @njit(cache=True)
 def first_safe_ends(
-    order: NDArray[np.int64],
-    held: NDArray[np.float64],
-    least: NDArray[np.float64],
-    rows: tuple[Any, Any, Any],
-    members: tuple[Any, Any, Any],
-    fewest: NDArray[np.int64],
-    seen: tuple[Any, Any, Any],
+    order: Any, held: Any, least: Any, start_of: Any, member: Any, kind: Any, fewest: Any, seen: Any
 ) -> NDArray[np.int64]:
     """Returns the end of the shortest safe run from each position; beyond the end of the order without one.
 
@@ -38,94 +32,44 @@ def first_safe_ends(
     Args:
         order: the flows.
         held, least: sums of each flow (one row per flow), and the thresholds of a safe run.
-        rows, members: start of each flow's members, and the members, for people, origin tiles and destination tiles.
-        fewest: threshold of distinct members by kind; 0 if not protected.
-        seen: zeros for each member, by kind; zeros again on return.
+        start_of, member, kind, fewest: the `flowveil.guarantee.Members` of the flows.
+        seen: zeros for each member; zeros again on return.
     """
     n, n_held = len(order), held.shape[1]
     ends = np.full(n, n + 1)
     total = np.zeros(n_held)
-    distinct = np.zeros(3, np.int64)
+    distinct = np.zeros(len(fewest), np.int64)
     stop = 0
     for start in range(n):
         while True:
             safe = stop > start
             for q in range(n_held):
                 safe = safe and total[q] >= least[q]
-            for m in range(3):
+            for m in range(len(fewest)):
                 safe = safe and distinct[m] >= fewest[m]
             if safe or stop == n:
                 break
             flow = order[stop]
             for q in range(n_held):
                 total[q] += held[flow, q]
-            for m in range(3):
-                if fewest[m] > 0:
-                    for r in range(rows[m][flow], rows[m][flow + 1]):
-                        member = members[m][r]
-                        distinct[m] += seen[m][member] == 0
-                        seen[m][member] += 1
+            for r in range(start_of[flow], start_of[flow + 1]):
+                distinct[kind[member[r]]] += seen[member[r]] == 0
+                seen[member[r]] += 1
             stop += 1
         if safe:
             ends[start] = stop
         flow = order[start]
         for q in range(n_held):
             total[q] -= held[flow, q]
-        for m in range(3):
-            if fewest[m] > 0:
-                for r in range(rows[m][flow], rows[m][flow + 1]):
-                    member = members[m][r]
-                    seen[m][member] -= 1
-                    distinct[m] -= seen[m][member] == 0
+        for r in range(start_of[flow], start_of[flow + 1]):
+            seen[member[r]] -= 1
+            distinct[kind[member[r]]] -= seen[member[r]] == 0
     return ends
 
 
 @njit(cache=True)
-def run_boxes(point: NDArray[np.int32], ends: NDArray[np.int64]) -> NDArray[np.int32]:
-    """Returns the boxes of the shortest safe runs: four lowest squares, then four highest.
-
-    Sliding-window minimum and maximum from two parts: the box of the part before ``turn``, known for every position,
-    and the box of the rest, which only grows. Each flow is visited twice.
-
-    Args:
-        point: squares of the flows in their order, one row per flow.
-        ends: end of the shortest safe run from each position.
-    """
-    n = len(point)
-    boxes = np.empty((n, 8), np.int32)
-    tail = np.empty(8, np.int32)
-    turn = reached = 0
-    for start in range(n):
-        stop = ends[start]
-        if stop > n:
-            break
-        if start >= turn:
-            turn = reached = stop
-            tail[:4], tail[4:] = 2**31 - 1, -(2**31)
-            for place in range(turn - 1, start - 1, -1):
-                for d in range(4):
-                    low = high = point[place, d]
-                    if place + 1 < turn:
-                        low, high = min(low, boxes[place + 1, d]), max(high, boxes[place + 1, d + 4])
-                    boxes[place, d], boxes[place, d + 4] = low, high
-        while reached < stop:
-            for d in range(4):
-                tail[d], tail[d + 4] = min(tail[d], point[reached, d]), max(tail[d + 4], point[reached, d])
-            reached += 1
-        for d in range(4):
-            boxes[start, d], boxes[start, d + 4] = min(boxes[start, d], tail[d]), max(boxes[start, d + 4], tail[d + 4])
-    return boxes
-
-
-@njit(cache=True)
 def best_cuts(
-    point: NDArray[np.int32],
-    volume: NDArray[np.float64],
-    ends: NDArray[np.int64],
-    boxes: NDArray[np.int32],
-    step: NDArray[np.int64],
-    price: float,
-    longer: int,
+    point: Any, volume: Any, ends: Any, step: Any, price: float, longer: int
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_], float, float]:
     """Returns the cheapest partition of an order into safe runs and suppressed flows.
 
@@ -133,9 +77,8 @@ def best_cuts(
     Dynamic programming over prefixes. Ties are published.
 
     Args:
-        point: squares of the flows in their order, one row per flow.
-        volume: volume of each flow.
-        ends, boxes: end and box of the shortest safe run from each position.
+        point, volume: squares (one row per flow) and volume of the flows in their order.
+        ends: end of the shortest safe run from each position.
         step: width of a square in each dimension.
         price: price of a suppressed unit.
         longer: flows by which a run may exceed the shortest.
@@ -161,18 +104,17 @@ def best_cuts(
         last = min(n, stop + longer)
         if stop < n and ends[stop] <= n:
             last = min(last, ends[stop] - 1)
-        l0, l1, l2, l3, h0, h1, h2, h3 = boxes[start]
-        while True:
-            sides = (h0 - l0 + 1) * s0 + (h1 - l1 + 1) * s1 + (h2 - l2 + 1) * s2 + (h3 - l3 + 1) * s3
-            cost = so_far + (reached[stop] - reached[start]) * sides
-            if cost <= best[stop]:
-                best[stop], before[stop] = cost, start
-            if stop >= last:
-                break
-            p0, p1, p2, p3 = point[stop]
+        l0, l1, l2, l3 = h0, h1, h2, h3 = point[start]
+        for place in range(start, last):
+            p0, p1, p2, p3 = point[place]
             l0, l1, l2, l3 = min(l0, p0), min(l1, p1), min(l2, p2), min(l3, p3)
             h0, h1, h2, h3 = max(h0, p0), max(h1, p1), max(h2, p2), max(h3, p3)
-            stop += 1
+            if place + 1 < stop:
+                continue
+            sides = (h0 - l0 + 1) * s0 + (h1 - l1 + 1) * s1 + (h2 - l2 + 1) * s2 + (h3 - l3 + 1) * s3
+            cost = so_far + (reached[place + 1] - reached[start]) * sides
+            if cost <= best[place + 1]:
+                best[place + 1], before[place + 1] = cost, start
     return _backtrack(best, before, volume, price)
 
 
@@ -232,10 +174,7 @@ def repartition(
         for o in range(ORDERS):
             order = members[np.argsort(sorting[o], kind="mergesort")]
             ends = first_safe_ends(order, *safety)
-            squares = point[order]
-            starts, are_runs, cost, out = best_cuts(
-                squares, volume[order], ends, run_boxes(squares, ends), step, price, longer
-            )
+            starts, are_runs, cost, out = best_cuts(point[order], volume[order], ends, step, price, longer)
             if cost + price * out < best:
                 best = cost + price * out
                 gain[s], more[s] = now - best, out - left

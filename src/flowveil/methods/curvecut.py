@@ -21,10 +21,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flowveil.errors import InfeasibleError, MissingExtraError, ParameterError
+from flowveil.errors import InfeasibleError, ParameterError
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Floats, Ints
+from flowveil.methods.method import boxes_extra
 from flowveil.release.boxes import DIMENSIONS, Frame, Hulls
 from flowveil.release.plan import Plan
 
@@ -153,32 +154,8 @@ class Points:
     @classmethod
     def from_flows(cls, flows: Flows, guarantee: Guarantee, frame: Frame) -> Points:
         """Lays out the flows; units that are not protected are omitted."""
-        n = len(flows)
-        held, least = [], []
-        if guarantee.trips is not None:
-            held.append(flows.trips.astype(np.float64))
-            least.append(float(guarantee.trips))
-        for column, threshold in guarantee.of_columns.items():
-            held.append(flows.volume(column))
-            least.append(threshold)
-        nothing = np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int32)
-        kinds = [nothing, nothing, nothing]
-        if guarantee.people is not None and flows.people is not None:
-            begin = np.concatenate(([0], np.cumsum(flows.people.count(n))))
-            kinds[0] = begin, flows.people.person.copy()
-        if guarantee.locations is not None:
-            kinds[1:] = [(np.arange(n + 1), tile.copy()) for tile in (flows.origin, flows.destination)]
-        rows, members = zip(*kinds, strict=True)
-        tiles = guarantee.locations or 0
-        # Fixed types: numba compiles for each combination of argument types.
-        safety = (
-            np.stack(held, axis=1).astype(np.float64) if held else np.zeros((n, 0)),
-            np.array(least, dtype=np.float64),
-            rows,
-            members,
-            np.array([guarantee.people or 0, tiles, tiles]),
-            tuple(np.zeros(int(m.max(initial=-1)) + 1, dtype=np.int32) for m in members),
-        )
+        members = guarantee.members(flows)
+        safety = (*guarantee.sums(flows), *members, np.zeros(len(members.kind), dtype=np.int32))
         volume = flows.volume(guarantee.basis).astype(np.float64)
         return cls(np.ascontiguousarray(frame.point.T), volume, frame.step_cm, safety)
 
@@ -217,7 +194,7 @@ class Curve:
         points: the flows.
         order: their order.
         window: flows by which a run may exceed the shortest.
-        ends, boxes: end and box of the shortest safe run from each position.
+        ends: end of the shortest safe run from each position.
         point, volume: of the flows in this order.
     """
 
@@ -225,22 +202,19 @@ class Curve:
     order: Places
     window: int
     ends: Places
-    boxes: NDArray[np.int32]
     point: NDArray[np.int32]
     volume: Floats
 
     @classmethod
     def from_order(cls, points: Points, order: Places, window: int) -> Curve:
         """Finds the shortest safe runs."""
-        cuts = _compiled_loops()
-        ends = cuts.first_safe_ends(order, *points.safety)
-        point = points.point[order]
-        return cls(points, order, window, ends, cuts.run_boxes(point, ends), point, points.volume[order])
+        ends = _compiled_loops().first_safe_ends(order, *points.safety)
+        return cls(points, order, window, ends, points.point[order], points.volume[order])
 
     def at(self, price: float) -> Cut:
         """Returns the optimal partition at a price."""
         first, published, cost, left = _compiled_loops().best_cuts(
-            self.point, self.volume, self.ends, self.boxes, self.points.step, price, self.window
+            self.point, self.volume, self.ends, self.points.step, price, self.window
         )
         return Cut(price, Pieces(self.order, first, published), cost, left)
 
@@ -290,8 +264,8 @@ class Curve:
             part = Curve.from_order(self.points, self.order[block], self.window)
             if part.ends[0] <= len(part.order):
                 return part.within(budget * part.total / self.total)[0]
-        some = self.boxes[self.ends <= n][::101].astype(np.int64)
-        return 3.0 * float(np.median((some[:, DIMENSIONS:] - some[:, :DIMENSIONS] + 1) @ self.points.step))
+        some = [self.point[start : self.ends[start]] for start in np.flatnonzero(self.ends <= n)[::101]]
+        return 3.0 * float(np.median([(np.ptp(run, axis=0).astype(np.int64) + 1) @ self.points.step for run in some]))
 
     def _spent(self, within: Cut, over: Cut, budget: float) -> Pieces:
         """Returns the pieces within the limit, with those over it where they save most per suppressed volume.
@@ -401,12 +375,8 @@ def other_curve(point: Places, number: int) -> NDArray[np.uint64]:
 
 def _compiled_loops() -> Any:
     """Imports the compiled loops."""
-    try:
+    with boxes_extra("CurveCut"):
         return import_module("flowveil.methods.curve_loops")
-    except ModuleNotFoundError as problem:
-        raise MissingExtraError(
-            f"CurveCut needs {problem.name}, which is not installed. Hint: pip install 'flowveil[boxes]'."
-        ) from problem
 
 
 # ---- the Hilbert curve -------------------------------------------------------------------------------------------

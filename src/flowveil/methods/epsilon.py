@@ -35,11 +35,7 @@ class WeakPromiseWarning(UserWarning):
 
 
 def check_epsilon(epsilon: Any) -> float:
-    """Returns ε as a float; warns if it is weak.
-
-    Raises:
-        ParameterError: it is not a number above 0, or too large to protect anything.
-    """
+    """Returns ε as a float; warns if it is weak, and raises ParameterError if it is not a number that protects."""
     is_number = isinstance(epsilon, (int, float)) or hasattr(epsilon, "__float__")
     if isinstance(epsilon, (bool, str)) or not is_number or not math.isfinite(epsilon) or epsilon <= 0:
         raise ParameterError(f"epsilon must be a number above 0; found {epsilon!r}.")
@@ -73,31 +69,20 @@ def noise_scale(sensitivity: int, epsilon: float) -> float:
 
 
 def gaussian_deviation(squared_sensitivity: int, epsilon: float, delta: float) -> float:
-    """Returns the standard deviation of discrete Gaussian noise for (ε, δ), rounded up.
+    """Returns the standard deviation of discrete Gaussian noise for (ε, δ) and a squared L2 sensitivity Δ², rounded up.
 
     Noise of standard deviation σ is ρ-zCDP with ρ = Δ²/(2σ²), which implies (ρ + 2 √(ρ ln(1/δ)), δ)-differential
     privacy (Bun and Steinke 2016, Proposition 1.3; Canonne, Kamath and Steinke 2020 for the discrete distribution). The
     largest feasible ρ is (√(ln(1/δ) + ε) - √ln(1/δ))².
-
-    Args:
-        squared_sensitivity: Δ²: the squared L2 distance by which one person (or record) can change all counts.
-        epsilon: the budget.
-        delta: δ.
     """
     logarithm = math.log(1 / delta)
     # The difference of the two roots would lose digits for small ε.
     root = epsilon / (math.sqrt(logarithm + epsilon) + math.sqrt(logarithm))
-    deviation = math.sqrt(squared_sensitivity / 2) / root
-    return deviation * (1 + 1e-12)
+    return math.sqrt(squared_sensitivity / 2) / root * (1 + 1e-12)
 
 
 def largest_rho(epsilon: float, delta: float) -> Fraction:
-    """Returns a ρ that provably keeps ε and δ, less than a millionth below the largest that this proof allows.
-
-    Args:
-        epsilon: ε, above 0.
-        delta: δ, above 0 and below 1.
-    """
+    """Returns a ρ that provably keeps ε and δ (0 < δ < 1), less than a millionth below the largest by this proof."""
     low, high = 0.0, epsilon
     for _ in range(80):
         middle = (low + high) / 2
@@ -113,15 +98,11 @@ def largest_rho(epsilon: float, delta: float) -> Fraction:
 
 def keeps(rho: Fraction, epsilon: float, delta: float, alpha: Fraction) -> bool:
     """Returns whether ρ keeps ε and δ by the bound for this α, with every rounding against it."""
-    with localcontext(prec=_DIGITS):
-        a, r, e = _decimal(alpha), _decimal(rho), Decimal(epsilon)
-        log_delta = (a - 1) * (a * r - e) - (a - 1).ln() + a * (1 - 1 / a).ln()
-        return log_delta + _SPOILT <= Decimal(delta).ln()
-
-
-def _decimal(value: Fraction) -> Decimal:
     with localcontext(prec=_DIGITS, rounding=ROUND_CEILING):
-        return Decimal(value.numerator) / Decimal(value.denominator)
+        a, r = (Decimal(value.numerator) / Decimal(value.denominator) for value in (alpha, rho))
+    with localcontext(prec=_DIGITS):
+        log_delta = (a - 1) * (a * r - Decimal(epsilon)) - (a - 1).ln() + a * (1 - 1 / a).ln()
+        return log_delta + _SPOILT <= Decimal(delta).ln()
 
 
 def _log_delta(alpha: float, rho: float, epsilon: float) -> float:

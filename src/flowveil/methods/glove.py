@@ -19,10 +19,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flowveil.errors import MissingExtraError, ParameterError
+from flowveil.errors import ParameterError
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Floats, Ints
+from flowveil.methods.method import boxes_extra
 from flowveil.release.boxes import Frame, Hulls
 from flowveil.release.plan import Plan
 
@@ -67,12 +68,7 @@ def glove_sk(
 ) -> Plan:
     """Plans boxes by scikit-learn's agglomerative clustering: complete linkage, L1, ignoring volumes.
 
-    Args:
-        flows: the flows to anonymise; their tiles need coordinates.
-        guarantee: thresholds that every cell must reach.
-        max_suppressed: largest share of the volume that may be suppressed; never exceeded.
-        neighbors: number of nearest neighbours of each flow (L1 distance) that are candidates.
-        grid_m: width in metres of the grid of box edges; by default that of a tile.
+    Arguments as in `glove`.
     """
     _check_neighbors(neighbors)
     frame = Frame.of(flows, grid_m=grid_m)
@@ -103,10 +99,6 @@ def _check_neighbors(neighbors: int) -> None:
         raise ParameterError(f"neighbors must be a whole number of at least 1; found {neighbors!r}.")
 
 
-def _missing(library: str) -> MissingExtraError:
-    return MissingExtraError(f"GLOVE needs {library}, which is not installed. Hint: pip install 'flowveil[boxes]'.")
-
-
 def _points(frame: Frame) -> Floats:
     """Returns the flows as points in centimetres, one row each."""
     return np.ascontiguousarray((frame.point * frame.step_cm[:, None]).T, dtype=np.float64)
@@ -114,46 +106,23 @@ def _points(frame: Frame) -> Floats:
 
 def _merge(flows: Flows, guarantee: Guarantee, frame: Frame, neighbors: int) -> tuple[Numbers, NDArray[np.bool_]]:
     """Returns the box that each box was merged into, and whether it is unsafe; the flows are the first boxes."""
-    try:
+    with boxes_extra("GLOVE"):
         from flowveil.methods.glove_merging import UNSAFE, merge_boxes
-    except ModuleNotFoundError as problem:
-        raise _missing(problem.name or "numba") from problem
-    point = _points(frame)
-    held, least = [], []
-    if guarantee.trips is not None:
-        held.append(flows.trips.astype(np.float64))
-        least.append(float(guarantee.trips))
-    for column, threshold in guarantee.of_columns.items():
-        held.append(flows.volume(column))
-        least.append(threshold)
-    # Fixed types, all read-only: numba compiles for each combination of argument types.
-    person_start, person = np.zeros(len(flows) + 1, dtype=np.int64), np.zeros(0, dtype=np.int32)
-    if guarantee.people is not None and flows.people is not None:
-        np.cumsum(flows.people.count(len(flows)), out=person_start[1:])
-        person = flows.people.person
-    person, begin, end = (members.view() for members in (person, flows.origin, flows.destination))
-    for members in (person, begin, end):
-        members.setflags(write=False)
+    point, n = _points(frame), len(flows)
+    sums, least = guarantee.sums(flows)
+    # Every merge adds a box after those of the flows.
+    low, total = (np.pad(values, ((0, n), (0, 0))) for values in (point, sums))
+    weight = np.pad(flows.volume(guarantee.basis).astype(np.float64), (0, n))
     # Flows that are already safe are not merged.
-    short = np.flatnonzero(~guarantee.safe(flows))
-    quantities = np.stack(held, axis=1).astype(np.float64) if held else np.zeros((len(flows), 0))
-    into, state = merge_boxes(
-        point,
-        flows.volume(guarantee.basis).astype(np.float64),
-        (quantities, np.array(least, dtype=np.float64)),
-        (person_start, person, guarantee.people or 0),
-        (begin, end, guarantee.locations or 0),
-        _neighbor_graph(point, short, neighbors),
-    )
+    graph = _neighbor_graph(point, np.flatnonzero(~guarantee.safe(flows)), neighbors)
+    into, state = merge_boxes(low, low.copy(), weight, total, least, guarantee.members(flows), graph)
     return into, state == UNSAFE
 
 
 def _neighbor_graph(point: Floats, among: Numbers, neighbors: int) -> tuple[Numbers, Numbers]:
     """Returns the symmetric nearest-neighbour graph of the points, as sorted slices."""
-    try:
+    with boxes_extra("GLOVE"):
         from scipy.spatial import cKDTree
-    except ModuleNotFoundError as problem:
-        raise _missing("scipy") from problem
     n = len(point)
     if len(among) < 2:
         return np.zeros(n + 1, dtype=np.int64), np.zeros(0, dtype=np.int64)
@@ -198,15 +167,13 @@ def _absorb(
     volume = flows.volume(guarantee.basis)
     if not short.any() or short.all() or volume[short].sum() <= budget:
         return group, short
+    from flowveil.methods.glove_merging import stretch
+
     hulls = Hulls.around(frame.point, group)
     left = int(group[short][0])
     held = np.bincount(group, weights=volume)
-    whole = np.maximum(hulls.high, hulls.high[:, [left]]) - np.minimum(hulls.low, hulls.low[:, [left]])
-    reach, side = frame.step_cm @ whole, frame.step_cm @ (hulls.high - hulls.low)
-    total = held + held[left]
-    cost = held * (reach - side) + held[left] * (reach - side[left])
-    cost = np.where(total > 0, cost / np.where(total > 0, total, 1), reach - (side + side[left]) / 2)
-    cost[left] = np.inf
+    low, high = ((edge * frame.step_cm[:, None]).T.astype(np.float64) for edge in (hulls.low, hulls.high))
+    cost = [np.inf if box == left else stretch(low, high, held, box, left) for box in range(len(held))]
     group = np.where(short, np.argmin(cost), group)
     return _numbered(group), np.zeros_like(short)
 
@@ -234,11 +201,9 @@ def _costliest(
 
 def _dendrogram(point: Floats, neighbors: int) -> Any:
     """Returns all merges in order: the two clusters that become cluster ``n + i``; the points are the first n."""
-    try:
+    with boxes_extra("GLOVE-sk"):
         from sklearn.cluster import AgglomerativeClustering
         from sklearn.neighbors import kneighbors_graph
-    except ModuleNotFoundError as problem:
-        raise _missing("scikit-learn") from problem
     n = len(point)
     if n == 1:
         return np.zeros((0, 2), dtype=np.int64)

@@ -53,16 +53,12 @@ def union(one: Any, other: Any) -> Any:
 
 
 @njit(cache=True)
-def is_safe(
-    box: int, total: Any, least: Any, people: Any, fewest_people: int, begin: Any, end: Any, fewest_tiles: int
-) -> bool:
-    """Returns whether a box reaches all thresholds."""
-    for q in range(len(least)):
-        if total[box, q] < least[q]:
-            return False
-    if len(people[box]) < fewest_people:
-        return False
-    return fewest_tiles == 0 or (len(begin[box]) >= fewest_tiles and len(end[box]) >= fewest_tiles)
+def is_safe(sums: Any, least: Any, members: Any, kind: Any, fewest: Any) -> Any:
+    """Returns whether a box with these sums and members reaches all thresholds."""
+    n_members = np.zeros(len(fewest), np.int64)
+    for member in members:
+        n_members[kind[member]] += 1
+    return np.all(sums >= least) and np.all(n_members >= fewest)
 
 
 @njit(cache=True)
@@ -85,24 +81,8 @@ def cheapest_pairs(low: Any, high: Any, weight: Any, unsafe: Any, neighbors: Any
 
 
 @njit(cache=True)
-def first_boxes(point: Any, volume: Any, held: Any) -> Any:
-    """Returns bounds, weights and sums with one box for each flow, and room for all merged boxes."""
-    n, dimensions = point.shape
-    low, high = np.empty((2 * n, dimensions)), np.empty((2 * n, dimensions))
-    weight, total = np.zeros(2 * n), np.zeros((2 * n, held.shape[1]))
-    # Element by element, here and below: slices compile slowly.
-    for i in range(n):
-        weight[i] = volume[i]
-        for d in range(dimensions):
-            low[i, d] = high[i, d] = point[i, d]
-        for q in range(held.shape[1]):
-            total[i, q] = held[i, q]
-    return low, high, weight, total
-
-
-@njit(cache=True)
 def merge_boxes(
-    point: NDArray[np.float64], volume: NDArray[np.float64], quantities: Any, persons: Any, ends: Any, graph: Any
+    low: Any, high: Any, weight: Any, total: Any, least: Any, counted: Any, graph: Any
 ) -> tuple[NDArray[np.int64], NDArray[np.int8]]:
     """Merges the cheapest pair of boxes below the threshold until fewer than two are left.
 
@@ -111,28 +91,23 @@ def merge_boxes(
     merging, after the flows.
 
     Args:
-        point: coordinates of each flow, one row per flow; integers, so that equal costs are equal.
-        volume: weight of each flow in the cost of a merge.
-        quantities: sums of each flow (one row per flow), and the thresholds of a safe box.
-        persons: start of each flow's sorted persons, these persons, and the threshold; 0 if people are not protected.
-        ends: origin and destination tile of each flow, and the threshold; 0 if locations are not protected.
+        low, high: coordinates of each flow, one row per flow, and as many rows for merged boxes; integers, so that
+            equal costs are equal.
+        weight: weight of each flow in the cost of a merge, and room for merged boxes.
+        total, least: sums of each flow (one row per flow, and room for merged boxes), and the thresholds of a safe box.
+        counted: the `flowveil.guarantee.Members` of the flows.
         graph: start of each flow's neighbours, and the neighbours; symmetric.
 
     Returns:
         The box that each box was merged into (-1 if none), and the state of each box.
     """
-    n, dimensions = point.shape
-    (held, least), (person_start, person, fewest_people) = quantities, persons
-    (origin, destination, fewest_tiles), (near_start, near) = ends, graph
-    low, high, weight, total = first_boxes(point, volume, held)
+    n = len(low) // 2
+    (start, member, kind, fewest), (near_start, near) = counted, graph
     into, state, seen = np.full(2 * n, -1), np.zeros(2 * n, np.int8), np.full(2 * n, -1)
-    people = [person[person_start[i] : person_start[i + 1]] for i in range(n)]
-    # Sets of tiles exist only if locations are protected.
-    located = n if fewest_tiles > 0 else 0
-    begin, end = [origin[i : i + 1] for i in range(located)], [destination[i : i + 1] for i in range(located)]
+    members = [member[start[i] : start[i + 1]] for i in range(n)]
     neighbors = [near[near_start[i] : near_start[i + 1]] for i in range(n)]
     for i in range(n):
-        state[i] = SAFE if is_safe(i, total, least, people, fewest_people, begin, end, fewest_tiles) else UNSAFE
+        state[i] = SAFE if is_safe(total[i], least, members[i], kind, fewest) else UNSAFE
     n_unsafe = int(np.sum(state == UNSAFE))
     pairs = [(0.0, 0, 0) for _ in range(0)]
     for i in range(n):
@@ -147,17 +122,11 @@ def merge_boxes(
         _, a, b = heappop(pairs)
         if state[a] != UNSAFE or state[b] != UNSAFE:
             continue
-        for d in range(dimensions):
-            low[m, d], high[m, d] = min(low[a, d], low[b, d]), max(high[a, d], high[b, d])
-        weight[m] = weight[a] + weight[b]
-        for q in range(len(least)):
-            total[m, q] = total[a, q] + total[b, q]
-        people.append(union(people[a], people[b]))
-        if fewest_tiles > 0:
-            begin.append(union(begin[a], begin[b]))
-            end.append(union(end[a], end[b]))
+        low[m], high[m] = np.minimum(low[a], low[b]), np.maximum(high[a], high[b])
+        weight[m], total[m] = weight[a] + weight[b], total[a] + total[b]
+        members.append(union(members[a], members[b]))
         state[a], state[b], into[a], into[b] = GONE, GONE, m, m
-        safe = is_safe(m, total, least, people, fewest_people, begin, end, fewest_tiles)
+        safe = is_safe(total[m], least, members[m], kind, fewest)
         state[m] = SAFE if safe else UNSAFE
         neighbors.append(unsafe_neighbors(m, a, b, neighbors, into, state, seen))
         for j in neighbors[m]:

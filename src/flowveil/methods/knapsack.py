@@ -20,20 +20,13 @@ from flowveil.methods.twin_trees import Costs, Half, Positions, TwinAxis
 MOST_COMBINATIONS = 512
 
 
-class Choices(NamedTuple):
-    """Nodes that may be flipped, in node order, and a lower bound of the loss if each is reached and flipped."""
-
-    nodes: Positions
-    loss: Floats
-
-
-def near_ties(costs: Costs, price: float, most: float) -> Choices:
-    """Returns the nodes that can be reached and flipped at a loss of at most ``most`` at this price."""
+def near_ties(costs: Costs, price: float, most: float) -> tuple[Positions, Floats]:
+    """Returns the nodes that can be reached and flipped at a loss of at most ``most``, and a bound of each loss."""
     saving = costs.saving(price)
     _, best, divided = costs.axis.best(saving)
     otherwise = _loss_to_reach(costs.axis, best - divided) + np.abs(saving - divided)
     nodes = np.flatnonzero(otherwise <= most)
-    return Choices(nodes, otherwise[nodes])
+    return nodes, otherwise[nodes]
 
 
 def flipped(costs: Costs, price: float, nodes: Positions) -> Positions:
@@ -76,50 +69,42 @@ class _Set(NamedTuple):
 _NOTHING = _Set(np.zeros(1), np.zeros(1))
 
 
-class Within(NamedTuple):
-    """A cut with cost and suppressed volume (None if no cut beats the known score); sets created, combinations seen."""
-
-    found: tuple[Positions, float, float] | None
-    work: tuple[int, int] = (0, 0)
+#: Work of a search: combined sets created, and combinations seen.
+Work = tuple[int, int]
 
 
-def best_within(costs: Costs, half: Half, budget: float, known: float, *, most_choices: int | None = None) -> Within:
-    """Finds the cut with the smallest score within the budget that beats a known score.
+def best_within(
+    costs: Costs, half: Half, budget: float, known: float, *, most_choices: int | None = None
+) -> tuple[tuple[Positions, float, float] | None, Work]:
+    """Returns the cut with the smallest score within the budget, its cost and suppressed volume, and the work.
 
-    ``half`` is the best cut at a price of at least the objective's least price for the known score. With
-    ``most_choices`` only that many nodes, nearest to a tie, may be flipped.
+    None if no cut beats the known score. ``half`` is the best cut at a price of at least the objective's least price
+    for that score. With ``most_choices`` only that many nodes, nearest to a tie, may be flipped.
     """
     objective = costs.objective
     gap = objective.price_within(known, half.price, budget) - (half.cost + half.price * half.suppressed)
     if not gap > 0:
-        return Within(None)
-    choices = near_ties(costs, half.price, gap)
-    nodes = choices.nodes
-    if most_choices is not None and len(nodes) > most_choices:
-        nodes = np.sort(nodes[np.argsort(choices.loss, kind="stable")[:most_choices]])
+        return None, (0, 0)
+    nodes, loss = near_ties(costs, half.price, gap)
+    nodes = np.sort(nodes[np.argsort(loss, kind="stable")[:most_choices]])
     saving = costs.saving(half.price)
     _, saved, divided = costs.axis.best(saving)
     combined, work = _combine(costs, half.price, nodes, gap, (saving, saved, divided))
     suppressed = half.suppressed + combined.suppressed
     cost = half.cost + combined.loss - half.price * combined.suppressed
-    if objective.mean:
-        published = objective.total - suppressed
-        score = np.where(published > 0, cost / np.where(published > 0, published, 1.0), np.inf)
-    else:
-        score = (cost + objective.base * suppressed) / objective.total
-    score[suppressed > budget] = np.inf
+    score = np.where(suppressed > budget, np.inf, objective.scores(cost, suppressed))
     best = int(np.argmin(score))
     if not score[best] < known:
-        return Within(None, work)
+        return None, work
     split = divided > saving
     _decide(combined, best, split)
     cut = costs.axis.reached(split)
-    return Within((cut, *costs.totals(cut)), work)
+    return (cut, *costs.totals(cut)), work
 
 
 def _combine(
     costs: Costs, price: float, nodes: Positions, gap: float, savings: tuple[Floats, Floats, Floats]
-) -> tuple[_Set, tuple[int, int]]:
+) -> tuple[_Set, Work]:
     """Returns all combinations of decisions at these nodes that lose at most the gap, and the work.
 
     ``savings`` are that of each node as a zone, the largest in its subtree, and the same if the node is divided.

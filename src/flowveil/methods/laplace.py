@@ -5,7 +5,7 @@ one may have some. The noise depends on ε and on how much one person can change
 at most ``bound`` trips of each person.
 
 The pairs come from a public list of zones: the cells below a region, or the zones of the user's map. Most pairs are
-empty, so their noise is drawn as positions and values of the positive draws (`flowveil.methods.discrete_laplace`).
+empty, so their noise is drawn as positions and values of the positive draws (`flowveil.methods.discrete_noise`).
 Negative counts are not published, which is post-processing.
 
 With δ above 0 no list is needed. Only pairs with trips get noise, and pairs are published from a threshold that a
@@ -19,9 +19,8 @@ from dataclasses import replace
 import numpy as np
 
 from flowveil.errors import ParameterError
-from flowveil.flows import Cells, Flows
-from flowveil.hierarchy import Ints
-from flowveil.methods.discrete_laplace import Bits, Counts, DiscreteLaplace, random_bits
+from flowveil.flows import Cells, Flows, concat_cells
+from flowveil.methods.discrete_noise import Bits, DiscreteLaplace, random_bits
 from flowveil.methods.noise_guarantee import CountedTrips, NoiseGuarantee
 from flowveil.methods.public_domain import pair_domain
 from flowveil.release.noisy import NoisyCounts
@@ -71,8 +70,12 @@ def laplace(
     scale = privacy.scale()
     distribution = DiscreteLaplace(scale)
     n_zones = len(domain.origins.zones), len(domain.destinations.zones)
-    if privacy.delta == 0:
-        _refuse_too_many(n_zones[0] * n_zones[1], distribution)
+    noisy_pairs = n_zones[0] * n_zones[1] * distribution.positive_share
+    if privacy.delta == 0 and noisy_pairs > MOST_PAIRS:
+        raise ParameterError(
+            f"The domain has {n_zones[0] * n_zones[1]:,} pairs, of which noise alone would publish {noisy_pairs:,.0f}; "
+            f"at most {MOST_PAIRS:,} are allowed. Hint: a coarser level, a smaller region, or delta above 0."
+        )
     counted = CountedTrips.from_flows(flows, privacy, domain)
     table, bits = counted.table(), random_bits(unsafe_seed_for_tests)
     noisy = table.trips + distribution.draw(len(table), bits)
@@ -81,8 +84,7 @@ def laplace(
         cells = _on_all_pairs(replace(table, trips=noisy), n_zones, distribution, bits)
     else:
         threshold = distribution.threshold(privacy.bound, privacy.delta)
-        kept = noisy >= threshold
-        cells = Cells(table.origin[kept], table.destination[kept], noisy[kept])
+        cells = replace(table, trips=noisy).select(noisy >= threshold)
     loss = {
         "mechanism": MECHANISM if threshold is None else MECHANISM_FROM_THRESHOLD,
         "scale": float(scale),
@@ -92,27 +94,11 @@ def laplace(
     return counted.released(cells, loss, unsafe_seed_for_tests)
 
 
-def _refuse_too_many(n_pairs: int, distribution: DiscreteLaplace) -> None:
-    """Raises ParameterError for a domain whose noise alone would not fit into memory."""
-    if n_pairs * distribution.positive_share > MOST_PAIRS:
-        raise ParameterError(
-            f"The domain has {n_pairs:,} pairs, of which noise alone would publish "
-            f"{n_pairs * distribution.positive_share:,.0f}; at most {MOST_PAIRS:,} are allowed. "
-            "Hint: a coarser level, a smaller region, or delta above 0."
-        )
-
-
 def _on_all_pairs(table: Cells, n_zones: tuple[int, int], distribution: DiscreteLaplace, bits: Bits) -> Cells:
-    """Returns all pairs with a positive noisy count, with trips or without, in order.
-
-    Args:
-        table: the noisy counts of the pairs with trips.
-        n_zones: number of zones at each end.
-        distribution, bits: the noise of the other pairs. It is drawn in batches of origins.
-    """
+    """Returns all pairs with a positive noisy count, in order: those of the table, and those with noise alone."""
     n_origins, n_destinations = n_zones
     key = table.origin.astype(np.int64) * n_destinations + table.destination
-    columns: list[tuple[Ints, Ints, Counts]] = []
+    parts = []
     step = max(1, _BATCH_PAIRS // n_destinations)
     for first in range(0, n_origins, step):
         low, high = first * n_destinations, min(first + step, n_origins) * n_destinations
@@ -126,6 +112,5 @@ def _on_all_pairs(table: Cells, n_zones: tuple[int, int], distribution: Discrete
         order = np.argsort(keys, kind="stable")
         origin, destination = np.divmod(keys[order], n_destinations)
         trips = np.concatenate((value[empty], table.trips[own][shown]))[order]
-        columns.append((origin.astype(np.int32), destination.astype(np.int32), trips))
-    origin, destination, trips = (np.concatenate(column) for column in zip(*columns, strict=True))
-    return Cells(origin, destination, trips)
+        parts.append(Cells(origin.astype(np.int32), destination.astype(np.int32), trips))
+    return concat_cells(parts)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import inspect
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from flowveil.errors import ParameterError, did_you_mean
+from flowveil.errors import MissingExtraError, ParameterError, did_you_mean
 from flowveil.flows import Flows
 from flowveil.zoning.refinement import Read, Refinement, check_hierarchy, refined
 
@@ -156,6 +157,17 @@ class Method:
                 continue
         wanted = " or ".join(getattr(k, "__name__", str(k)) for k in choices)
         raise ParameterError(f"Option '{name}' must be {wanted}; found '{text}'.")
+
+
+@contextmanager
+def boxes_extra(method: str) -> Iterator[None]:
+    """Turns a failed import into a MissingExtraError that names the extra ``boxes``."""
+    try:
+        yield
+    except ModuleNotFoundError as problem:
+        raise MissingExtraError(
+            f"{method} needs {problem.name}, which is not installed. Hint: pip install 'flowveil[boxes]'."
+        ) from problem
 
 
 def _parse_bool(text: str) -> bool:

@@ -78,14 +78,7 @@ class _Cutter:
         names = dict.fromkeys((guarantee.basis, *thresholds))
         self.quantities = [flows.volume(name).astype(np.float64) for name in names]
         self.least = np.array([thresholds[name] for name in names])[:, None]
-        # Members that are counted distinctly on each side: threshold, start of each flow's rows, and the rows.
-        self.counted: list[tuple[int, Places, Ints]] = []
-        if guarantee.locations is not None:
-            self.counted += [
-                (guarantee.locations, np.arange(n + 1), tile) for tile in (flows.origin, flows.destination)
-            ]
-        if guarantee.people is not None and flows.people is not None:
-            self.counted.append((guarantee.people, _starts(flows.people.count(n)), flows.people.person))
+        self.members = guarantee.members(flows)
         self.group = np.zeros(n, dtype=np.int32)
         # The side of each flow in the cut of its partition: 1 for left, 0 for right, -1 if it is not cut.
         self.side = np.full(n, -1, dtype=np.int8)
@@ -167,15 +160,17 @@ class _Cutter:
 
     def _count_members(self, flow: Places, cell: Places, allowed: Mask) -> None:
         """Clears the allowed partitions with too few distinct members on a side; cell is 2 * partition + side."""
-        for threshold, start, member in self.counted:
-            kept = allowed[cell // 2]
-            rows, each = flow[kept], np.diff(start)[flow[kept]]
-            place = np.repeat(start[rows] - (np.cumsum(each) - each), each) + np.arange(each.sum())
-            wide = int(member.max(initial=0)) + 1
-            distinct = np.sort(np.repeat(cell[kept], each) * wide + member[place])
-            distinct = distinct[np.diff(distinct, prepend=-1) != 0] // wide
-            counts = np.bincount(distinct, minlength=2 * len(allowed)).reshape(-1, 2)
-            allowed &= np.all(counts >= threshold, axis=1)
+        start, member, kind, fewest = self.members
+        if len(fewest) == 0:
+            return
+        kept = allowed[cell // 2]
+        rows, each = flow[kept], np.diff(start)[flow[kept]]
+        place = np.repeat(start[rows] - (np.cumsum(each) - each), each) + np.arange(each.sum())
+        key = np.sort(np.repeat(cell[kept], each) * len(kind) + member[place])
+        side, distinct = np.divmod(key[np.diff(key, prepend=-1) != 0], max(len(kind), 1))
+        n_kinds = len(fewest)
+        counts = np.bincount(side * n_kinds + kind[distinct], minlength=2 * n_kinds * len(allowed))
+        allowed &= np.all(counts.reshape(-1, 2, n_kinds) >= fewest, axis=(1, 2))
 
 
 def _starts(sizes: Places) -> Places:

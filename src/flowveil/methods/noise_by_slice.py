@@ -12,11 +12,12 @@ The list of matrices is public (`flowveil.slices.declared_values`): a slice with
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flowveil.errors import DataError, ParameterError
 from flowveil.flows import Flows
@@ -29,19 +30,20 @@ from flowveil.release.noisy import NoisyCounts, PrivacyLoss
 from flowveil.slices import MOST_SLICES, Key, SlicedFlows
 from flowveil.times import TIME, Every
 
-#: Options of all noisy methods that choose the public domain.
-_OF_DOMAIN = ("level", "region")
 _SEED = "unsafe_seed_for_tests"
 
 
-@dataclass(frozen=True, eq=False)
-class _Counted:
+class _Counted(NamedTuple):
     """The counted trips of one slice: at most the bound of each person over all slices."""
 
     origin: Ints
     destination: Ints
     trips: Counts
     person: Ints | None
+
+    def select(self, kept: NDArray[np.bool_]) -> _Counted:
+        person = None if self.person is None else self.person[kept]
+        return _Counted(self.origin[kept], self.destination[kept], self.trips[kept], person)
 
 
 def noisy_matrices(
@@ -56,7 +58,6 @@ def noisy_matrices(
     """Returns the noisy counts of every matrix, and their common guarantee.
 
     Args:
-        method: a method that adds noise.
         flows: the slices that were read; undeclared slices are not counted.
         values: the declared values of the slice columns.
         options: options of the method; ε is that of one layer.
@@ -112,9 +113,8 @@ def _counted(
     The trips of a person are ordered by slice and tile, so the choice does not depend on other persons.
     """
     first = flows.slices[0]
-    domain = pair_domain(
-        first, *(options.get(name) for name in _OF_DOMAIN), listed=not options.get("delta"), method=method.name
-    )
+    level, region, listed = options.get("level"), options.get("region"), not options.get("delta")
+    domain = pair_domain(first, level, region, listed=listed, method=method.name)
     read = dict(zip(flows.keys, flows.slices, strict=True))
     parts = {key: _rows(read[key], domain) for key in finest if key in read}
     nothing = np.zeros(0, dtype=np.int32)
@@ -125,9 +125,7 @@ def _counted(
         bounded = bounded_trips(np.concatenate(persons), trips, int(options["bound"]))
         edges = np.cumsum([len(part.trips) for part in parts.values()])[:-1]
         for (key, part), bounded_part in zip(parts.items(), np.split(bounded, edges), strict=True):
-            kept = bounded_part > 0
-            person = None if part.person is None else part.person[kept]
-            parts[key] = _Counted(part.origin[kept], part.destination[kept], bounded_part[kept], person)
+            parts[key] = part._replace(trips=bounded_part).select(bounded_part > 0)
     return {key: parts.get(key, empty) for key in finest}
 
 
@@ -136,15 +134,14 @@ def _rows(part: Flows, domain: Any) -> _Counted:
     inside = (domain.origins.zone[part.origin] >= 0) & (domain.destinations.zone[part.destination] >= 0)
     people = part.people
     if people is None:
-        return _Counted(part.origin[inside], part.destination[inside], part.trips[inside], None)
+        return _Counted(part.origin, part.destination, part.trips, None).select(inside)
     if people.trips is None:
         raise DataError(
             "The slices do not contain the trips of each person, so they cannot be bounded. "
             "Hint: read them with read_slices."
         )
-    rows = inside[people.cell]
-    cell = people.cell[rows]
-    return _Counted(part.origin[cell], part.destination[cell], people.trips[rows], people.person[rows])
+    rows = _Counted(part.origin[people.cell], part.destination[people.cell], people.trips, people.person)
+    return rows.select(inside[people.cell])
 
 
 def _flows_of(parts: Sequence[_Counted], flows: SlicedFlows) -> Flows:

@@ -1,7 +1,4 @@
-"""What all noisy methods share: the checked guarantee, the bounded trips of each person, and the result.
-
-The sensitivity of all noise rests on `counted_trips`: at most ``bound`` trips of each person are counted.
-"""
+"""What all noisy methods share: the checked guarantee, the bounded trips of each person, and the result."""
 
 from __future__ import annotations
 
@@ -48,18 +45,15 @@ class NoiseGuarantee:
     def from_options(
         cls, method: str, flows: Flows, *, epsilon: float | None, delta: float, bound: int | None, seed: int | None
     ) -> NoiseGuarantee:
-        """Validates the options of a method.
-
-        Raises:
-            ParameterError: an option is missing or out of range, or the bound does not fit the input.
-        """
+        """Validates the options of a method; raises ParameterError if one is missing, out of range or does not fit."""
         if epsilon is None:
             raise ParameterError(
                 f"{method} needs epsilon, the ε of differential privacy: how much one person may change the "
                 "probability of any release. Hint: epsilon=1 is a common choice; smaller protects more."
             )
         epsilon = check_epsilon(epsilon)
-        if not _is_number(delta) or not 0 <= delta <= LARGEST_DELTA:
+        is_number = isinstance(delta, int | float | np.integer | np.floating) and not isinstance(delta, bool)
+        if not is_number or not 0 <= delta <= LARGEST_DELTA:
             raise ParameterError(
                 f"delta must be at least 0 and at most {LARGEST_DELTA}; found {delta!r}. With probability δ the trips "
                 "of a person may simply be published. Hint: far less than one over the number of persons."
@@ -103,22 +97,9 @@ def _unit_and_bound(method: str, flows: Flows, bound: int | None) -> tuple[Liter
     return "person", int(bound)
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-
-
 @dataclass(frozen=True, eq=False)
 class CountedTrips:
-    """The trips that a noisy method counts, before any noise.
-
-    Attributes:
-        flows: the flows.
-        privacy: the guarantee.
-        domain: the zones of both ends.
-        origin, destination: the zones of each flow; -1 outside the domain.
-        inside: which flows are in the domain.
-        trips: counted trips of each flow.
-    """
+    """The counted trips of each flow before any noise, its zones (-1: outside the domain), and whether it is inside."""
 
     flows: Flows
     privacy: NoiseGuarantee
@@ -143,12 +124,7 @@ class CountedTrips:
         return Cells(group.origin, group.destination, group.sum(self.trips))
 
     def released(
-        self,
-        cells: Cells,
-        loss: dict[str, Any],
-        seed: int | None,
-        *,
-        other_zones: tuple[Zones, Ints, Ints] | None = None,
+        self, cells: Cells, loss: dict[str, Any], seed: int | None, *, zones: tuple[Zones, Ints, Ints] | None = None
     ) -> NoisyCounts:
         """Returns the result of a method.
 
@@ -156,13 +132,13 @@ class CountedTrips:
             cells: the noisy counts to publish.
             loss: fields of `PrivacyLoss` other than unit, ε, δ and bound.
             seed: the seed for tests; None for secure noise.
-            other_zones: zones that differ from those of the domain, and those of each flow at both ends.
+            zones: zones that differ from those of the domain, and those of each flow at both ends.
         """
         privacy, domain = self.privacy, self.domain
         origins, destinations = domain.origins.zones, domain.destinations.zones
         origin, destination = self.origin, self.destination
-        if other_zones is not None:
-            origins, origin, destination = other_zones
+        if zones is not None:
+            origins, origin, destination = zones
             destinations = origins
         return NoisyCounts(
             plan=Plan(
@@ -171,7 +147,7 @@ class CountedTrips:
                 kept=self.inside,
                 origin_zones=origins,
                 destination_zones=destinations,
-                homogeneous=other_zones is None,
+                homogeneous=zones is None,
                 suppression=Suppression("noise"),
             ),
             cells=cells,
@@ -182,21 +158,29 @@ class CountedTrips:
                 bound=privacy.bound,
                 **{"threshold": None, "domain": domain.described, **loss},
             ),
-            left_out=uncounted_trips(self.flows, self.inside, self.trips, unit=privacy.unit),
+            left_out=self._uncounted(),
             zones_are_public=domain.public,
             repeatable=seed is not None,
         )
+
+    def _uncounted(self) -> dict[str, int]:
+        """Returns the trips that are not counted, by reason. Exact, so for the data holder only."""
+        trips, people = self.flows.trips, self.flows.people
+        inside = known = int(trips[self.inside].sum())
+        if people is not None and people.trips is not None:
+            known = int(people.trips[self.inside[people.cell]].sum())
+        return {
+            "outside the region": int(trips[~self.inside].sum()),
+            "of unknown persons": inside - known,
+            "beyond the bound": known - int(self.trips.sum()),
+        }
 
 
 def counted_trips(flows: Flows, inside: NDArray[np.bool_], *, bound: int | None) -> Counts:
     """Returns the counted trips of each flow, before any noise.
 
-    Removing one person changes the sums over any grouping of flows by at most ``bound`` in total (L1).
-
-    Args:
-        flows: the flows.
-        inside: which flows are in the domain.
-        bound: most trips of a person; None if persons are not known, and every trip counts.
+    Removing one person changes the sums over any grouping of flows by at most ``bound`` in total (L1): the sensitivity
+    of all noise. Without a bound persons are not known, and every trip counts.
     """
     if flows.trips.dtype != np.int64:
         raise DataError(
@@ -220,12 +204,7 @@ def bounded_trips(person: Ints, trips: Counts, bound: int) -> Counts:
     """Returns at most ``bound`` trips of each person, spread over the person's rows in proportion to the trips.
 
     Of a person with n trips above the bound, every (n / bound)-th trip in row order is counted. The choice depends on
-    that person's trips alone, so one person changes the counts by at most the bound.
-
-    Args:
-        person: the person of each row; the order of a person's rows must not depend on others.
-        trips: trips of each row.
-        bound: most trips of a person.
+    that person's trips alone, if the order of the person's rows does too.
     """
     if len(person) == 0:
         return np.zeros(0, dtype=np.int64)
@@ -244,18 +223,3 @@ def bounded_trips(person: Ints, trips: Counts, bound: int) -> Counts:
     out = np.empty(len(trips), dtype=np.int64)
     out[order] = np.where(n > most, spread, each)
     return out
-
-
-def uncounted_trips(
-    flows: Flows, inside: NDArray[np.bool_], trips: Counts, *, unit: Literal["person", "trip"]
-) -> dict[str, int]:
-    """Returns the trips that are not counted, by reason. Exact, so for the data holder only."""
-    outside = int(flows.trips[~inside].sum())
-    known = int(flows.trips[inside].sum())
-    if unit == "person" and flows.people is not None and flows.people.trips is not None:
-        known = int(flows.people.trips[inside[flows.people.cell]].sum())
-    return {
-        "outside the region": outside,
-        "of unknown persons": int(flows.trips[inside].sum()) - known,
-        "beyond the bound": known - int(trips.sum()),
-    }

@@ -24,11 +24,7 @@ NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,59}")
 
 
 def method_of(given: Any, *, name: str | None = None) -> Method:
-    """Returns a method from a function or from a `Method`.
-
-    Args:
-        given: a function ``(flows, guarantee, *, max_suppressed, **options) -> Plan``, or a `Method`.
-        name: name of the method; by default that of the function.
+    """Returns a method from a function, named after it by default, or from a `Method`.
 
     Raises:
         ParameterError: it is neither, or its name is invalid.
@@ -66,8 +62,7 @@ def registered(name: str) -> Method | None:
     Raises:
         ParameterError: it cannot be loaded, or is not a method.
     """
-    entry = _registered().get(name)
-    if entry is None:
+    if (entry := _registered().get(name)) is None:
         return None
     try:
         loaded = entry.load()

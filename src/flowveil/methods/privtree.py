@@ -9,16 +9,16 @@ and published. docs/methods/privtree.md contains the proof for discrete noise an
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, Decimal, localcontext
 from fractions import Fraction
 
 import numpy as np
 
 from flowveil.errors import ParameterError
-from flowveil.flows import Cells, Flows
+from flowveil.flows import Cells, Flows, concat_cells
 from flowveil.hierarchy import Ints
-from flowveil.methods.discrete_laplace import Bits, Counts, DiscreteLaplace, random_bits
+from flowveil.methods.discrete_noise import Bits, Counts, DiscreteLaplace, random_bits
 from flowveil.methods.noise_guarantee import LARGEST_SCALE, CountedTrips, NoiseGuarantee, rounded_up
 from flowveil.methods.public_domain import PublicTree, public_domain
 from flowveil.methods.topdown import parse_shares
@@ -77,9 +77,8 @@ def privtree(
     origin, destination = (np.where(counted.inside, zone, 0) for zone in (counted.origin, counted.destination))
     leaves, leaf = divide_pairs(tree, noise, origin, destination, counted.trips, bits)
     noisy = leaves.trips + noise.counts.draw(len(leaves), bits)
-    shown = np.flatnonzero(noisy >= 1)
-    order = shown[np.lexsort((leaves.destination[shown], leaves.origin[shown]))]
-    cells = Cells(leaves.origin[order], leaves.destination[order], noisy[order])
+    shown = replace(leaves, trips=noisy).select(noisy >= 1)
+    cells = shown.ordered(np.lexsort((shown.destination, shown.origin)))
     loss = {
         "mechanism": MECHANISM,
         "scale": rounded_up(noise.counts.scale),
@@ -88,7 +87,7 @@ def privtree(
         "steps": noise.steps,
     }
     zones = tree.zones, leaves.origin[leaf], leaves.destination[leaf]
-    return counted.released(cells, loss, unsafe_seed_for_tests, other_zones=zones)
+    return counted.released(cells, loss, unsafe_seed_for_tests, zones=zones)
 
 
 # ---- the budget ---------------------------------------------------------------------------------------------------
@@ -149,18 +148,13 @@ def decay_step(scale: Fraction, decay: float) -> int:
 def divide_pairs(
     tree: PublicTree, noise: _Budget, origin: Ints, destination: Ints, trips: Counts, bits: Bits
 ) -> tuple[Cells, Ints]:
-    """Returns the undivided pairs, and the pair of each flow.
+    """Returns the undivided pairs with their counts, and the pair of each flow.
 
-    Args:
-        tree: the public tree.
-        noise: noise, decay and threshold.
-        origin, destination: zones of each flow in the domain.
-        trips: counted trips of each flow; 0 for flows that are not counted, whose pair is then arbitrary.
-        bits: source of randomness.
+    Flows are given by their zones and counted trips; the pair of a flow without counted trips is arbitrary.
     """
     places = tree.place[origin], tree.place[destination]
     pairs, pair = _top(tree, *places)
-    done: list[tuple[Ints, Ints, Counts]] = []
+    done = []
     leaf = np.zeros(len(trips), dtype=np.int64)
     rows, n_done, depth = np.arange(len(trips)), 0, 0
     while len(pairs[0]):
@@ -169,7 +163,7 @@ def divide_pairs(
         number = np.cumsum(~divides) - 1 + n_done
         stays = ~divides[pair]
         leaf[rows[stays]] = number[pair[stays]]
-        done.append((pairs[0][~divides], pairs[1][~divides], count[~divides]))
+        done.append(Cells(*pairs, count).select(~divides))
         n_done += int(np.sum(~divides))
         rows, pair = rows[~stays], pair[~stays]
         pairs, pair = _below(tree, pairs, divides, pair, places[0][rows], places[1][rows])
@@ -178,8 +172,7 @@ def divide_pairs(
                 f"More than {MOST_PAIRS:,} pairs would be counted. Hint: a larger decay, a coarser level, or topdown."
             )
         depth += 1
-    o, d, trips_of = (np.concatenate(column) for column in zip(*done, strict=True))
-    return Cells(o, d, trips_of), leaf.astype(np.int32)
+    return concat_cells(done), leaf.astype(np.int32)
 
 
 def _top(tree: PublicTree, from_: Counts, to: Counts) -> tuple[tuple[Ints, Ints], Counts]:

@@ -12,6 +12,7 @@ with many levels, such as dendrograms, those on which little divides. PrivTree n
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -131,24 +132,18 @@ def _h3_ends(
 
 def _h3_region(names: list[str], resolution: int) -> Cells64:
     for name in names:
-        if not h3_int.is_valid_cell(_cell(name)):
+        if re.fullmatch("(0x)?[0-9a-f]{1,16}", name, re.IGNORECASE) is None or not h3_int.is_valid_cell(int(name, 16)):
             raise ParameterError(
                 f"region: '{name}' is not an H3 cell. Hint: cells in hexadecimal, with commas between."
             )
-    region = np.unique(np.array([_cell(name) for name in names], dtype=np.uint64))
-    if resolution_of(region).max() > resolution:
+    region = np.unique(np.array([int(name, 16) for name in names], dtype=np.uint64))
+    finest = int(resolution_of(region).max())
+    if finest > resolution:
         raise ParameterError(
-            f"region has a cell of resolution {int(resolution_of(region).max())}, finer than the zones, which have "
-            f"resolution {resolution}. Hint: coarser cells, or a finer level."
+            f"region has a cell of resolution {finest}, finer than the zones, which have resolution {resolution}. "
+            "Hint: coarser cells, or a finer level."
         )
     return region
-
-
-def _cell(name: str) -> int:
-    try:
-        return int(name, 16)
-    except ValueError:
-        return 0
 
 
 def _cells_below(region: Cells64, resolution: int) -> Cells64:
@@ -199,6 +194,10 @@ def _cut_at(tree: Hierarchy, level: int | None) -> Ints:
     return np.flatnonzero((tree.level == level) | (tree.is_leaf & (tree.level < level))).astype(np.int32)
 
 
+def _is_below(tree: Hierarchy, zones: Ints, node: int) -> Any:
+    return (tree.leaf_start[zones] >= tree.leaf_start[node]) & (tree.leaf_stop[zones] <= tree.leaf_stop[node])
+
+
 def _zones_below(tree: Hierarchy, cut: Ints, names: list[str]) -> NDArray[np.bool_]:
     codes = tree.code_text(np.arange(tree.n_nodes, dtype=np.int32))
     inside = np.zeros(len(cut), dtype=np.bool_)
@@ -206,7 +205,7 @@ def _zones_below(tree: Hierarchy, cut: Ints, names: list[str]) -> NDArray[np.boo
         node = np.flatnonzero(codes == name)
         if len(node) == 0:
             raise ParameterError(f"region: the map has no zone '{name}'. Hint: codes of the map, with commas between.")
-        below = (tree.leaf_start[cut] >= tree.leaf_start[node]) & (tree.leaf_stop[cut] <= tree.leaf_stop[node])
+        below = _is_below(tree, cut, int(node[0]))
         if not below.any():
             raise ParameterError(f"region: zone '{name}' is finer than the level of the published zones.")
         inside |= below
@@ -244,8 +243,7 @@ def named_levels(domain: PairDomain) -> list[tuple[str, NDArray[np.uint64]]]:
     zones, region = domain.origins.zones, domain.described.get("region")
     if isinstance(zones, H3Zones):
         return _steps_of_cells(zones.cells, region or [])
-    if not isinstance(zones, NodeZones):  # pragma: no cover  # pair_domain makes no others
-        raise TypeError(type(zones).__name__)
+    assert isinstance(zones, NodeZones)
     return _steps_of_map(zones.hierarchy, zones.nodes, region)
 
 
@@ -272,7 +270,7 @@ def _steps_of_map(tree: Hierarchy, zones: Ints, region: list[str] | None) -> lis
         codes = tree.code_text(np.arange(tree.n_nodes, dtype=np.int32))
         highest[:] = tree.depth[zones]
         for node in np.flatnonzero(np.isin(codes, region)).tolist():
-            below = (tree.leaf_start[zones] >= tree.leaf_start[node]) & (tree.leaf_stop[zones] <= tree.leaf_stop[node])
+            below = _is_below(tree, zones, node)
             highest[below] = np.minimum(highest[below], tree.depth[node])
     chains = [zones]
     while np.any(tree.depth[chains[-1]] > highest):
@@ -353,22 +351,27 @@ class PublicTree:
     @classmethod
     def from_domain(cls, domain: PairDomain) -> PublicTree:
         """Returns the tree over the zones of a public domain."""
-        chains = np.stack([codes for _, codes in named_levels(domain)])
-        order = np.lexsort(chains[::-1]).astype(np.int32)
-        chains = chains[:, order]
-        kept, above = _nodes(chains)
-        zones, rank = _as_zones(domain, kept)
-        code = {int(c): i for i, c in enumerate(kept.tolist())}
-        parent = np.full(len(kept), -1, dtype=np.int32)
-        first, stop = np.empty(len(kept), np.int64), np.empty(len(kept), np.int64)
-        for c, (up, low, high) in above.items():
-            i = rank[code[c]]
-            parent[i] = -1 if up is None else rank[code[up]]
-            first[i], stop[i] = low, high
-        node_of_zone = np.empty(len(order), dtype=np.int32)
-        node_of_zone[order] = [rank[code[c]] for c in chains[-1].tolist()]
+        # Bottom-up: of nodes with the same zones, the deepest comes first.
+        chains = np.stack([codes for _, codes in reversed(named_levels(domain))])
+        order = np.lexsort(chains).astype(np.int32)
+        chains, n = chains[:, order], len(order)
+        area = np.empty(chains.shape, dtype=np.int64)
+        for level, codes in enumerate(chains):
+            edges = np.flatnonzero(np.concatenate(([True], codes[1:] != codes[:-1], [True])))
+            area[level] = np.repeat(edges[:-1] * (n + 1) + edges[1:], np.diff(edges))
+        areas, index, inverse = np.unique(area, return_index=True, return_inverse=True)
+        node = inverse.reshape(chains.shape)
+        above = np.full(len(areas), -1)
+        for here, up in pairwise(node):
+            above[here[here != up]] = up[here != up]
+        zones, by_code = _as_zones(domain, chains.ravel()[index])
+        rank = np.full(len(areas) + 1, -1, dtype=np.int32)
+        rank[by_code] = np.arange(len(areas), dtype=np.int32)
+        first, stop = np.divmod(areas[by_code], n + 1)
+        node_of_zone = np.empty(n, dtype=np.int32)
+        node_of_zone[order] = rank[node[0]]
         size = np.concatenate(([0], np.cumsum(np.asarray(domain.origins.zones.size, np.int64)[order])))
-        return cls(zones, parent, first, stop, order, node_of_zone, size[stop] - size[first])
+        return cls(zones, rank[above[by_code]], first, stop, order, node_of_zone, size[stop] - size[first])
 
     @cached_property
     def roots(self) -> Ints:
@@ -402,31 +405,13 @@ class PublicTree:
         return np.searchsorted(key, nodes.astype(np.int64) * wide + place, side="right") - 1 - start[nodes]
 
 
-def _nodes(chains: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], dict[int, tuple[int | None, int, int]]]:
-    """Returns the distinct areas, and for each its parent and its slice of the zones."""
-    found: dict[tuple[int, int], int] = {}
-    above: dict[int, tuple[int | None, int, int]] = {}
-    for codes in chains[::-1]:
-        edges = [0, *(np.flatnonzero(codes[1:] != codes[:-1]) + 1).tolist(), len(codes)]
-        for low, high in pairwise(edges):
-            found.setdefault((low, high), int(codes[low]))
-    open_areas: list[tuple[int, int, int]] = []
-    for (low, high), code in sorted(found.items(), key=lambda item: (item[0][0], -item[0][1])):
-        while open_areas and open_areas[-1][1] <= low:
-            open_areas.pop()
-        above[code] = (open_areas[-1][2] if open_areas else None, low, high)
-        open_areas.append((low, high, code))
-    return np.array(sorted(above), dtype=np.uint64), above
-
-
-def _as_zones(domain: PairDomain, codes: NDArray[np.uint64]) -> tuple[Zones, NDArray[Any]]:
-    """Returns the nodes as zones in the order of their published codes, and the rank of each."""
+def _as_zones(domain: PairDomain, codes: NDArray[np.uint64]) -> tuple[Zones, NDArray[np.intp]]:
+    """Returns the nodes as zones in the order of their published codes, and that order."""
     zones = domain.origins.zones
     if isinstance(zones, H3Zones):
-        return H3Zones(codes, zones.tile_resolution), np.arange(len(codes))
+        order = np.argsort(codes)
+        return H3Zones(codes[order], zones.tile_resolution), order
     assert isinstance(zones, NodeZones)
     nodes = codes.astype(np.int32)
     order = np.argsort(zones.hierarchy.code_text(nodes))
-    rank = np.empty(len(nodes), dtype=np.int64)
-    rank[order] = np.arange(len(nodes))
-    return NodeZones(zones.hierarchy, nodes[order]), rank
+    return NodeZones(zones.hierarchy, nodes[order]), order

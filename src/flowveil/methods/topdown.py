@@ -15,19 +15,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from itertools import pairwise
-from typing import Protocol
 
 import numpy as np
 
 from flowveil.errors import ParameterError
-from flowveil.flows import Cells, Flows
+from flowveil.flows import Cells, Flows, concat_cells
 from flowveil.hierarchy import Ints
-from flowveil.methods.discrete_gaussian import DiscreteGaussian
-from flowveil.methods.discrete_laplace import Bits, Counts, DiscreteLaplace, random_bits
+from flowveil.methods.discrete_noise import Bits, Counts, DiscreteGaussian, DiscreteLaplace, random_bits
 from flowveil.methods.epsilon import largest_rho
 from flowveil.methods.noise_guarantee import LARGEST_SCALE, CountedTrips, NoiseGuarantee, rounded_up
 from flowveil.methods.public_domain import Level, public_domain, public_levels
@@ -80,17 +78,15 @@ def topdown(
     )
     domain = public_domain("topdown", flows, level, region)
     levels = public_levels(domain)
-    level_noise = _noise_of_levels(privacy, levels, budget_shares(budget, levels))
-    distributions = [noise.distribution for noise in level_noise]
+    distributions, steps = _noise_of_levels(privacy, levels, budget_shares(budget, levels))
     counted = CountedTrips.from_flows(flows, privacy, domain)
     cells = count_top_down(counted.table(), levels, distributions, random_bits(unsafe_seed_for_tests))
-    last = level_noise[-1].step
     loss = {
         "mechanism": MECHANISM.format("Laplace" if privacy.delta == 0 else "Gaussian"),
-        "scale": last.scale,
-        "deviation": last.deviation,
-        "steps": tuple(noise.step for noise in level_noise),
-        "rho": None if privacy.delta == 0 else sum(noise.step.rho or 0.0 for noise in level_noise),
+        "scale": steps[-1].scale,
+        "deviation": steps[-1].deviation,
+        "steps": steps,
+        "rho": None if privacy.delta == 0 else sum(step.rho or 0.0 for step in steps),
     }
     return counted.released(cells, loss, unsafe_seed_for_tests)
 
@@ -98,25 +94,8 @@ def topdown(
 # ---- the budget ---------------------------------------------------------------------------------------------------
 
 
-class NoiseDistribution(Protocol):
-    """A distribution of integer noise."""
-
-    @property
-    def standard_deviation(self) -> float:
-        """Standard deviation of one draw."""
-        ...
-
-    def draw(self, n: int, bits: Bits, /) -> Counts:
-        """Returns independent draws."""
-        ...
-
-
-@dataclass(frozen=True, eq=False)
-class _Noise:
-    """The noise distribution of one level, and its entry in the report."""
-
-    distribution: NoiseDistribution
-    step: NoiseStep
+#: A distribution of integer noise.
+NoiseDistribution = DiscreteLaplace | DiscreteGaussian
 
 
 def budget_shares(budget: str | None, levels: Sequence[Level]) -> list[Fraction]:
@@ -150,15 +129,18 @@ def parse_shares(budget: str, names: Sequence[str]) -> list[Fraction]:
     return shares
 
 
-def _noise_of_levels(privacy: NoiseGuarantee, levels: Sequence[Level], shares: list[Fraction]) -> list[_Noise]:
-    """Returns the noise of each level, in exact fractions, so that the parts of the budget sum to the budget.
+def _noise_of_levels(
+    privacy: NoiseGuarantee, levels: Sequence[Level], shares: list[Fraction]
+) -> tuple[list[NoiseDistribution], tuple[NoiseStep, ...]]:
+    """Returns the noise of each level and its entry in the report, in exact fractions that sum to the budget.
 
     With δ = 0 the budget is ε, and a part of it gives discrete Laplace noise of scale bound / part. With δ above 0 it
     is ρ of zero-concentrated privacy, and a part gives discrete Gaussian noise of variance bound² / (2 part). The L2
     sensitivity equals the bound too: all trips of a unit may be in one pair.
     """
     rho = None if privacy.delta == 0 else largest_rho(privacy.epsilon, privacy.delta)
-    level_noise = []
+    distributions: list[NoiseDistribution] = []
+    steps = []
     for step, share in zip(levels, shares, strict=True):
         distribution: NoiseDistribution
         if rho is None:
@@ -175,9 +157,9 @@ def _noise_of_levels(privacy: NoiseGuarantee, levels: Sequence[Level], shares: l
                 "smaller bound."
             )
         paid = {"epsilon" if rho is None else "rho": float(part)}
-        entry = NoiseStep(step.name, scale=scale, deviation=distribution.standard_deviation, **paid)
-        level_noise.append(_Noise(distribution, entry))
-    return level_noise
+        distributions.append(distribution)
+        steps.append(NoiseStep(step.name, scale=scale, deviation=distribution.standard_deviation, **paid))
+    return distributions, tuple(steps)
 
 
 # ---- counting -----------------------------------------------------------------------------------------------------
@@ -186,43 +168,27 @@ def _noise_of_levels(privacy: NoiseGuarantee, levels: Sequence[Level], shares: l
 def count_top_down(
     table: Cells, levels: Sequence[Level], distributions: Sequence[NoiseDistribution], bits: Bits
 ) -> Cells:
-    """Returns the corrected noisy counts of all pairs of zones with a positive count, in order.
-
-    Args:
-        table: the counted trips of pairs of zones.
-        levels: the public tree.
-        distributions: the noise of each level.
-        bits: source of randomness.
-    """
+    """Returns the corrected noisy counts of all pairs of zones with a positive count, in order."""
     zero = np.zeros(1, dtype=np.int32)
     whole = Cells(zero, zero, np.array([table.trips.sum()], dtype=np.int64))
     open_pairs = noisy_roots(whole, distributions[0], bits)
     for step, distribution in zip(levels[1:], distributions[1:], strict=True):
         open_pairs = noisy_children(open_pairs, table, step, distribution, bits)
-    order = np.lexsort((open_pairs.destination, open_pairs.origin))
-    return Cells(open_pairs.origin[order], open_pairs.destination[order], open_pairs.trips[order])
+    return open_pairs.ordered(np.lexsort((open_pairs.destination, open_pairs.origin)))
 
 
 def noisy_roots(wholes: Cells, distribution: NoiseDistribution, bits: Bits) -> Cells:
     """Returns the top pairs with a positive noisy count."""
     noisy = wholes.trips + distribution.draw(len(wholes), bits)
-    shown = noisy > 0
-    return Cells(wholes.origin[shown], wholes.destination[shown], noisy[shown])
+    return replace(wholes, trips=noisy).select(noisy > 0)
 
 
 def noisy_children(open_pairs: Cells, table: Cells, level: Level, distribution: NoiseDistribution, bits: Bits) -> Cells:
     """Returns the children of the open pairs with a positive corrected noisy count."""
-    key, count = _counted(table, level)
-    return _joined([_opened(block, level, key, count, distribution, bits) for block in _blocks(open_pairs, level)])
-
-
-def _counted(table: Cells, level: Level) -> tuple[Counts, Counts]:
-    """Returns the true counts of the non-empty pairs of a level, as sorted keys and counts."""
-    key = level.node_of_zone[table.origin].astype(np.int64) * level.n_nodes + level.node_of_zone[table.destination]
-    order = np.argsort(key, kind="stable")
-    key, trips = key[order], table.trips[order]
-    first = np.flatnonzero(np.append(True, key[1:] != key[:-1])) if len(key) else np.zeros(0, np.int64)
-    return key[first], np.add.reduceat(trips, first) if len(first) else trips
+    node, n = level.node_of_zone, level.n_nodes
+    counted = table.merge(node[table.origin], node[table.destination], n, n).cells
+    parts = [_opened(block, level, counted, distribution, bits) for block in _blocks(open_pairs, level)]
+    return concat_cells(parts) if parts else open_pairs
 
 
 def _blocks(pairs: Cells, level: Level) -> Iterator[Cells]:
@@ -241,19 +207,19 @@ def _blocks(pairs: Cells, level: Level) -> Iterator[Cells]:
             yield Cells(pairs.origin[low:high], pairs.destination[low:high], pairs.trips[low:high])
 
 
-def _opened(
-    parents: Cells, level: Level, key: Counts, count: Counts, distribution: NoiseDistribution, bits: Bits
-) -> Cells:
+def _opened(parents: Cells, level: Level, counted: Cells, distribution: NoiseDistribution, bits: Bits) -> Cells:
     """Returns the children of these pairs with a positive corrected noisy count."""
     family, origin, destination = _children(parents, level)
-    wanted = origin.astype(np.int64) * level.n_nodes + destination
+    key, wanted = (
+        o.astype(np.int64) * level.n_nodes + d
+        for o, d in ((counted.origin, counted.destination), (origin, destination))
+    )
     noisy = distribution.draw(len(wanted), bits)
     if len(key):
         at = np.minimum(np.searchsorted(key, wanted), len(key) - 1)
-        noisy += np.where(key[at] == wanted, count[at], 0)
+        noisy += np.where(key[at] == wanted, counted.trips[at], 0)
     trips = fit_to_totals(noisy, family, parents.trips)
-    shown = trips > 0
-    return Cells(origin[shown], destination[shown], trips[shown])
+    return Cells(origin, destination, trips).select(trips > 0)
 
 
 def _children(parents: Cells, level: Level) -> tuple[Counts, Ints, Ints]:
@@ -266,15 +232,6 @@ def _children(parents: Cells, level: Level) -> tuple[Counts, Ints, Ints]:
     place = np.arange(len(family)) - (np.cumsum(size) - size)[family]
     i, j = np.divmod(place, wide[family])
     return family, order[start[parents.origin][family] + i], order[start[parents.destination][family] + j]
-
-
-def _joined(parts: list[Cells]) -> Cells:
-    if not parts:
-        nothing = np.zeros(0, dtype=np.int32)
-        return Cells(nothing, nothing, np.zeros(0, dtype=np.int64))
-    columns = zip(*((p.origin, p.destination, p.trips) for p in parts), strict=True)
-    origin, destination, trips = (np.concatenate(column) for column in columns)
-    return Cells(origin, destination, trips)
 
 
 # ---- consistency -------------------------------------------------------------------------------------------------
@@ -291,11 +248,7 @@ def fit_to_totals(noisy: Counts, family: Counts, total: Counts) -> Counts:
 
     For integers, t is rounded up. The remainder is added one by one to children above zero at t - 1, the largest first
     and evenly among equals. The same argument holds: with t - 1 the sum cannot be reached. All arithmetic is exact.
-
-    Args:
-        noisy: the noisy counts.
-        family: the family of each, ascending, without gaps.
-        total: required sum of each family; above 0.
+    ``family`` is ascending, without gaps, and every total is above 0.
     """
     order = np.lexsort((-noisy, family))
     y, f = noisy[order], family[order]

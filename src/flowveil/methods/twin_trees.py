@@ -46,12 +46,16 @@ class Objective:
         """Returns the objective for a goal."""
         return cls(total, base=float(goal == "reconstruction"), mean=goal in ("error", "metres"))
 
-    def score(self, cost: float, suppressed: float) -> float:
-        """Returns the value to minimise."""
+    def scores(self, cost: Any, suppressed: Any) -> Any:
+        """Returns the value to minimise; of numbers or arrays."""
         if not self.mean:
             return (cost + self.base * suppressed) / self.total
         published = self.total - suppressed
-        return cost / published if published > 0 else np.inf
+        return np.where(published > 0, cost / np.where(published > 0, published, 1.0), np.inf)
+
+    def score(self, cost: float, suppressed: float) -> float:
+        """Returns the value to minimise."""
+        return float(self.scores(cost, suppressed))
 
     def least_price(self, score: float) -> float:
         """Returns the price of a suppressed unit below which more suppression does not improve this score."""

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, get_args
 
 import numpy as np
@@ -41,8 +41,6 @@ OVERHEAD = 4000.0
 MOST_KICKS_WITHOUT_GAIN = 30
 #: Nearly tied nodes that are combined when a changed cut is tested.
 PROBED = 40
-#: Evaluations that are cached.
-MOST_CACHED = 64
 #: Factors of the path of prices, relative to its start.
 PATH = np.exp2(np.arange(-6, 7) / 4)
 #: Logarithms of the prices that the local search visits, relative to the fair price.
@@ -89,17 +87,14 @@ def twincut(
     if effort > 0:
         search.improve(effort, share=SHARE_WITH_WEIGHTS if guarantee.basis == "weight" else 1.0)
     origin, destination = search.best.cuts
-    cuts = Cuts(
-        flows.origins, flows.destinations, trees.origins.to_full(origin), trees.destinations.to_full(destination)
-    )
+    cuts = replace(merged, origin=trees.origins.to_full(origin), destination=trees.destinations.to_full(destination))
     notes = {"stopped_early": search.stopped_early}
     goals: set[Goal] = {objective} if trees.thinned else {"error", objective}
     # The tables take most of the memory and are no longer needed.
     del search, trees
     # ODkAnon's cut may use nodes that are missing from the safe pairs or from a thinned tree.
     plan, other = (plan_of_cuts(flows, guarantee, each, notes) for each in (cuts, merged))
-    volume = flows.volume(guarantee.basis)
-    if not other.kept.any() or float(np.sum(volume[~other.kept])) > budget:
+    if not other.kept.any() or float(np.sum(flows.volume(guarantee.basis)[~other.kept])) > budget:
         return plan
     better = all(score(flows, other, guarantee.basis, g) < score(flows, plan, guarantee.basis, g) for g in goals)
     return other if better else plan
@@ -112,11 +107,7 @@ def check_goal(goal: str) -> None:
 
 
 def search_deadline(effort: float, time_limit: float | None) -> float:
-    """Checks effort and time limit, and returns the monotonic time at which a search must stop.
-
-    Raises:
-        ParameterError: the effort is negative or the time limit is not positive.
-    """
+    """Returns the monotonic time at which a search must stop; raises ParameterError for a wrong effort or limit."""
     if not (np.isfinite(effort) and effort >= 0):
         raise ParameterError(f"effort must be 0 or more; found {effort!r}.")
     if time_limit is not None and not time_limit > 0:
@@ -185,10 +176,7 @@ def starting_cuts(trees: TwinTrees, merged: Cuts | None = None) -> Iterator[tupl
 
 @dataclass(frozen=True)
 class FrontierPoint:
-    """One map of the frontier, found at a price of a suppressed unit.
-
-    ``value`` is the objective; for ``cells`` the number of published cells.
-    """
+    """One map of the frontier: its objective (for ``cells`` the number of cells) at a price of a suppressed unit."""
 
     suppressed_share: float
     value: float
@@ -208,18 +196,15 @@ def frontier(
     Sweeps the price of a suppressed unit from very high to very low and prunes both trees in turn at each price. For
     the data holder only: it is computed from all flows.
 
-    Args:
-        flows, guarantee: the flows to publish and their thresholds.
-        objective: the objective.
-        up_to: prices at which a larger share is suppressed are skipped. They take most of the time.
-        progress: called with the share of prices that are finished.
+    Prices at which more than ``up_to`` is suppressed, which take most of the time, are skipped. ``progress`` is called
+    with the share of prices that are finished.
     """
     check_goal(objective)
     trees = TwinTrees.from_flows(flows, guarantee, objective)
     if trees is None or trees.objective.total <= 0:
         return ()
     search = Search(trees, trees.objective.total)
-    starts = [cut for _, cut in starting_cuts(trees)]
+    *_, (_, finest) = starting_cuts(trees)
     found: dict[tuple[float, float], float] = {}
     # At this price, suppressing the smallest volume costs more than publishing everything as one cell.
     volume = flows.volume(guarantee.basis)
@@ -227,7 +212,7 @@ def frontier(
     highest = trees.objective.total / least * float(flows.origins.n_tiles + flows.destinations.n_tiles)
     prices = highest * np.exp2(-np.arange(0, np.log2(highest) + 4, 0.5))
     last, tried = len(prices), 0
-    for way, cut in ((1, np.zeros(1, np.int64)), *((-1, start) for start in starts[-1:])):
+    for way, cut in ((1, np.zeros(1, np.int64)), (-1, finest)):
         for at, price in list(enumerate(prices))[:last][::way]:
             cut = search.converge(0, cut, float(price))
             least_suppressed = min((suppressed for suppressed, _ in search.points), default=0.0)
@@ -240,15 +225,14 @@ def frontier(
             if way == 1 and least_suppressed > up_to * trees.objective.total:
                 last = at + 1
                 break
-    sign = -1.0 if objective == "cells" else 1.0
+    unit = -trees.objective.total if objective == "cells" else 1.0
     scored = [(s / trees.objective.total, trees.objective.score(c, s), price) for (s, c), price in found.items()]
     kept: list[FrontierPoint] = []
     best = np.inf
     for share, score, price in sorted(scored):
         if score < best and share < 1:
             best = score
-            value = score * trees.objective.total if objective == "cells" else score
-            kept.append(FrontierPoint(share, sign * value, price))
+            kept.append(FrontierPoint(share, unit * score, price))
     return tuple(kept)
 
 
@@ -271,21 +255,14 @@ class Search:
     work: float = 0.0
     stopped_early: bool = False
     points: list[tuple[float, float]] = field(default_factory=list)
-    cache: dict[tuple[int, bytes], Costs] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         root = np.zeros(1, np.int64)
         self.best = Solution((root, root), self.trees.objective.score(*self._given(0, root).totals(root)))
 
     def _given(self, end: int, cut: Positions) -> Costs:
-        """Returns the costs of the other tree with this cut fixed; recent ones are cached."""
-        key = end, cut.tobytes()
-        costs = self.cache.pop(key, None) or self.trees.given(end, cut)
-        self.cache[key] = costs
-        if len(self.cache) > MOST_CACHED:
-            del self.cache[next(iter(self.cache))]
-        # Cache hits count as full work, so that the cache changes no result.
-        axis = self.trees.axis(end)
+        """Returns the costs of the other tree with this cut fixed."""
+        costs, axis = self.trees.given(end, cut), self.trees.axis(end)
         self.work += OVERHEAD + float(np.sum(axis.first[cut + 1] - axis.first[cut])) + len(costs.axis)
         return costs
 
@@ -379,8 +356,7 @@ class Search:
     def improve(self, effort: float, *, share: float = 1.0) -> None:
         """Searches around the best solution until a share of the work limit is reached or nothing improves.
 
-        First along prices around the fair one, then by kicks, then node by node; a gain starts over. The limit counts
-        work and not time, so that every machine gets the same result.
+        First along prices around the fair one, then by kicks, then node by node; a gain starts over.
         """
         limit = self.work + effort * share * WORK
         n_nodes = len(self.trees.origins) + len(self.trees.destinations)
@@ -449,9 +425,9 @@ class Search:
             half = self._at(costs, self.trees.objective.least_price(self.best.score))
         if not self._may_improve(half):
             return improved
-        within = best_within(costs, half, self.budget, self.best.score, most_choices=most_choices)
-        self.work += 10 * OVERHEAD + 10.0 * len(costs.axis) + within.work[0] * OVERHEAD / 2 + within.work[1] * 10.0
-        return (within.found is not None and self._offer(end, cut, *within.found)) or improved
+        best, (sets, seen) = best_within(costs, half, self.budget, self.best.score, most_choices=most_choices)
+        self.work += 10 * OVERHEAD + 10.0 * len(costs.axis) + sets * OVERHEAD / 2 + seen * 10.0
+        return (best is not None and self._offer(end, cut, *best)) or improved
 
     def _may_improve(self, half: Half) -> bool:
         """Returns whether any cut of this tree can beat the best solution, by the lower bound at this price."""
@@ -466,8 +442,8 @@ class Search:
             half = self._at(costs, self.price)
             most = self.trees.objective.price_within(best.score, self.price, self.budget)
             slack = most - (half.cost + half.price * half.suppressed)
-            ties = near_ties(costs, self.price, 3 * max(slack, 0.0))
-            for node in ties.nodes[np.argsort(ties.loss, kind="stable")]:
+            nodes, loss = near_ties(costs, self.price, 3 * max(slack, 0.0))
+            for node in nodes[np.argsort(loss, kind="stable")]:
                 if self._ended(limit):
                     return
                 if self._answer(1 - end, flipped(costs, self.price, np.array([node]))):

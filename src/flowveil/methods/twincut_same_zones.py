@@ -279,15 +279,11 @@ class LocalSearch:
         while not self._ended():
             state, moves = self.best, self.table.moves(self.best)
             lost = state.suppressed + moves.suppressed
-            scores = np.array(
-                [objective.score(c, s) for c, s in zip((state.cost + moves.cost).tolist(), lost.tolist(), strict=True)]
-            )
-            scores[lost > self.budget] = np.inf
+            scores = np.where(lost > self.budget, np.inf, objective.scores(state.cost + moves.cost, lost))
             if len(scores) == 0:
                 return
-            one = int(np.argmin(scores))
-            found = self.table.evaluate(self.table.apply(state.cut, moves.select(np.array([one]))))
-            if not self._offer(found):
+            best_move = moves.select(np.array([np.argmin(scores)]))
+            if not self._offer(self.table.evaluate(self.table.apply(state.cut, best_move))):
                 return
 
     def _compatible(self, state: State, moves: Moves, gain: Floats, least: float) -> NDArray[np.int64]:

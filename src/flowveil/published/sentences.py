@@ -315,21 +315,34 @@ def _of_noisy_zones(promise: Mapping[str, Any]) -> str:
 
 def _of_perturbation(statement: Statement) -> list[str]:
     stated, verdict = statement.guarantee, statement.ledger
-    never = f"; counts from 1 to {stated['small']} are never published" if stated["small"] else ""
+    most = stated["maximum"]
     lines = [
-        f"Perturbed: every count has random noise of variance {rounded(stated['variance'])}{never}. A count is off by "
-        f"at most {stated['maximum']:,}. A pair that is not listed had no trips, or its count became 0.",
+        f"Perturbed: {_how_perturbed(stated)}. A count is off by at most {most:,}. A pair that is not listed had no "
+        "trips, or its count became 0.",
         "Not claimed: a smallest cell (k), or differential privacy. A published count may be a single trip.",
         "Not protected: that there are trips. 0 stays 0, so every listed pair and zone has at least one trip.",
         "Not protected: people. Trips are perturbed one by one, and a person may have made many.",
-        "Repeatable: the same trips have the same number in every table made with this key "
-        f"(fingerprint {stated['key']}), so a repeated cell reveals nothing more. The key is secret.",
-        "Not protected: sums and differences. They have the noise of all their counts: a sum or difference of n counts "
-        f"is off by at most {stated['maximum']:,} n. Tables of nested zones bound each other, and extreme noise can "
-        "determine a count.",
     ]
-    if statement.slice_columns:
-        lines.append("Slices and totals are perturbed one by one, so slices do not add up to a published total.")
+    if stated.get("mode") == "controlled":
+        lines.append(
+            "Totals: the sum of an origin, of a destination and of all counts is off by at most "
+            f"{most:,}{' in each slice' if statement.slice_columns else ''}."
+        )
+    if stated.get("mode") == "controlled" or stated.get("small_only"):
+        lines.append(
+            "Not protected: a second table of the same trips. It would bound the counts of this one. The key "
+            f"(fingerprint {stated['key']}) is secret."
+        )
+    else:
+        lines += [
+            "Repeatable: the same trips have the same number in every table made with this key "
+            f"(fingerprint {stated['key']}), so a repeated cell reveals nothing more. The key is secret.",
+            "Not protected: sums and differences. They have the noise of all their counts: a sum or difference of n "
+            f"counts is off by at most {most:,} n. Tables of nested zones bound each other, and extreme noise can "
+            "determine a count.",
+        ]
+        if statement.slice_columns:
+            lines.append("Slices and totals are perturbed one by one, so slices do not add up to a published total.")
     if statement.parameters.get("columns", {}).get("weight"):
         lines.append("Weights are not published.")
     if statement.timezone is not None:
@@ -337,6 +350,16 @@ def _of_perturbation(statement: Statement) -> list[str]:
     if verdict is not None and verdict["overlapping"]:
         lines.append("Not protected: subtraction from other releases of the same trips; the operator accepted it.")
     return lines
+
+
+def _how_perturbed(stated: Mapping[str, Any]) -> str:
+    """Describes the perturbation of counts."""
+    if "base" not in stated:
+        never = f"; counts from 1 to {stated['small']} are never published" if stated["small"] else ""
+        return f"every count has random noise of variance {rounded(stated['variance'])}{never}"
+    which = f"every count below {stated['base']:,}" if stated["small_only"] else "every count"
+    others = "; larger counts are exact" if stated["small_only"] else ""
+    return f"{which} is rounded at random to one of the two nearest multiples of {stated['base']:,}{others}"
 
 
 # ---- guarantees and figures ------------------------------------------------------------------------------------------

@@ -206,14 +206,3 @@ def add_up(cells: pa.Table, keys: Sequence[str]) -> tuple[pa.Table, int]:
         columns[name] = found if whole[name] else pc.divide(pc.cast(found, pa.float64()), float(_UNITS))
     columns |= {name: grouped[name] for name in keys if name not in ENDS}
     return pa.table(columns).combine_chunks(), pc.max(grouped["count_all"]).as_py() or 0
-
-
-def zones_in(flows: pa.Table, zones: pa.Table) -> pa.Table:
-    """Returns the zones, of those of all slices, that occur in one matrix, each in the role that it has there."""
-    starts, ends = (
-        pc.and_(pc.is_in(zones["zone"], value_set=flows[f"{end}_zone"]), pc.not_equal(zones["role"], other))
-        for end, other in (("origin", "destination"), ("destination", "origin"))
-    )
-    roles = pc.if_else(pc.and_(starts, ends), "both", pc.if_else(starts, "origin", "destination"))
-    there = zones.set_column(zones.column_names.index("role"), "role", roles)
-    return there.filter(pc.or_(starts, ends))

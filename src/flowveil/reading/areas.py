@@ -121,8 +121,7 @@ class Area:
 
 def centers_of(cells: Cells64) -> tuple[Floats, Floats]:
     """Returns latitude and longitude of the centres of H3 cells."""
-    none = np.full(len(cells), -1, dtype=np.int32)
-    return H3Geography(code=cells, parent=none).centers(np.arange(len(cells), dtype=np.int32))
+    return H3Geography(cells).centers(np.arange(len(cells), dtype=np.int32))
 
 
 def parse_area(given: Any) -> Area | None:

@@ -15,7 +15,7 @@ from flowveil.guarantee import DIFFERENCING
 from flowveil.hierarchy import Ints
 from flowveil.release.statement import INEXACT, Published, Shares, Statement, round_share, share_step
 from flowveil.times import TIME
-from flowveil.zoning.h3 import resolution_of
+from flowveil.zoning.h3 import is_h3, resolution_of
 from flowveil.zoning.public_map import BoxMap, H3Map, PublicMap, TreeMap, TwoTreesMap
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def public_map(flows: Flows, *, boxed: bool) -> PublicMap:
     if boxed:
         return BoxMap()
     tree = flows.origins
-    if tree.kind in ("h3", "halves") and tree.code.dtype == np.uint64:
+    if is_h3(tree):
         return H3Map(int(resolution_of(tree.code[tree.leaf_node[:1]])[0]))
     if flows.whole_map is not None:
         return TreeMap(flows.whole_map)

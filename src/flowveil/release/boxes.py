@@ -14,12 +14,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import h3
 import numpy as np
 from numpy.typing import NDArray
 
 from flowveil.errors import DataError, ParameterError
 from flowveil.flows import Flows
 from flowveil.hierarchy import Floats, Hierarchy, Ints
+from flowveil.zoning.h3 import resolution_of
 from flowveil.zoning.public_map import FULL_TURN, UNITS_PER_DEGREE, Rectangles
 
 _POLE = 90 * UNITS_PER_DEGREE
@@ -90,8 +92,7 @@ class Frame:
     Attributes:
         origin_squares, destination_squares: column and row of every tile of each end.
         point: int32, one row for each of the four dimensions and one column for each flow.
-        step_cm: width of a square in each dimension, at the median latitude of the tiles; whole centimetres, so
-            that equal lengths are equal numbers.
+        step_cm: width of a square in each dimension, in whole centimetres, so that equal lengths are equal numbers.
         finer_than_tiles: a square is clearly smaller than a tile, so that an edge may reveal in which tile a flow is.
     """
 
@@ -106,16 +107,14 @@ class Frame:
     def of(cls, flows: Flows, *, grid_m: float | None = None) -> Frame:
         """Lays the grid over the tiles of these flows, which need a map.
 
-        Squares are ``grid_m`` metres wide; by default as large as the median tile.
+        Squares are ``grid_m`` metres wide; by default as large as the median tile of the map.
         """
         if grid_m is not None and not 1 <= grid_m <= 1e7:
             raise ParameterError(f"grid_m must be at least 1 metre and at most 10,000 km; found {grid_m!r}.")
         (lat_o, lon_o), (lat_d, lon_d) = _centers(flows.origins), _centers(flows.destinations)
         lat, lon = np.concatenate((lat_o, lat_d)), np.concatenate((lon_o, lon_d))
-        # The width of a square is published. The median hardly depends on one tile; the middle between the first
-        # and the last would say how far away the farthest trip is, suppressed or not.
-        narrowing = max(float(np.cos(np.radians(np.median(lat)))), 0.01)
-        tile_m = _tile_width_m(flows)
+        tile_m, latitude = _tile_width_and_latitude(flows, lat)
+        narrowing = max(float(np.cos(np.radians(latitude))), 0.01)
         width = tile_m if grid_m is None else float(grid_m)
         across = np.ptp(np.where(lon < 0, lon + 360, lon)) < np.ptp(lon)
         grid = Grid(
@@ -158,13 +157,21 @@ def _centers(tree: Hierarchy) -> tuple[Floats, Floats]:
     return tree.geography.centers(tree.leaf_node)
 
 
-def _tile_width_m(flows: Flows) -> float:
-    """Side of a square of the area of the median tile; estimated from a thousand tiles of each end."""
-    areas = []
-    for tree in (flows.origins, flows.destinations):
-        if tree.geography is not None:
-            areas.append(tree.geography.areas_km2(tree.leaf_node[:: 1 + tree.n_tiles // 1000]))
-    return 1000.0 * float(np.sqrt(np.median(np.concatenate(areas))))
+def _tile_width_and_latitude(flows: Flows, lat: Floats) -> tuple[float, float]:
+    """Returns the side of a square of the area of a tile, in metres, and a latitude of the map.
+
+    The grid is published, so it must not depend on which tiles have trips: both are those of the whole map. For H3,
+    the area is the mean at that resolution, and the latitude of the trips is rounded to 5 degrees.
+    """
+    tree = flows.origins
+    if tree.code.dtype == np.uint64:
+        resolution = int(resolution_of(tree.code[tree.leaf_node[:1]])[0])
+        area = float(h3.average_hexagon_area(resolution, unit="m^2"))
+        return float(np.sqrt(area)), 5.0 * round(float(np.nanmedian(lat)) / 5.0)
+    maps = [one for one in ([flows.whole_map] if flows.whole_map else [tree, flows.destinations]) if one.geography]
+    areas = np.concatenate([one.geography.areas_km2(one.leaf_node) for one in maps])  # type: ignore[union-attr]
+    lats = np.concatenate([one.geography.centers(one.leaf_node)[0] for one in maps])  # type: ignore[union-attr]
+    return 1000.0 * float(np.sqrt(np.nanmedian(areas))), float(np.nanmedian(lats))
 
 
 def _round_units(degrees: float) -> int:

@@ -9,14 +9,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flowveil.errors import FlowveilError, ParameterError
 from flowveil.paths import open_regular, read_json
-from flowveil.release.statement import Statement, check_report
+from flowveil.release.statement import Kind, Statement, check_report
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -104,6 +104,52 @@ class ReleaseFolder:
         return ParameterError(
             f"'{self.path}' holds no release that can be read. Hint: name the folder with {name} in it."
         )
+
+
+@dataclass(frozen=True)
+class FolderSlice(ReleaseFolder):
+    """One matrix of a sliced release, read as if it had been published alone.
+
+    Attributes:
+        whole: the folder of the sliced release.
+        key: the values of its slice columns.
+    """
+
+    whole: ReleaseFolder
+    key: tuple[str | None, ...]
+
+    @cached_property
+    def flows(self) -> pa.Table:
+        """The cells of the matrix, without the slice columns."""
+        table, names = self.whole.flows, self.whole.statement.slice_columns
+        keys = zip(*(table[name].to_pylist() for name in names), strict=True)
+        return table.filter([key == self.key for key in keys]).drop_columns(list(names))
+
+    @cached_property
+    def zones(self) -> pa.Table:
+        """The zones of these cells, each in the role that it has here."""
+        return zones_in(self.flows, self.whole.zones)
+
+    @cached_property
+    def statement(self) -> Statement:
+        """What the release states, of one matrix."""
+        stated = self.whole.statement
+        kind: Kind = "layered" if "layer" in self.whole.flows.column_names else "plain"
+        parameters = {name: value for name, value in stated.parameters.items() if name != "slices"}
+        return replace(stated, kind=kind, slice_columns=(), parameters=parameters)
+
+
+def zones_in(flows: pa.Table, zones: pa.Table) -> pa.Table:
+    """Returns the zones, of those of all slices, that occur in one matrix, each in the role that it has there."""
+    import pyarrow.compute as pc
+
+    starts, ends = (
+        pc.and_(pc.is_in(zones["zone"], value_set=flows[f"{end}_zone"]), pc.not_equal(zones["role"], other))
+        for end, other in (("origin", "destination"), ("destination", "origin"))
+    )
+    roles = pc.if_else(pc.and_(starts, ends), "both", pc.if_else(starts, "origin", "destination"))
+    there = zones.set_column(zones.column_names.index("role"), "role", roles)
+    return there.filter(pc.or_(starts, ends))
 
 
 @contextmanager

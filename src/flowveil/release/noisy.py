@@ -95,7 +95,7 @@ class Perturbation:
     Attributes:
         mechanism: how counts were perturbed, as text.
         maximum: largest absolute perturbation of a count.
-        deviation: its standard deviation.
+        deviation: its standard deviation, at most.
         key: fingerprint of the secret key; None for trials without one.
         domain: which pairs are listed.
         details: parameters of the method that a reader needs.
@@ -112,6 +112,11 @@ class Perturbation:
     def unit(self) -> Literal["trip"]:
         """What is perturbed: single trips, not persons."""
         return "trip"
+
+    @property
+    def one_table(self) -> bool:
+        """Whether further tables of the same trips reveal more: their counts are exact, or perturbed in another way."""
+        return self.details.get("mode") == "controlled" or bool(self.details.get("small_only"))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for reports."""

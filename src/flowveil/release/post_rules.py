@@ -83,7 +83,7 @@ class PostRules:
         for name, value, hint in (("dominance", dominance, "0.5 is one half"), ("t", t, "0.8")):
             if value is not None and not 0 < value < 1:
                 raise ParameterError(f"{name} must be above 0 and below 1; found {value}. Hint: {hint}.")
-        return cls(dominance, stricter, None if revision is None else Earlier.of(revision), t)
+        return cls(dominance, stricter, None if revision is None else Earlier.read(revision), t)
 
     @property
     def given(self) -> list[str]:

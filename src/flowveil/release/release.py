@@ -344,6 +344,11 @@ class SlicedRelease(Publishable):
         return self.input.columns
 
     @property
+    def revision(self) -> Revision | None:
+        """Not None if the slices revise those of an earlier release."""
+        return self.releases[0].revision
+
+    @property
     def parts(self) -> tuple[tuple[Key, Release], ...]:
         """The matrices with their slices."""
         return tuple(zip(self.keys, self.releases, strict=True))

@@ -8,8 +8,9 @@ persons or tiles are protected, a smaller value is not published.
 
 A release that was revised before has several earlier ones. The difference from each of them must reach the guarantee.
 
-In layers every earlier cell stays published, so each cell is a fixed set of pairs of tiles: those in its zones and in
-no cell of an earlier layer. Cells are compared one by one as on one map; new cells are not published.
+Where zones overlap, in layers and in nested zones, every earlier cell stays published, so each cell is a fixed set of
+pairs of tiles: those in its zones and in no cell of an earlier layer. Cells are compared one by one as on one map; new
+cells are not published. Slices share no trip, so each is revised like a single matrix; new slices are not published.
 """
 
 from __future__ import annotations
@@ -28,11 +29,12 @@ from flowveil.errors import InfeasibleError, ParameterError
 from flowveil.flows import MILLION, Cells, Flows, to_fixed_point
 from flowveil.guarantee import UNITS, Guarantee
 from flowveil.hierarchy import Ints
-from flowveil.release.folder import ReleaseFolder
+from flowveil.release.folder import FolderSlice, ReleaseFolder
 from flowveil.release.plan import Plan
 from flowveil.release.release import Release
 from flowveil.release.statement import Statement
 from flowveil.release.zone_map import FrozenMap
+from flowveil.slices import Key
 
 #: Parameters of the guarantee: the same in all releases of a chain.
 PROMISE = ("k", "protect", "k_population", "l")
@@ -49,10 +51,14 @@ class Earlier:
     folders: tuple[ReleaseFolder, ...]
     sha256: tuple[str, ...]
     statements: tuple[Statement, ...]
+    #: The map of all slices; None if it is that of the latest release.
+    common_map: FrozenMap | None = None
 
     @classmethod
-    def of(cls, folders: str | PathLike[str] | Sequence[str | PathLike[str]]) -> Earlier:
-        """Read them."""
+    def read(cls, folders: Earlier | str | PathLike[str] | Sequence[str | PathLike[str]]) -> Earlier:
+        """Reads them, and refuses kinds of releases that cannot be revised."""
+        if isinstance(folders, Earlier):
+            return folders
         named = [folders] if isinstance(folders, str | PathLike) else list(folders)
         read = tuple(ReleaseFolder(Path(folder)) for folder in named)
         if not read:
@@ -70,9 +76,24 @@ class Earlier:
                 )
         return found
 
+    @property
+    def slices(self) -> list[Key]:
+        """The slices of the latest release."""
+        latest = self.folders[-1].flows
+        keys = zip(*(latest[name].to_pylist() for name in self.statements[-1].slice_columns), strict=True)
+        return list(dict.fromkeys(keys))
+
+    def in_slice(self, key: Key) -> Earlier:
+        """Returns the releases of one slice. Slices on one map, without layers, keep all zones of it."""
+        stated = self.statements[-1]
+        is_common = stated.zones_of is not None or stated.parameters["slices"].get("common_zones")
+        common = FrozenMap.read(self.folders[-1].path) if is_common and stated.homogeneous else None
+        parts = tuple(FolderSlice(folder.path, folder, key) for folder in self.folders)
+        return Earlier(parts, self.sha256, tuple(part.statement for part in parts), common)
+
     def zones_of(self, given: Any) -> FrozenMap:
         """The map of the revision: that of the latest release, or the one that this was made over."""
-        own = FrozenMap.read(self.folders[-1].path)
+        own = self.common_map or FrozenMap.read(self.folders[-1])
         if given is None:
             return own
         frozen = FrozenMap.read(given)
@@ -102,14 +123,15 @@ class Earlier:
 
 
 def _refuse_kind(statement: Statement) -> None:
-    fixed = statement.kind == "layered" or (statement.kind == "plain" and statement.homogeneous)
+    sliced = statement.parameters.get("slices") or {}
+    fixed = statement.kind in ("plain", "layered", "sliced") and not (sliced.get("total") or sliced.get("also_every"))
     ruled = any(rule in statement.parameters for rule in RULES)
     if not fixed or statement.suppression["rule"] != "short cells" or ruled:
         raise ParameterError(
-            "Only a release of one matrix on one map, or in layers, can be revised: not slices, PairCut's or ATG's "
-            "nested zones, boxes, noise, folded times, nor one from which hopeless flows, dominated cells or cells "
-            "around listed places were taken, or whose l counts listed places. Hint: leave the correction out, or "
-            "publish it after an audit against the earlier release."
+            "A release of boxes, noise, perturbed counts or folded times cannot be revised, nor one with totals of "
+            "its slices (derive them instead), nor one from which hopeless flows, dominated cells or cells around "
+            "listed places were taken, or whose l counts listed places. Hint: leave the correction out, or publish it "
+            "after an audit against the earlier release."
         )
 
 
@@ -125,10 +147,11 @@ def revise(release: Release, earlier: Earlier) -> Release:
     """Returns the release of corrected trips, with the earlier value where the change is below the guarantee."""
     parameters = {**release.parameters, "revision_of": list(earlier.sha256)}
     earlier.check_promise(parameters)
-    chain = [_Published.of(folder, release.plan) for folder in earlier.folders]
-    change = _Change.of(release)
+    chain = [_Published.from_folder(folder, release.plan) for folder in earlier.folders]
+    change = _Change.from_release(release)
     latest = chain[-1]
-    cells = np.union1d(latest.key, change.key[change.safe])
+    # Where zones overlap, a new cell could contain trips of an earlier one.
+    cells = np.union1d(latest.key, change.key[change.safe]) if release.plan.homogeneous else latest.key
     now, at = change.rows(cells)
     before, place = latest.rows(cells)
     revised = now & change.safe[at] & ~(before & change.is_same(at, latest, place))
@@ -172,7 +195,7 @@ class _Published(_Table):
     weight: NDArray[Any] | None
 
     @classmethod
-    def of(cls, folder: ReleaseFolder, plan: Plan) -> _Published:
+    def from_folder(cls, folder: ReleaseFolder, plan: Plan) -> _Published:
         flows = folder.flows
         layers = plan.layer
         in_folder = [0] * len(flows) if layers is None else flows["layer"].to_pylist()
@@ -212,7 +235,7 @@ class _Change(_Table):
     guarantee: Guarantee
 
     @classmethod
-    def of(cls, release: Release) -> _Change:
+    def from_release(cls, release: Release) -> _Change:
         plan, flows = release.plan, release.input
         n_d = len(plan.destination_zones)
         origin = plan.origin_zone

@@ -49,15 +49,17 @@ class FrozenMap:
 
     @classmethod
     def read(cls, source: Any) -> FrozenMap:
-        """From a folder, a file of `write`, its table, or what is one already."""
+        """From a folder, its path, a file of `write`, its table, or what is one already."""
         if isinstance(source, FrozenMap):
             return source
         if isinstance(source, pa.Table):
             return _from_table(source)
+        if isinstance(source, ReleaseFolder):
+            with taken_at_its_word(source.path):
+                return _from_folder(source)
         path = Path(source)
         if path.is_dir():
-            with taken_at_its_word(path):
-                return _from_folder(ReleaseFolder(path))
+            return cls.read(ReleaseFolder(path))
         try:
             table = read_bounded(path)
         except (OSError, ValueError):
@@ -177,7 +179,8 @@ def _tiles(folder: ReleaseFolder) -> pa.Array:
     for row in folder.lookup.to_pylist():
         below.setdefault((row["zone"], row["role"]), []).append(row["tile"])
     keys = zip(folder.zones["zone"].to_pylist(), folder.zones["role"].to_pylist(), strict=True)
-    return pa.array([sorted(below.get(key, ())) for key in keys], _TEXTS)
+    # A zone of one slice may have both roles in the whole release.
+    return pa.array([sorted(below.get(key, below.get((key[0], "both"), []))) for key in keys], _TEXTS)
 
 
 def _hash_of_tiles(columns: Mapping[str, Any]) -> str:

@@ -26,53 +26,31 @@ SPENT, TOTAL = "spent", "epsilon_total"
 
 @dataclass(frozen=True)
 class Budget:
-    """The sums of ε and δ over the noisy releases of a ledger, a new one included.
+    """The sums of ε and δ over the noisy releases of a ledger, a new one included."""
 
-    Attributes:
-        unit: whom the promise of the new one is about.
-        releases: how many earlier ones there are.
-        epsilon, delta: the sums, the new one included.
-        total: what ε may not exceed; None if not set.
-    """
-
-    unit: str
-    releases: int
+    unit: str  # whom the guarantee of the new one is about
+    releases: int  # how many earlier ones there are
     epsilon: Decimal
     delta: Decimal
-    total: Decimal | None
+    total: Decimal | None  # upper bound of ε; None if not set
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for reports."""
         total = None if self.total is None else float(self.total)
-        return {
-            "releases": self.releases,
-            "epsilon": float(self.epsilon),
-            "delta": float(self.delta),
-            "epsilon_total": total,
-        }
+        sums = {"epsilon": float(self.epsilon), "delta": float(self.delta)}
+        return {"releases": self.releases, **sums, "epsilon_total": total}
 
 
 def check_total(total: Any) -> Decimal | None:
-    """Returns the requested total as an exact number.
-
-    Raises:
-        ParameterError: it is not a number above 0.
-    """
-    if total is None:
-        return None
+    """Returns the requested total as an exact number; ParameterError if it is not a number above 0."""
     is_number = isinstance(total, int | float) and not isinstance(total, bool)
-    if not is_number or not math.isfinite(total) or total <= 0:
+    if total is not None and not (is_number and 0 < total < math.inf):
         raise ParameterError(f"The total of ε must be a number above 0; found {total!r}.")
-    return _decimal(total)
+    return None if total is None else _decimal(total)
 
 
 def budget_with(entries: Sequence[Mapping[str, Any]], promise: PrivacyLoss, total: Any) -> Budget:
-    """Returns the sums over the releases of a ledger and a new one.
-
-    Args:
-        entries: the lines of the ledger.
-        promise: that of the new release.
-        total: the requested total; None for that of the ledger.
+    """Returns the sums over the lines of a ledger and a new release; without a requested total, under the ledger's.
 
     Raises:
         ParameterError: the total would be raised.

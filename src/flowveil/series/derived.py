@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import hashlib
 from calendar import monthrange
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
+from itertools import groupby
 from pathlib import Path
 
 import numpy as np
@@ -38,17 +39,11 @@ _MONTHS_OF_QUARTER = 3
 
 @dataclass(frozen=True)
 class PeriodLoss:
-    """What a derived period loses. Private: measured on raw trips.
+    """What a derived period loses. Private: measured on raw trips."""
 
-    Attributes:
-        period: its label.
-        published: share of its trips that the derived release counts.
-        direct: share that a release of the whole period over the same zones would count.
-    """
-
-    period: str
-    published: float
-    direct: float
+    period: str  # its label
+    published: float  # share of its trips that the derived release counts
+    direct: float  # share that a release of the whole period over the same zones would count
 
     def __str__(self) -> str:
         return (
@@ -57,24 +52,15 @@ class PeriodLoss:
         )
 
 
-def derive_periods(place: Path, steps: Sequence[Path], labels: Sequence[str], zones: ZoneMap | None) -> list[str]:
-    """Writes the derived releases of a series and returns their labels.
-
-    Args:
-        place: the folder of the series.
-        steps: the newest release of each step.
-        labels: the label of each step.
-        zones: the operator's map, where the releases are on one.
-    """
-    made = derived_releases(steps, labels, zones)
-    for label, content in made.items():
+def derive_periods(place: Path, steps: Mapping[str, Path], zones: ZoneMap | None) -> None:
+    """Writes the derived releases of a series, from the newest release of each step and the operator's map."""
+    for label, content in derived_releases(steps, zones).items():
         content.write(place / DERIVED / label, replace_stronger=True)
-    return list(made)
 
 
-def check_derived(place: Path, steps: Sequence[Path], labels: Sequence[str], zones: ZoneMap | None) -> list[str]:
+def check_derived(place: Path, steps: Mapping[str, Path], zones: ZoneMap | None) -> list[str]:
     """Returns one line for each derived release that does not follow from the steps."""
-    made, findings = derived_releases(steps, labels, zones), []
+    made, findings = derived_releases(steps, zones), []
     found = {path.name for path in (place / DERIVED).iterdir()} if (place / DERIVED).is_dir() else set()
     if found != set(made):
         findings.append(f"{DERIVED}: has other periods than its steps allow")
@@ -84,66 +70,50 @@ def check_derived(place: Path, steps: Sequence[Path], labels: Sequence[str], zon
     return findings
 
 
-def derived_releases(steps: Sequence[Path], labels: Sequence[str], zones: ZoneMap | None) -> dict[str, Derived]:
+def derived_releases(steps: Mapping[str, Path], zones: ZoneMap | None) -> dict[str, Derived]:
     """Returns the derived release of each complete period; none if the zones of the steps overlap.
 
     Raises:
         ParameterError: the releases are on the operator's map, and it is not given.
     """
-    periods = complete_periods(labels)
-    folders = [ReleaseFolder(step) for step in steps]
-    if not periods or not all(folder.statement.homogeneous for folder in folders):
+    periods = complete_periods(list(steps))
+    folders = {label: ReleaseFolder(step) for label, step in steps.items()}
+    if not periods or not all(folder.statement.homogeneous for folder in folders.values()):
         return {}
-    given = map_of_statement(folders[0].statement, zones)
-    parts = [read_published(folder, given) for folder in folders]
-    manifests = dict(zip(labels, (folder.sha256(MANIFEST) for folder in folders), strict=True))
-    known = [part for part in parts if part is not None]
+    given = map_of_statement(next(iter(folders.values())).statement, zones)
+    parts = {label: read_published(folder, given) for label, folder in folders.items()}
+    known = {label: part for label, part in parts.items() if part is not None}
     if len(known) < len(parts):
         return {}
-    source = _as_slices(known, labels)
-    made = {}
+    source, made = _as_slices(known), {}
     for period, members in periods.items():
-        listed = "\n".join(manifests[label] for label in members)
+        listed = "\n".join(folders[label].sha256(MANIFEST) for label in members).encode()
         how = Derivation(pick=tuple((TIME, label) for label in members), sum=(TIME,))
-        made[period] = Derived(
-            derive_published(
-                source,
-                how,
-                manifest_sha256=hashlib.sha256(listed.encode()).hexdigest(),
-                about={"period": f"{_first_day(members[0])}/{_last_day(members[-1])}"},
-            )
-        )
+        sha256 = hashlib.sha256(listed).hexdigest()
+        about = {"period": f"{_days(members[0])[0]}/{_days(members[-1])[1]}"}
+        made[period] = Derived(derive_published(source, how, manifest_sha256=sha256, about=about))
     return made
 
 
 def complete_periods(labels: Sequence[str]) -> dict[str, list[str]]:
     """Returns the steps of each longer period of which every step is published, and of the total of all."""
-    known, periods = sorted(labels), dict[str, list[str]]()
+    known = sorted(labels)
     if len(known) < 2:
         return {}
-    of_days = len(known[0]) == len("2024-01-31")
-    months = sorted({label[:7] for label in known})
-    if of_days:
-        by_month = {month: [label for label in known if label.startswith(month)] for month in months}
-        complete = [m for m, days in by_month.items() if len(days) == monthrange(int(m[:4]), int(m[5:]))[1]]
-        periods |= {month: by_month[month] for month in complete}
-    else:
-        complete = months
-    for quarter in sorted({_quarter(month) for month in complete}):
-        members = [month for month in complete if _quarter(month) == quarter]
+    by_month = {month: list(steps) for month, steps in groupby(known, key=lambda label: label[:7])}
+    complete = {month: steps for month, steps in by_month.items() if _is_contiguous(steps, *_days(month))}
+    periods = {month: steps for month, steps in complete.items() if steps != [month]}
+    for quarter, months in groupby(complete, key=_quarter):
+        members = list(months)
         if len(members) == _MONTHS_OF_QUARTER:
-            periods[quarter] = [label for label in known if label[:7] in members]
+            periods[quarter] = [label for month in members for label in complete[month]]
     # A total over gaps would state a period of which steps are missing.
-    return {**periods, TOTAL: known} if _is_contiguous(known) else periods
+    return {**periods, TOTAL: known} if _is_contiguous(known, _days(known[0])[0], _days(known[-1])[1]) else periods
 
 
-def _is_contiguous(labels: Sequence[str]) -> bool:
-    """Returns whether sorted days or months follow each other without a gap."""
-    numbers = [
-        date.fromisoformat(label).toordinal() if len(label) > len("2024-01") else 12 * int(label[:4]) + int(label[5:7])
-        for label in labels
-    ]
-    return numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+def _is_contiguous(labels: Sequence[str], first: date, last: date) -> bool:
+    """Returns whether sorted days or months cover every day from the first to the last."""
+    return sum((_days(label)[1] - _days(label)[0]).days + 1 for label in labels) == (last - first).days + 1
 
 
 def period_losses(place: Path, sliced: SlicedFlows, frozen: FrozenMap, labels: Sequence[str]) -> list[PeriodLoss]:
@@ -157,15 +127,9 @@ def period_losses(place: Path, sliced: SlicedFlows, frozen: FrozenMap, labels: S
         flows, guarantee = sliced.together([known[label] for label in members]), release.statement.guarantee
         whole = float(np.sum(flows.trips))
         try:
-            direct: Release = anonymize(
-                flows,
-                zones_of=frozen,
-                k=guarantee["k"],
-                protect=tuple(guarantee["protect"]),
-                max_suppressed=float(np.nextafter(1, 0)),
-                allow_small_k=True,
-                population_only=True,
-            )
+            asked = {"k": guarantee["k"], "protect": tuple(guarantee["protect"])}
+            asked |= {"max_suppressed": float(np.nextafter(1, 0)), "allow_small_k": True, "population_only": True}
+            direct: Release = anonymize(flows, zones_of=frozen, **asked)
         except (InfeasibleError, ParameterError):
             continue
         published = float(sum(release.flows["trips"].to_pylist()))
@@ -173,31 +137,30 @@ def period_losses(place: Path, sliced: SlicedFlows, frozen: FrozenMap, labels: S
     return losses
 
 
-def _as_slices(parts: Sequence[Published], labels: Sequence[str]) -> Published:
+def _as_slices(parts: Mapping[str, Published]) -> Published:
     """Returns the steps as one release with a slice for each."""
-    columns = [name for name in parts[0].cells.column_names if name != "revised"]
+    first_label, first = next(iter(parts.items()))
+    columns = [name for name in first.cells.column_names if name != "revised"]
     tables = [
         part.cells.select(columns).append_column(TIME, pa.array([label] * len(part.cells), pa.string()))
-        for part, label in zip(parts, labels, strict=True)
+        for label, part in parts.items()
     ]
-    stated = parts[0].statement
+    stated = first.statement
     parameters = {name: value for name, value in stated.parameters.items() if name != "during"}
-    every = "day" if len(labels[0]) == len("2024-01-31") else "month"
+    every = "month" if len(first_label) == len("2024-01") else "day"
     parameters["slices"] = {"every": every, "also_every": [], "total": False, "common_zones": True}
     statement = replace(
         stated, kind="sliced", parameters=parameters, slice_columns=(TIME,), shares=None, formats=(), ledger=None,
         revision_of=(), basemap=None,
     )  # fmt: skip
-    return replace(parts[0], cells=pa.concat_tables(tables).combine_chunks(), statement=statement)
+    return replace(first, cells=pa.concat_tables(tables).combine_chunks(), statement=statement)
 
 
 def _quarter(month: str) -> str:
     return f"{month[:4]}-Q{(int(month[5:]) + 2) // _MONTHS_OF_QUARTER}"
 
 
-def _first_day(label: str) -> str:
-    return label if len(label) > len("2024-01") else f"{label}-01"
-
-
-def _last_day(label: str) -> str:
-    return label if len(label) > len("2024-01") else f"{label}-{monthrange(int(label[:4]), int(label[5:]))[1]:02d}"
+def _days(label: str) -> tuple[date, date]:
+    """Returns the first and the last day of a month or day."""
+    first = date.fromisoformat(f"{label}-01"[:10])
+    return first, first if len(label) > len("2024-01") else first.replace(day=monthrange(first.year, first.month)[1])

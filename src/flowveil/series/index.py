@@ -6,9 +6,8 @@ disclose nothing that the steps do not. `flowveil.verify.series` holds them agai
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -20,6 +19,7 @@ from flowveil import __version__
 from flowveil.errors import FlowveilError
 from flowveil.flows import MILLION, to_fixed_point
 from flowveil.output import Content, write_files
+from flowveil.published.folder import MANIFEST
 from flowveil.published.html import render_series
 from flowveil.release.folder import ReleaseFolder
 from flowveil.release.zone_map import FrozenMap
@@ -32,17 +32,7 @@ _CELL = ["origin_zone", "destination_zone"]
 
 
 def write_index(place: Path, steps: Sequence[str], *, every: str, map_sha256: str) -> dict[str, Any]:
-    """Writes index.json, totals.parquet and the page together.
-
-    Args:
-        place: the folder of the series.
-        steps: the labels of the published steps, which are folders there.
-        every: the step of time.
-        map_sha256: of the frozen map that all steps are over.
-
-    Returns:
-        The content of index.json.
-    """
+    """Writes index.json, totals.parquet and the page of the published steps together; returns the first's content."""
     files, index = index_files(place, steps, every=every, map_sha256=map_sha256)
     write_files({place / name: content for name, content in files.items()})
     return index
@@ -52,16 +42,24 @@ def index_files(
     place: Path, steps: Sequence[str], *, every: str, map_sha256: str
 ) -> tuple[dict[str, Content], dict[str, Any]]:
     """Returns the files that are computed from the steps, and the content of index.json."""
-    newest = {step: releases_of(place, step) for step in steps}
-    tables = {
-        step: (folder.flows, folder.zones) for step, all_of in newest.items() for folder in [ReleaseFolder(all_of[-1])]
-    }
+    folders = {step: ReleaseFolder(newest) for step, newest in newest_releases(place, steps).items()}
+    tables = {step: (folder.flows, folder.zones) for step, folder in folders.items()}
     index = {
         "format": FORMAT,
         "version": __version__,
         "every": every,
         "map_sha256": map_sha256,
-        "steps": [_entry(step, newest[step], flows) for step, (flows, _) in tables.items()],
+        "steps": [
+            {
+                "step": step,
+                "revisions": len(releases_of(place, step)) - 1,
+                # The manifest has the hashes of all files.
+                "manifest_sha256": folder.sha256(MANIFEST),
+                "cells": len(folder.flows),
+                "trips": sum(folder.flows["trips"].to_pylist()),
+            }
+            for step, folder in folders.items()
+        ],
     }
     totals = totals_of([flows for flows, _ in tables.values()])
     files: dict[str, Content] = {
@@ -75,9 +73,7 @@ def index_files(
 def check_index(place: Path, zones: ZoneMap | None = None) -> list[str]:
     """Returns one line for each file of a series that its steps do not produce; the steps are not checked.
 
-    Args:
-        place: the folder of the series.
-        zones: the operator's map, where the releases are on one.
+    ``zones`` is the operator's map, where the releases are on one.
     """
     index = read_index(place)
     if index is None:
@@ -92,8 +88,9 @@ def check_index(place: Path, zones: ZoneMap | None = None) -> list[str]:
         if frozen.sha256 != index["map_sha256"]:
             return ["map.parquet: is not the map of index.json"]
         files, _ = index_files(place, steps, every=str(index["every"]), map_sha256=frozen.sha256)
-        findings = [finding for step in steps for finding in _check_step(place, step, frozen.sha256)]
-        findings += check_derived(place, [releases_of(place, step)[-1] for step in steps], steps, zones)
+        newest = newest_releases(place, steps)
+        findings = [line for step, folder in newest.items() for line in _check_step(step, folder, frozen.sha256)]
+        findings += check_derived(place, newest, zones)
     except (OSError, KeyError, TypeError, ValueError, FlowveilError, pa.ArrowException):
         return ["the series cannot be made again from its steps"]
     with TemporaryDirectory(prefix="flowveil-series-") as made:
@@ -105,15 +102,12 @@ def check_index(place: Path, zones: ZoneMap | None = None) -> list[str]:
     return findings
 
 
-def _check_step(place: Path, step: str, map_sha256: str) -> list[str]:
-    newest = releases_of(place, step)[-1]
+def _check_step(step: str, newest: Path, map_sha256: str) -> Iterator[str]:
     statement = ReleaseFolder(newest).statement
-    findings = []
     if statement.parameters.get("during") != step:
-        findings.append(f"{step}: the release is not of this step")
+        yield f"{step}: the release is not of this step"
     if (statement.zones_of or FrozenMap.read(newest).sha256) != map_sha256:
-        findings.append(f"{step}: its zones are not those of the map")
-    return findings
+        yield f"{step}: its zones are not those of the map"
 
 
 def releases_of(place: Path, step: str) -> list[Path]:
@@ -124,16 +118,9 @@ def releases_of(place: Path, step: str) -> list[Path]:
     return found
 
 
-def _entry(step: str, releases: Sequence[Path], flows: pa.Table) -> dict[str, Any]:
-    """A step: the hash of its newest manifest, which has those of all files, its revisions, and what it publishes."""
-    manifest = (releases[-1] / "manifest.json").read_bytes()
-    return {
-        "step": step,
-        "revisions": len(releases) - 1,
-        "manifest_sha256": hashlib.sha256(manifest).hexdigest(),
-        "cells": len(flows),
-        "trips": sum(flows["trips"].to_pylist()),
-    }
+def newest_releases(place: Path, steps: Sequence[str]) -> dict[str, Path]:
+    """The folder of the newest release of each step."""
+    return {step: releases_of(place, step)[-1] for step in steps}
 
 
 def totals_of(steps: Sequence[pa.Table]) -> pa.Table:

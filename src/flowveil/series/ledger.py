@@ -270,7 +270,11 @@ def _differing_perturbation(entry: Mapping[str, Any], new: Mapping[str, Any]) ->
         return "exact counts next to perturbed ones reveal the perturbation"
     if before["method"] != now["method"]:
         return "two methods perturb the same counts in two ways"
-    for name in ("key", "maximum", "variance", "small"):
+    if now["guarantee"].get("mode") == "controlled":
+        return "controlled rounding of another table gives the same cells other values"
+    if now["guarantee"].get("small_only"):
+        return "counts that are not small are exact and can be subtracted"
+    for name in ("key", "maximum", "variance", "small", "mode", "small_only"):
         if before["guarantee"].get(name) != now["guarantee"].get(name):
             return f"it was made with another {name}, so the mean of both values of a cell is closer to its count"
     earlier, own = entry.get("records") or {}, new["records"]
@@ -307,8 +311,9 @@ def _refusal(number: int, entry: Mapping[str, Any], new: Mapping[str, Any], diff
     name = entry_name(number, entry)
     if entry["report"]["kind"] == "perturbed":
         return (
-            f"The new release may share trips with {name}, which is perturbed, and {differing}. Hint: the same method, "
-            "key, options and --record-id make further tables of the same data."
+            f"The new release may share trips with {name}, which is perturbed, and {differing}. Hint: the same method "
+            "(cellkey, or rounding of all counts with mode=random), key, options and --record-id make further tables "
+            "of the same data."
         )
     facts = entry.get("facts")
     if facts is None:

@@ -41,21 +41,13 @@ _CHAIN = "chain"
 
 @dataclass
 class LedgerFile:
-    """A locked ledger.
+    """A locked ledger."""
 
-    Attributes:
-        place: its folder.
-        file: open for reading and writing, at its end.
-        entries: the lines without their chain, the oldest first.
-        secret: the key of all hashes.
-        chain: the end of the chain.
-    """
-
-    place: Path
-    file: IO[bytes]
-    entries: list[dict[str, Any]]
-    secret: bytes
-    chain: str
+    place: Path  # its folder
+    file: IO[bytes]  # open for reading and writing, at its end
+    entries: list[dict[str, Any]]  # lines without their chain, the oldest first
+    secret: bytes  # key of all hashes
+    chain: str  # end of the chain
 
     def append(self, entry: Mapping[str, Any]) -> None:
         """Writes a line and makes it durable."""
@@ -69,19 +61,19 @@ class LedgerFile:
         self.write_head()
 
     def write_head(self) -> None:
-        """Records the length and the end of the chain."""
-        _write_private(self.place / HEAD, _text({"entries": len(self.entries), _CHAIN: self.chain}))
+        """Records the length and the end of the chain, atomically."""
+        new = self.place / f"{HEAD}.new"
+        new.unlink(missing_ok=True)
+        _create_private(new, _text({"entries": len(self.entries), _CHAIN: self.chain}))
+        os.replace(new, self.place / HEAD)
+        sync_folder(self.place)
 
     def keyed_hash(self, *parts: str) -> str:
         """Returns an HMAC of some texts: without the key, no guess can be tested."""
         return hmac.new(self.secret, "\0".join(parts).encode(), hashlib.sha256).hexdigest()
 
     def write_backup(self, path: Path) -> None:
-        """Writes a tar file of the ledger, whose head is marked as a copy.
-
-        Raises:
-            OutputError: the file exists or cannot be written.
-        """
+        """Writes a tar file of the ledger, whose head is marked as a copy; OutputError if it exists."""
         head = {"entries": len(self.entries), _CHAIN: self.chain, "backup": True}
         files = {LEDGER: (self.place / LEDGER).read_bytes(), SECRET: self.secret, HEAD: _text(head)}
         buffer = io.BytesIO()
@@ -102,10 +94,7 @@ def open_ledger(
 ) -> Iterator[LedgerFile]:
     """Opens a ledger, locked until the block ends.
 
-    Args:
-        directory: its folder.
-        create: make a ledger if it is missing.
-        accept_restored: acknowledge that it was restored from a backup.
+    ``create`` makes one if it is missing, ``accept_restored`` acknowledges that it was restored from a backup.
 
     Raises:
         OutputError: it cannot be read, written or locked, or its chain is broken.
@@ -215,17 +204,7 @@ def _read_secret(place: Path, *, is_new: bool) -> bytes:
 
 def _create_private(path: Path, content: bytes) -> None:
     """Writes a new file that its owner alone can read, and makes it durable."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with open(descriptor, "wb") as file:
+    with open(path, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
-
-
-def _write_private(path: Path, content: bytes) -> None:
-    """Replaces a file atomically."""
-    new = path.with_name(f"{path.name}.new")
-    new.unlink(missing_ok=True)
-    _create_private(new, content)
-    os.replace(new, path)
-    sync_folder(path.parent)

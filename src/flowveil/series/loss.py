@@ -21,15 +21,10 @@ NEW_MAP_AT = 0.5
 
 @dataclass(frozen=True)
 class Loss:
-    """Mean generalisation errors, in tiles.
+    """Mean generalisation errors, in tiles."""
 
-    Attributes:
-        error: over the zones that were kept.
-        best: over the best zones of the same data, with no more suppressed.
-    """
-
-    error: float
-    best: float
+    error: float  # over the zones that were kept
+    best: float  # over the best zones of the same data, with no more suppressed
 
     @property
     def share(self) -> float:
@@ -52,12 +47,9 @@ class Loss:
 
 
 def loss_against_best(release: Release) -> Loss | None:
-    """Measure a release over kept zones against the best map of the same flows.
+    """Measure a release over kept zones against the best map of the same flows; None without such a map.
 
     The best map is TwinCut's, or PairCut's where zones overlap, with no more suppressed than this release suppresses.
-
-    Returns:
-        Both errors; None without such a map.
     """
     guarantee, basis = release.guarantee, release.guarantee.basis
     volume = release.input.volume(basis)

@@ -22,14 +22,14 @@ from typing import Any
 from flowveil.anonymization import DEFAULT_OF_MAPS, anonymize
 from flowveil.engines import read_slices
 from flowveil.errors import GuaranteeError, InfeasibleError, OutputError, ParameterError
-from flowveil.flows import Flows
 from flowveil.output import real_place
 from flowveil.progress import log
 from flowveil.publication import publish
 from flowveil.release.folder import ReleaseFolder
 from flowveil.release.zone_map import FrozenMap
 from flowveil.series.derived import DERIVED, PeriodLoss, derive_periods, period_losses
-from flowveil.series.index import INDEX, MAP, PAGE, TOTALS, check_index, read_index, releases_of, write_index
+from flowveil.series.index import INDEX, MAP, PAGE, TOTALS, check_index, newest_releases, read_index, releases_of
+from flowveil.series.index import write_index as write_files
 from flowveil.series.ledger import publish_recorded
 from flowveil.slices import SlicedFlows
 from flowveil.verify.from_flows import recount_flows
@@ -39,7 +39,10 @@ from flowveil.zoning.restriction import flows_during
 #: Steps that follow each other on the calendar.
 STEPS = ("month", "day")
 _LABEL = re.compile(r"\d{4}-\d{2}(-\d{2})?")
-_REVISED = re.compile(_LABEL.pattern + r"-r[1-9]\d*")
+#: Entries of the folder of a series: steps, their revisions, what is computed from them, and hidden files.
+_ENTRY = re.compile(
+    rf"{_LABEL.pattern}(-r[1-9]\d*)?|\..*|" + "|".join(map(re.escape, (INDEX, PAGE, TOTALS, MAP, DERIVED)))
+)
 #: What decides who is hidden: the same in all steps.
 _PROMISE = ("k", "protect", "k_population", "l")
 _OF_EVERY_STEP = (*_PROMISE, "max_suppressed", "allow_small_k", "population_only")
@@ -49,21 +52,13 @@ _OF_NO_STEP = ("dominance", "stricter", "l_places", "t")
 
 @dataclass(frozen=True)
 class Series:
-    """The result of a run.
+    """The result of a run."""
 
-    Attributes:
-        place: the folder.
-        index: the content of its index.json.
-        published: the steps that this run published.
-        unpublished: how many steps hold too little. Private: for a missing step it would reveal that there were trips.
-        losses: what the derived periods lose. Private.
-    """
-
-    place: Path
-    index: Mapping[str, Any]
-    published: tuple[str, ...]
-    unpublished: int
-    losses: tuple[PeriodLoss, ...] = ()
+    place: Path  # the folder
+    index: Mapping[str, Any]  # content of its index.json
+    published: tuple[str, ...]  # the steps that this run published
+    unpublished: int  # how many steps hold too little. Private: it would reveal that a missing step had trips
+    losses: tuple[PeriodLoss, ...] = ()  # what the derived periods lose. Private
 
 
 def publish_series(
@@ -93,8 +88,7 @@ def publish_series(
         formats: exports of each step.
         ledger, accept_differencing: as for `Release.write`; every step is checked and recorded.
         on_step: called with the label of each step that is begun.
-        asked: arguments of `anonymize`: ``k``, ``protect``, ``max_suppressed``, ``method``, ...; the method
-            chooses the zones of the first step.
+        asked: arguments of `anonymize`; the method chooses the zones of the first step.
         **reading: how to read the trips; see `read_slices`.
 
     Raises:
@@ -112,9 +106,8 @@ def publish_series(
             f"A series cannot be asked for {', '.join(beyond)}: all steps have the same guarantee, and these are for "
             "one release. Hint: publish the steps one by one, with during= and zones_of=."
         )
-    writing = {"formats": formats}
-    if ledger is not None:
-        writing |= {"ledger": ledger, "accept_differencing": accept_differencing}
+    recorded = {} if ledger is None else {"ledger": ledger, "accept_differencing": accept_differencing}
+    writing = {"formats": formats, **recorded}
     place = _opened(directory)
     try:
         zones = reading.get("zones")
@@ -129,30 +122,20 @@ def publish_series(
 
 
 def _opened(directory: str | PathLike[str]) -> Path:
-    """The folder of the series, made if it is new.
-
-    Raises:
-        OutputError: it is a file, or holds something else.
-    """
+    """The folder of the series, made if it is new; OutputError if it is a file, or holds something else."""
     place = real_place(directory)
     if place.exists() and not place.is_dir():
         raise OutputError(f"'{directory}' is a file; a folder is needed. Hint: name a new folder.")
-    if place.is_dir():
-        ours = {INDEX, PAGE, TOTALS, MAP, DERIVED}
-        strange = [n for n in os.listdir(place) if n not in ours and not _is_step(n) and n[:1] != "."]
-        if strange:
-            raise OutputError(
-                f"'{directory}' holds {len(strange)} entries that do not belong to a series. Hint: name a new folder."
-            )
     try:
         place.mkdir(exist_ok=True)
     except OSError as problem:
         raise OutputError(f"'{directory}' cannot be made: {problem.strerror}. Hint: create its parent first.") from None
+    strange = [name for name in os.listdir(place) if not _ENTRY.fullmatch(name)]
+    if strange:
+        raise OutputError(
+            f"'{directory}' holds {len(strange)} entries that do not belong to a series. Hint: name a new folder."
+        )
     return place
-
-
-def _is_step(name: str) -> bool:
-    return bool(_LABEL.fullmatch(name) or _REVISED.fullmatch(name))
 
 
 @dataclass(frozen=True)
@@ -173,16 +156,20 @@ class _Run:
         if index is not None and index["every"] != self.every:
             raise ParameterError(f"This series has steps of a {index['every']}; found {self.every!r}.")
         frozen = self._map(zones_of, there)
-        changed = self._changed(there, frozen)
+        # Published steps that contradict the trips.
+        changed = [label for label in there if label not in labels or not self._holds(label, frozen)]
         if changed and not self.revision:
-            raise _refused(changed)
+            raise InfeasibleError(
+                f"{len(changed)} published steps contradict these trips ({', '.join(changed[:5])}): the trips "
+                "were corrected, are read otherwise, or the files were changed. To publish a step again would publish "
+                "the change, which may be a single trip. Nothing was written. Hint: leave late trips out, or publish "
+                "the changes that reach the guarantee alone with --revision (revision=True)."
+            )
         done, published = list(there), list[str]()
         try:
             for label in changed:
                 published.append(self._revise(label, frozen))
-            for label in labels:
-                if label in there:
-                    continue
+            for label in (label for label in labels if label not in there):
                 if self.on_step is not None:
                     self.on_step(label)
                 release = self._release(label, frozen, first=not done)
@@ -205,8 +192,8 @@ class _Run:
 
     def _write_index(self, done: list[str], frozen: FrozenMap) -> dict[str, Any]:
         """Writes the derived releases and the index, and compares both with the published steps."""
-        derive_periods(self.place, [releases_of(self.place, step)[-1] for step in done], done, self.zones)
-        written = write_index(self.place, done, every=self.every, map_sha256=frozen.sha256)
+        derive_periods(self.place, newest_releases(self.place, done), self.zones)
+        written = write_files(self.place, done, every=self.every, map_sha256=frozen.sha256)
         findings = check_index(self.place, self.zones)
         if findings:
             for name in (INDEX, TOTALS, PAGE):
@@ -244,8 +231,9 @@ class _Run:
         try:
             return anonymize(flows, **asked)
         except InfeasibleError as short:
-            # Where no cell at all reaches the guarantee, no limit would help: such a step holds too little.
-            if first or _too_little(flows, self.asked) or short.best.get("suppressed") == 1:
+            # Fewer trips than one cell needs, or no cell that reaches the guarantee: such a step holds too little.
+            too_little = int(flows.trips.sum()) < (self.asked.get("k") or 10)
+            if first or too_little or short.best.get("suppressed") == 1:
                 return None
             why = str(short).partition(" Hint:")[0]
             raise InfeasibleError(
@@ -273,9 +261,7 @@ class _Run:
         return name
 
     def _refuse_other_promise(self, done: list[str], parameters: Mapping[str, Any]) -> None:
-        if not done:
-            return
-        before = ReleaseFolder(self.place / done[0]).statement.parameters
+        before = ReleaseFolder(self.place / done[0]).statement.parameters if done else parameters
         other = [name for name in _PROMISE if before.get(name) != parameters.get(name)]
         if other:
             raise ParameterError(
@@ -283,33 +269,10 @@ class _Run:
                 "Hint: ask for the same, or name a new folder."
             )
 
-    def _changed(self, there: list[str], frozen: FrozenMap | None) -> list[str]:
-        """Returns the published steps that contradict the trips."""
-        known = {key[0] for key in self.sliced.keys}
-        return [label for label in there if label not in known or not self._holds(label, frozen)]
-
     def _holds(self, label: str, frozen: FrozenMap | None) -> bool:
         *before, newest = releases_of(self.place, label)
         # The step that chose the map is over no other.
         over_it = ReleaseFolder(newest).statement.zones_of is not None
-        result = recount_flows(
-            newest,
-            flows_during(self.sliced, label),
-            zones_of=frozen.as_table() if over_it and frozen is not None else None,
-            revision=before,
-        )
-        return not result.findings
-
-
-def _refused(changed: list[str]) -> InfeasibleError:
-    return InfeasibleError(
-        f"{len(changed)} published steps contradict these trips ({', '.join(changed[:5])}): the trips "
-        "were corrected, are read otherwise, or the files were changed. To publish a step again would publish "
-        "the change, which may be a single trip. Nothing was written. Hint: leave late trips out, or publish the "
-        "changes that reach the guarantee alone with --revision (revision=True)."
-    )
-
-
-def _too_little(flows: Flows, asked: Mapping[str, Any]) -> bool:
-    """Whether a step has fewer trips than one cell needs: then no map could publish it."""
-    return int(flows.trips.sum()) < (asked.get("k") or 10)
+        zones_of = frozen.as_table() if over_it and frozen is not None else None
+        flows = flows_during(self.sliced, label)
+        return not recount_flows(newest, flows, zones_of=zones_of, revision=before).findings

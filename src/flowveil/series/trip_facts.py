@@ -31,12 +31,7 @@ _ENDS = ("origin", "destination", "origin_tile", "destination_tile")
 
 
 def trip_facts(given: Any, ledger: LedgerFile) -> dict[str, Any]:
-    """Returns the facts of the trips of a release.
-
-    Args:
-        given: the input of the release: `Flows` or `SlicedFlows`.
-        ledger: whose key hashes them.
-    """
+    """Returns the facts of the input of a release, `Flows` or `SlicedFlows`, hashed with the key of a ledger."""
     summary = given.intake
     return {
         "time": _time_facts(summary, ledger),
@@ -48,14 +43,10 @@ def trip_facts(given: Any, ledger: LedgerFile) -> dict[str, Any]:
 
 
 def shares_no_trip(facts: Mapping[str, Any], earlier: Mapping[str, Any], given: Any, *, same_flows: bool) -> bool:
-    """Returns whether the facts prove that two releases share no trip.
+    """Returns whether the facts of a new release, with its input, and of an earlier one prove that they share no trip.
 
-    Args:
-        facts: of the new release.
-        earlier: of an earlier one.
-        given: the input of the new release.
-        same_flows: all tiles and trips are the same. Then other values of an attribute prove nothing: they may be other
-            names of the same.
+    Where all tiles and trips are the same (``same_flows``), other values of an attribute prove nothing: they may be
+    other names of the same.
     """
     one, other = facts["time"], earlier["time"]
     if one and other and all(one[name] == other[name] for name in ("column", "timezone", "time_format")):
@@ -68,9 +59,8 @@ def shares_no_trip(facts: Mapping[str, Any], earlier: Mapping[str, Any], given: 
     has_same_tiles = facts["tiling"] == earlier["tiling"]
     if is_disjoint and has_same_tiles and not same_flows:
         return True
-    if facts["keeps_outside"] or earlier["area"] is None or facts["tiling"] is None or not has_same_tiles:
-        return False
-    return _is_outside(given, earlier["area"])
+    is_comparable = has_same_tiles and facts["tiling"] is not None and earlier["area"] is not None
+    return is_comparable and not facts["keeps_outside"] and _is_outside(given, earlier["area"])
 
 
 def _time_facts(summary: Any, ledger: LedgerFile) -> dict[str, Any] | None:

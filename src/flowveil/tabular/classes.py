@@ -107,9 +107,8 @@ def _distances(column: Column, run_group: Ints, run_code: Ints, run_count: Ints,
 def _earth_mover(total: Ints, run_group: Ints, run_rank: Ints, run_count: Ints, size: Ints) -> Floats:
     """Mean absolute difference of the two distribution functions over the ranks 0..m-2.
 
-    Between two values of a group its distribution function is flat, and the table's is rising, so each flat
-    piece splits at one point into a part above and a part below: two look-ups in prefix sums for each run,
-    whatever the number of distinct values.
+    Between two values of a group its distribution function is flat and the table's is rising, so each flat piece splits
+    at one point into a part above and a part below: two look-ups in prefix sums for each run.
     """
     m = len(total)
     if m < 2:
@@ -155,26 +154,24 @@ class Region:
     @property
     def size(self) -> Ints:
         """Number of codes that each partition's published value covers."""
-        running = np.append(0, np.cumsum(self.stop - self.start))
-        covered: Ints = running[self.first[1:]] - running[self.first[:-1]]
-        return covered
+        return np.asarray(np.add.reduceat(self.stop - self.start, self.first[:-1]))
+
+    @property
+    def codes(self) -> Ints:
+        """The covered codes, partition by partition."""
+        length = self.stop - self.start
+        return np.asarray(np.arange(length.sum()) - np.repeat(np.cumsum(length) - length - self.start, length))
 
     def draw(self, partition: Ints, generator: np.random.Generator) -> Ints:
         """Draw for each record one of the codes its published value covers, uniformly."""
-        running = np.append(0, np.cumsum(self.stop - self.start))
-        position = running[self.first[partition]] + generator.integers(0, self.size[partition])
-        interval = np.searchsorted(running, position, side="right") - 1
-        code: Ints = self.start[interval] + position - running[interval]
-        return code
+        before = (np.cumsum(self.size) - self.size)[partition]
+        return np.take(self.codes, before + generator.integers(0, self.size[partition]))
 
     def shares(self) -> Floats:
         """Probability of each code (column) under `draw`, for each partition (row)."""
-        length = self.stop - self.start
-        before = np.cumsum(length) - length
-        code = np.arange(length.sum()) - np.repeat(before - self.start, length)
-        row = np.repeat(np.arange(len(self.first) - 1), self.size)
-        share = np.zeros((len(self.first) - 1, self.column.n_values))
-        share[row, code] = 1.0 / self.size[row]
+        row = np.repeat(np.arange(len(self.size)), self.size)
+        share = np.zeros((len(self.size), self.column.n_values))
+        share[row, self.codes] = 1.0 / self.size[row]
         return share
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -23,32 +23,15 @@ from flowveil.errors import ParameterError
 from flowveil.output import Content
 from flowveil.paths import named_path
 from flowveil.published.spreadsheets import write_csv
-from flowveil.tabular.domains import ColumnKinds, code_variables, decide_kinds
+from flowveil.tabular import utility
+from flowveil.tabular.domains import ColumnKinds, code_variable, decide_kinds
 from flowveil.tabular.ipf import Synthesis, synthesize_records
 from flowveil.tabular.mondrian import Anonymized, anonymize_records
 from flowveil.tabular.records import Attribute, Floats, as_attributes, as_table, check_roles, encode
 from flowveil.tabular.risk import describe_classes, discernibility, replicated_uniques
-from flowveil.tabular.utility import (
-    Design,
-    Diagnostics,
-    Paired,
-    Trained,
-    cross_validate,
-    diagnose,
-    effects,
-    library,
-    margin_distance,
-    outcome_of,
-    pair_release,
-    pair_tables,
-    propensity_by_pairs,
-)
+from flowveil.tabular.utility import Design, Diagnostics, Paired, Trained, effects, library, outcome_of, pair_tables
 
-#: Settings of the thesis.
-KS = (2, 5, 10, 15, 20)
-EPSILONS = (0.2, 0.5, 1.0, 2.0)
-PRIORS = (0.0, 0.1, 0.5, 1.0)
-REPEATS = 15
+T = TypeVar("T")
 
 WARNING = (
     "Internal: these figures were computed from the original records. They are not protected and not for publication."
@@ -102,17 +85,17 @@ class Roles:
 
 @dataclass(frozen=True)
 class Grid:
-    """Settings of the sweep.
+    """Settings of the sweep; by default those of the thesis.
 
     The synthesis without privacy is added to ``epsilons``. Each pair of ε and prior count is the mean of ``repeats``
-    syntheses. The classifier is trained on the releases of ``classifier_k`` and of ``classifier_epsilon`` and
+    syntheses. The classifier is trained on the releases of ``classifier_k``, ``classifier_epsilon`` and
     ``classifier_prior``.
     """
 
-    ks: Sequence[int] = KS
-    epsilons: Sequence[float] = EPSILONS
-    priors: Sequence[float] = PRIORS
-    repeats: int = REPEATS
+    ks: Sequence[int] = (2, 5, 10, 15, 20)
+    epsilons: Sequence[float] = (0.2, 0.5, 1.0, 2.0)
+    priors: Sequence[float] = (0.0, 0.1, 0.5, 1.0)
+    repeats: int = 15
     classifier_k: int = 10
     classifier_epsilon: float = 1.0
     classifier_prior: float = 0.1
@@ -121,18 +104,13 @@ class Grid:
         if self.repeats < 1:
             raise ParameterError(f"At least one synthesis is needed for each setting; found {self.repeats}.")
 
-    @property
-    def syntheses(self) -> list[tuple[float | None, float]]:
-        """Every ε, none first, with every prior count."""
-        return [(epsilon, prior) for epsilon in (None, *self.epsilons) for prior in self.priors]
-
     def to_dict(self) -> dict[str, Any]:
         """Plain data, for the written comparison."""
-        names = {"ks": "k", "epsilons": "epsilon", "priors": "prior_count"}
-        tried = {key: list(getattr(self, name)) for name, key in names.items()}
-        parts = {"k": "k", "epsilon": "epsilon", "prior": "prior_count"}
-        classifier = {key: getattr(self, f"classifier_{name}") for name, key in parts.items()}
-        return {**tried, "repeats": self.repeats, "classifier": classifier}
+        tried = (list(self.ks), list(self.epsilons), list(self.priors))
+        classifier = (self.classifier_k, self.classifier_epsilon, self.classifier_prior)
+        names = ("k", "epsilon", "prior_count")
+        both = [dict(zip(names, values, strict=True)) for values in (tried, classifier)]
+        return {**both[0], "repeats": self.repeats, "classifier": both[1]}
 
 
 @dataclass(frozen=True)
@@ -172,7 +150,8 @@ class _Sweep:
         kinds = decide_kinds(table, attributes, domains=fit.domains, bins=fit.bins)
         fit = replace(fit, domains=kinds.domains, bins=kinds.bins)
         names = [*(a.name for a in attributes), roles.sensitive]
-        coded = code_variables(kinds.table, names, domains=fit.domains, bins=fit.bins, from_data=True)
+        declared = {"domains": fit.domains, "bins": fit.bins}
+        coded = [code_variable(kinds.table, name, **declared, from_data=True) for name in names]
         binned = pa.table([domain.values.take(pa.array(codes)) for domain, codes in coded], names=names)
         outcome_of(binned, roles.sensitive, roles.positive)
         return cls(kinds.table, binned, kinds, roles, fit, progress or (lambda _: None))
@@ -224,9 +203,7 @@ def compare_records(
 
     Args:
         records: a pyarrow, pandas or polars table.
-        roles: role of each column.
-        grid: settings of the sweep; by default those of the thesis.
-        fit: options of the margins of IPF.
+        roles, grid, fit: role of each column, settings of the sweep, options of the margins of IPF.
         diagnostics: also check the assumptions of the regression.
         progress: called with a line of text before each step.
 
@@ -237,18 +214,19 @@ def compare_records(
     sweep = _Sweep.from_request(records, roles, fit, progress)
     # Before the sweep, which takes minutes.
     library("statsmodels.api")
+    uniques = asdict(replicated_uniques(sweep.binned, sweep.binned, variables=sweep.variables))
     rows = {
         "frequencies": _frequencies(sweep),
         "strict": [_mondrian_row(sweep, k, True) for k in grid.ks],
         "relaxed": [_mondrian_row(sweep, k, False) for k in grid.ks],
-        "uniques": _uniques(sweep),
-        "synthesis": [_synthesis_row(sweep, e, p, grid.repeats) for e, p in grid.syntheses],
+        "uniques": [{name: uniques[name] for name in ("n_records", "n_cells", "empty_cells", "unique")}],
+        "synthesis": [_synthesis_row(sweep, e, p, grid.repeats) for e in (None, *grid.epsilons) for p in grid.priors],
     }
     more, models = _classifiers(sweep, grid)
     checks = None
     if diagnostics:
         sweep.report_progress("diagnostics")
-        checks = diagnose(sweep.binned, sweep.variables, models)
+        checks = utility.diagnose(sweep.binned, sweep.variables, models)
     tables = {name: pa.Table.from_pylist(of) for name, of in {**rows, **more}.items()}
     return Comparison(
         tables=tables if checks is None else {**tables, **checks.tables},
@@ -277,23 +255,21 @@ def _frequencies(sweep: _Sweep) -> list[dict[str, Any]]:
     return rows
 
 
-def _uniques(sweep: _Sweep) -> list[dict[str, Any]]:
-    report = asdict(replicated_uniques(sweep.binned, sweep.binned, variables=sweep.variables))
-    return [{name: report[name] for name in ("n_records", "n_cells", "empty_cells", "unique")}]
+def _timed(make: Callable[[], T]) -> tuple[T, float]:
+    begin = time.perf_counter()
+    return make(), time.perf_counter() - begin
 
 
 def _closeness(pair: Paired) -> dict[str, float]:
     return {
-        "s_pmse": propensity_by_pairs(pair),
-        "two_way_distance": margin_distance(pair, ways=min(2, len(pair.columns))),
+        "s_pmse": utility.propensity_by_pairs(pair),
+        "two_way_distance": utility.margin_distance(pair, ways=min(2, len(pair.columns))),
     }
 
 
 def _mondrian_row(sweep: _Sweep, k: int, strict: bool) -> dict[str, Any]:
     sweep.report_progress(f"Mondrian, {'strict' if strict else 'relaxed'}, k = {k}")
-    begin = time.perf_counter()
-    release = sweep.mondrian(k, strict=strict)
-    seconds = time.perf_counter() - begin
+    release, seconds = _timed(lambda: sweep.mondrian(k, strict=strict))
     size = release.class_size
     alike = describe_classes(release.table, quasi_identifiers=sweep.names, k=k)
     return {
@@ -306,7 +282,7 @@ def _mondrian_row(sweep: _Sweep, k: int, strict: bool) -> dict[str, Any]:
         "largest": int(size.max()),
         "c_dm_published_alike": alike.c_dm,
         "ncp": release.information_loss(),
-        **_closeness(pair_release(release, sweep.table)),
+        **_closeness(utility.pair_release(release, sweep.table)),
         "seconds": seconds,
     }
 
@@ -315,9 +291,7 @@ def _synthesis_row(sweep: _Sweep, epsilon: float | None, prior: float, repeats: 
     sweep.report_progress(f"IPF, epsilon = {'none' if epsilon is None else epsilon}, prior count = {prior}")
     rows = []
     for _ in range(repeats):
-        begin = time.perf_counter()
-        synthesis = sweep.synthesis(epsilon, prior)
-        seconds = time.perf_counter() - begin
+        synthesis, seconds = _timed(lambda: sweep.synthesis(epsilon, prior))
         uniques = replicated_uniques(
             sweep.binned, synthesis.table, variables=sweep.variables, n_cells=synthesis.report["n_cells"]
         )
@@ -339,11 +313,8 @@ def _synthesis_row(sweep: _Sweep, epsilon: float | None, prior: float, repeats: 
 def _classifiers(sweep: _Sweep, grid: Grid) -> tuple[dict[str, list[dict[str, Any]]], dict[str, Trained]]:
     """Train one model on the original, on a Mondrian and on an IPF release; the rows of tables, and the models."""
     sweep.report_progress("classifier")
-    begin = time.perf_counter()
-    release = sweep.mondrian(grid.classifier_k, strict=False)
-    between = time.perf_counter()
-    synthesis = sweep.synthesis(grid.classifier_epsilon, grid.classifier_prior)
-    end = time.perf_counter()
+    release, mondrian = _timed(lambda: sweep.mondrian(grid.classifier_k, strict=False))
+    synthesis, ipf = _timed(lambda: sweep.synthesis(grid.classifier_epsilon, grid.classifier_prior))
     trained = _train(sweep, release, synthesis)
     levels = _train_on_published_values(release, trained["original"].outcome)
     fitted = {name: effects(model) for name, model in trained.items()}
@@ -356,7 +327,7 @@ def _classifiers(sweep: _Sweep, grid: Grid) -> tuple[dict[str, list[dict[str, An
         "prediction": _predictions(trained, levels),
         "coefficients": coefficients,
         "published_values": effects(levels),
-        "seconds": [{"method": "mondrian", "seconds": between - begin}, {"method": "ipf", "seconds": end - between}],
+        "seconds": [{"method": "mondrian", "seconds": mondrian}, {"method": "ipf", "seconds": ipf}],
     }
     return tables, {**trained, "mondrian, published values": levels}
 
@@ -399,17 +370,13 @@ def _predictions(trained: Mapping[str, Trained], levels: Trained) -> list[dict[s
     tests += [("mondrian", "its release", levels, levels, True), ("ipf", "its release", *(trained["ipf"],) * 2, True)]
     rows = []
     for name, tested_on, test, model, linked in tests:
-        result = cross_validate(test.rows, test.outcome, model.rows, model.outcome, linked=linked)
+        result = utility.cross_validate(test.rows, test.outcome, model.rows, model.outcome, linked=linked)
         rows.append({"trained_on": name, "tested_on": tested_on, **result})
     return rows
 
 
 def check_folder(folder: str | Path) -> None:
-    """Raise before any work is done if a comparison cannot be written there.
-
-    Raises:
-        OutputError: it is a file, holds other files than those of a comparison, or cannot be written.
-    """
+    """Raise OutputError before any work is done if a comparison cannot be written there."""
 
     def refuse(target: Path) -> str | None:
         ours = (target / "comparison.json").is_file() or not any(target.iterdir())
@@ -419,19 +386,28 @@ def check_folder(folder: str | Path) -> None:
 
 
 def figures(comparison: Comparison) -> dict[str, Content]:
-    """Return ``strict.png``, ``relaxed.png`` and ``synthesis.png``; with diagnostics those of single records.
-
-    Raises:
-        MissingExtraError: matplotlib is not installed.
-    """
+    """Return ``strict.png``, ``relaxed.png`` and ``synthesis.png``; with diagnostics those of single records."""
     # The figure class alone: pyplot would look for a screen.
-    drawing = library("matplotlib.figure").Figure
-    drawn = {name: _discernibility(drawing, comparison.tables[name], name) for name in ("strict", "relaxed")}
-    drawn["synthesis"] = _synthesis(drawing, comparison.tables["synthesis"])
+    drawing = partial(library("matplotlib.figure").Figure, layout="constrained")
+    drawn = {name: drawing(figsize=(6, 4)) for name in ("strict", "relaxed")}
+    for name, figure in drawn.items():
+        axes, k = figure.add_subplot(), comparison.tables[name]["k"].to_pylist()
+        axes.plot(k, comparison.tables[name]["c_dm"].to_pylist(), marker="o")
+        axes.set(xlabel="k (more private to the right)", ylabel="discernibility C_DM (more useful below)")
+        axes.set(xticks=k, ylim=(0, None), title=f"Mondrian, {name} partitioning")
+        axes.grid(alpha=0.3)
+    drawn["synthesis"] = drawing(figsize=(7, 7))
+    _draw_synthesis(drawn["synthesis"], comparison.tables["synthesis"].to_pylist())
     if comparison.diagnostics is not None:
         thresholds = {row["measure"]: row["threshold"] for row in comparison.tables["influence"].to_pylist()}
         for name, title in (("cooks_distance", "Cook's distance"), ("leverage", "Leverage")):
-            drawn[name] = _by_record(drawing, comparison.diagnostics.by_record[name], thresholds[name], title)
+            values, drawn[name] = comparison.diagnostics.by_record[name], drawing(figsize=(7, 4))
+            axes = drawn[name].add_subplot()
+            axes.vlines(range(len(values)), 0, values, linewidth=0.4)
+            axes.axhline(thresholds[name], color="tab:red", label=f"threshold {thresholds[name]:.2g}")
+            axes.set(xlabel="record, in the order of the table", ylabel=title)
+            axes.set(title=f"{title} of the original's records")
+            axes.legend()
     return {f"{name}.png": partial(_save, figure) for name, figure in drawn.items()}
 
 
@@ -440,29 +416,14 @@ def _save(figure: Any, path: Path) -> None:
     figure.savefig(path, format="png", dpi=150, metadata={"Software": None})
 
 
-def _discernibility(figure_class: Any, table: Any, name: str) -> Any:
-    figure = figure_class(figsize=(6, 4), layout="constrained")
-    axes = figure.add_subplot()
-    axes.plot(table["k"].to_pylist(), table["c_dm"].to_pylist(), marker="o")
-    axes.set(xlabel="k (more private to the right)", ylabel="discernibility C_DM (more useful below)")
-    axes.set(xticks=table["k"].to_pylist(), ylim=(0, None), title=f"Mondrian, {name} partitioning")
-    axes.grid(alpha=0.3)
-    return figure
-
-
-def _synthesis(figure_class: Any, table: Any) -> Any:
-    rows = table.to_pylist()
-    figure = figure_class(figsize=(7, 7), layout="constrained")
+def _draw_synthesis(figure: Any, rows: list[dict[str, Any]]) -> None:
     upper, lower = figure.subplots(2, 1, sharex=True)
-    budgets = list(dict.fromkeys(row["epsilon"] for row in rows))
     # No privacy at all belongs at the far end of the axis, after the largest budget.
-    budgets = [*(e for e in budgets if e is not None), *(e for e in budgets if e is None)]
+    budgets = sorted(dict.fromkeys(row["epsilon"] for row in rows), key=lambda epsilon: epsilon is None)
     for prior in dict.fromkeys(row["prior_count"] for row in rows):
-        of_prior = {row["epsilon"]: row for row in rows if row["prior_count"] == prior}
-        shown = [e for e in budgets if e in of_prior]
-        place = [budgets.index(e) for e in shown]
+        by_budget = {row["epsilon"]: row for row in rows if row["prior_count"] == prior}
         for axes, key in ((upper, "s_pmse"), (lower, "ru_of_unique")):
-            axes.plot(place, [of_prior[e][key] for e in shown], marker="o", label=f"prior count {prior:g}")
+            axes.plot([by_budget[e][key] for e in budgets], marker="o", label=f"prior count {prior:g}")
     upper.set(ylabel="standardised pMSE (more useful below)", title="IPF synthesis")
     upper.legend()
     lower.set_xticks(range(len(budgets)), ["none" if e is None else f"{e:g}" for e in budgets])
@@ -471,14 +432,3 @@ def _synthesis(figure_class: Any, table: Any) -> Any:
     for axes in (upper, lower):
         axes.set_ylim(bottom=0)
         axes.grid(alpha=0.3)
-    return figure
-
-
-def _by_record(figure_class: Any, values: Any, threshold: float, title: str) -> Any:
-    figure = figure_class(figsize=(7, 4), layout="constrained")
-    axes = figure.add_subplot()
-    axes.vlines(range(len(values)), 0, values, linewidth=0.4)
-    axes.axhline(threshold, color="tab:red", label=f"threshold {threshold:.2g}")
-    axes.set(xlabel="record, in the order of the table", ylabel=title, title=f"{title} of the original's records")
-    axes.legend()
-    return figure

@@ -14,6 +14,8 @@ import pyarrow.compute as pc
 from flowveil.errors import DataError, ParameterError
 from flowveil.tabular.records import Attribute, Floats, Ints, is_number, named_array, whole_numbers
 
+#: Categories, or edges of bins, by column.
+Declared = Mapping[str, Sequence[Any]] | None
 #: Whole numbers with at most this many distinct values are taken for codes of categories.
 MOST_CODE_VALUES = 20
 
@@ -30,44 +32,25 @@ class Domain:
     values: Any
     declared: bool
 
-    @property
-    def n_values(self) -> int:
-        """Number of values, the missing one included."""
-        return len(self.values)
-
-
-def code_variables(
-    table: pa.Table,
-    names: Sequence[str],
-    *,
-    domains: Mapping[str, Sequence[Any]] | None,
-    bins: Mapping[str, Sequence[float]] | None,
-    from_data: bool,
-) -> list[tuple[Domain, Ints]]:
-    """Apply `code_variable` to several columns."""
-    return [
-        code_variable(table, name, domain=(domains or {}).get(name), edges=(bins or {}).get(name), from_data=from_data)
-        for name in names
-    ]
-
 
 def code_variable(
     table: pa.Table,
     name: str,
     *,
-    domain: Sequence[Any] | None = None,
-    edges: Sequence[float] | None = None,
-    from_data: bool,
+    domains: Declared = None,
+    bins: Declared = None,
+    from_data: bool = False,
 ) -> tuple[Domain, Ints]:
     """Return the domain of a column, and the position of each record's value in it.
 
-    Either its categories (``domain``) or the edges of bins are declared, None among them if a value may be missing, or
-    the categories may be read from the data.
+    Either its categories (in ``domains``) or the edges of its bins are declared, None among them if a value may be
+    missing, or the categories may be read from the data.
 
     Raises:
-        ParameterError: both or neither of domain and edges, or edges that do not increase.
+        ParameterError: both or neither of categories and edges, or edges that do not increase.
         DataError: values outside the declared ones (counted, never quoted).
     """
+    domain, edges = (domains or {}).get(name), (bins or {}).get(name)
     if domain is not None and edges is not None:
         raise ParameterError(f"Column '{name}' has both categories and bins; declare one.")
     array = named_array(table, name)
@@ -91,9 +74,14 @@ def code_variable(
         raise DataError(f"Column '{name}' has no categories.")
     place = pc.index_in(array, value_set=values)
     outside = int(pc.sum(pc.and_(pc.is_null(place), pc.is_valid(array)), min_count=0).as_py())
-    _refuse_outside(name, outside, array.null_count if not allows_missing else 0)
+    problems = [f"{outside} records have a value outside the declared ones"] if outside else []
+    if array.null_count and not allows_missing:
+        problems.append(f"{array.null_count} records have no value, and missing values (null) are not declared")
+    if problems:
+        raise DataError(f"Column '{name}': {'; '.join(problems)}. Hint: complete the declaration.")
     codes = place.fill_null(len(values)).to_numpy(zero_copy_only=False).astype(np.int64)
-    return Domain(name, _with_missing(values, allows_missing), domain is not None), codes
+    known = pa.concat_arrays([values, pa.nulls(1, values.type)]) if allows_missing else values
+    return Domain(name, known, domain is not None), codes
 
 
 def _declared(domain: Sequence[Any], kind: Any, name: str) -> Any:
@@ -133,20 +121,6 @@ def _bin_labels(cuts: Floats) -> list[str]:
     return [*labels[:-1], labels[-1][:-1] + "]"]
 
 
-def _with_missing(values: Any, allows_missing: bool) -> Any:
-    return pa.concat_arrays([values, pa.nulls(1, values.type)]) if allows_missing else values
-
-
-def _refuse_outside(name: str, outside: int, missing: int) -> None:
-    problems = []
-    if outside:
-        problems.append(f"{outside} records have a value outside the declared ones")
-    if missing:
-        problems.append(f"{missing} records have no value, and missing values (null) are not declared")
-    if problems:
-        raise DataError(f"Column '{name}': {'; '.join(problems)}. Hint: complete the declaration.")
-
-
 @dataclass(frozen=True, eq=False)
 class ColumnKinds:
     """One kind for each quasi-identifier, for every method and model that uses the table.
@@ -179,11 +153,7 @@ class ColumnKinds:
 
 
 def decide_kinds(
-    table: pa.Table,
-    attributes: Sequence[Attribute],
-    *,
-    domains: Mapping[str, Sequence[Any]] | None = None,
-    bins: Mapping[str, Sequence[float]] | None = None,
+    table: pa.Table, attributes: Sequence[Attribute], *, domains: Declared = None, bins: Declared = None
 ) -> ColumnKinds:
     """Decide once whether each quasi-identifier is a number or a category.
 
@@ -195,11 +165,12 @@ def decide_kinds(
     domains, bins = dict(domains or {}), dict(bins or {})
     decided: list[Attribute] = []
     numeric: list[str] = []
-    codes_of: list[str] = []
+    codes: list[str] = []
     for attribute in attributes:
         name, array = attribute.name, named_array(table, attribute.name)
         if attribute.kind == "ordered" and attribute.order is None and name in bins:
-            domain, position = code_variable(table, name, edges=bins.pop(name), from_data=False)
+            domain, position = code_variable(table, name, bins=bins)
+            del bins[name]
             table = table.set_column(table.column_names.index(name), name, domain.values.take(pa.array(position)))
             domains[name] = domain.values.to_pylist()
             attribute = replace(attribute, order=tuple(v for v in domains[name] if v is not None))
@@ -210,16 +181,12 @@ def decide_kinds(
                 attribute = replace(attribute, kind="ordered", order=tuple(texts))
             elif name not in bins and _holds_codes(array):
                 attribute = replace(attribute, kind="ordered")
-                codes_of.append(name)
+                codes.append(name)
         listed = attribute.order is not None or attribute.hierarchy is not None
         if is_number(array.type) and attribute.kind in (None, "numeric") and not listed:
             numeric.append(name)
         decided.append(attribute)
     unbinned = [name for name in numeric if name not in bins and name not in domains]
-    return ColumnKinds(table, tuple(decided), domains, bins, tuple(numeric), _notes(codes_of, unbinned))
-
-
-def _notes(codes: Sequence[str], unbinned: Sequence[str]) -> tuple[str, ...]:
     notes = []
     if codes:
         notes.append(
@@ -231,7 +198,7 @@ def _notes(codes: Sequence[str], unbinned: Sequence[str]) -> tuple[str, ...]:
             f"Numeric without bins: {', '.join(unbinned)}. Mondrian cuts these into ranges, IPF counts every distinct "
             "number as a category. Hint: declare bins (--set bins=FILE)."
         )
-    return tuple(notes)
+    return ColumnKinds(table, tuple(decided), domains, bins, tuple(numeric), tuple(notes))
 
 
 def code_columns(table: pa.Table, attributes: Sequence[Attribute]) -> list[str]:

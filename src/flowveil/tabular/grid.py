@@ -20,17 +20,8 @@ import numpy as np
 import pyarrow as pa
 
 from flowveil.errors import DataError, ParameterError
-from flowveil.tabular.records import (
-    Attribute,
-    Column,
-    Ints,
-    encode,
-    is_number,
-    number_text,
-    plain_array,
-    whole_numbers,
-    whole_type,
-)
+from flowveil.tabular import records
+from flowveil.tabular.records import Attribute, Column, Ints, number_text
 
 #: Most cells between the tails by default. Fewer where there are fewer records: k for each cell on average.
 MOST_CELLS = 50
@@ -57,7 +48,7 @@ class Grid:
     declared: bool
     lowest: float | int | None
     highest: float | int | None
-    declared_range: tuple[str | None, str | None] = (None, None)
+    declared_range: tuple[str | None, ...] = (None, None)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for the report: what was declared, and the step."""
@@ -72,11 +63,11 @@ def encode_on_grid(table: pa.Table, attribute: Attribute, *, k: int) -> tuple[Co
             the default one and that is not confirmed.
         DataError: numbers lie outside the range that is declared public (counted, never quoted).
     """
-    column = encode(table, attribute)
+    column = records.encode(table, attribute)
     if column.position is None:
         if attribute.grid is not None or attribute.public_range is not None:
             raise ParameterError(f"Column '{attribute.name}' is not numeric; a grid and a range are for numbers.")
-        numbers = is_number(table.schema.field(attribute.name).type) and attribute.order is None
+        numbers = records.is_number(table.schema.field(attribute.name).type) and attribute.order is None
         if numbers and column.n_values > MOST_CODES:
             # Numbers named as categories are published exactly: fine for codes, not for quantities.
             raise ParameterError(
@@ -85,34 +76,38 @@ def encode_on_grid(table: pa.Table, attribute: Attribute, *, k: int) -> tuple[Co
                 "are then multiples of a step), or list the categories with an order."
             )
         return column, None
-    array = plain_array(table.column(attribute.name))
-    values, kind = _numbers(array, attribute.name)
+    array = records.plain_array(table.column(attribute.name))
+    values, kind = _numbers(array, attribute.name), array.type
     low, high = _public_range(attribute, kind)
-    _refuse_outside(values, low, high, attribute.name)
+    outside = 0 if low is None else int(np.sum(values < low))
+    outside += 0 if high is None else int(np.sum(values > high))
+    if outside:
+        raise DataError(
+            f"{outside} records of column '{attribute.name}' lie outside the range that is declared public. Hint: it "
+            "must hold for every person; omit an end if it does not."
+        )
     grid = _grid(attribute, values, kind, k, low, high)
     return _on_grid(column, np.unique(values), kind, grid, k), grid
 
 
-def _numbers(array: Any, name: str) -> tuple[Any, Any]:
-    """The numbers that are not missing, exact: whole numbers as such, times in their unit; and their type."""
-    known = whole_numbers(array.drop_null())
+def _numbers(array: Any, name: str) -> Any:
+    """The numbers that are not missing, exact: whole numbers as such, times in their unit."""
+    known = records.whole_numbers(array.drop_null())
     try:
         exact = known.cast(pa.int64() if pa.types.is_integer(known.type) else pa.float64())
     except pa.ArrowInvalid:
         raise DataError(f"Column '{name}' holds whole numbers beyond 9,223,372,036,854,775,807.") from None
-    return exact.to_numpy(zero_copy_only=False), array.type
+    return exact.to_numpy(zero_copy_only=False)
 
 
 def _per_second(kind: Any) -> Fraction:
     """Units of a type of times in a second."""
     if pa.types.is_date32(kind):
         return Fraction(1, 86_400)
-    if pa.types.is_date64(kind):
-        return Fraction(1000)
-    return Fraction(_PER_SECOND[kind.unit])
+    return Fraction(1000 if pa.types.is_date64(kind) else _PER_SECOND[kind.unit])
 
 
-def parse_step(text: str, kind: Any, name: str) -> Fraction:
+def _parse_step(text: str, kind: Any, name: str) -> Fraction:
     """A declared step in units of the column: a number; for times a number and s, min, h or d."""
     found = re.fullmatch(r"\s*(\d+(?:\.\d+)?(?:[eE][+-]?\d{1,3})?)\s*([a-z]*)\s*", text)
     timed = pa.types.is_temporal(kind)
@@ -130,50 +125,36 @@ def parse_step(text: str, kind: Any, name: str) -> Fraction:
 
 
 def _public_range(attribute: Attribute, kind: Any) -> tuple[Any, Any]:
-    if attribute.public_range is None:
-        return None, None
     ends: list[Any] = []
-    for end in attribute.public_range:
+    for end in attribute.public_range or (None, None):
         try:
-            whole = pa.types.is_integer(kind)
             if end is None:
                 ends.append(None)
             elif pa.types.is_temporal(kind):
                 scalar = pa.array([end]).cast(kind) if isinstance(end, str) else pa.array([end], kind)
-                ends.append(whole_numbers(scalar)[0].as_py())
+                ends.append(records.whole_numbers(scalar)[0].as_py())
             else:
-                ends.append(int(str(end)) if whole else float(end))
+                ends.append(int(str(end)) if pa.types.is_integer(kind) else float(end))
         except (ValueError, TypeError, pa.ArrowException):
             raise ParameterError(
                 f"The public range of column '{attribute.name}' must have ends like its values ({kind}); found '{end}'."
             ) from None
     low, high = ends
-    if (low is not None and not np.isfinite(low)) or (high is not None and not np.isfinite(high)):
+    if not all(end is None or np.isfinite(end) for end in ends):
         raise ParameterError(f"The public range of column '{attribute.name}' must be finite; leave an end out instead.")
     if low is not None and high is not None and low >= high:
         raise ParameterError(f"The public range of column '{attribute.name}' must have its lower end first.")
     return low, high
 
 
-def _refuse_outside(values: Any, low: Any, high: Any, name: str) -> None:
-    outside = int(np.sum(values < low)) if low is not None else 0
-    outside += int(np.sum(values > high)) if high is not None else 0
-    if outside:
-        raise DataError(
-            f"{outside} records of column '{name}' lie outside the range that is declared public. Hint: it must hold "
-            "for every person; omit an end if it does not."
-        )
-
-
 def _grid(attribute: Attribute, values: Any, kind: Any, k: int, low: Any, high: Any) -> Grid:
     name = attribute.name
-    low_text, high_text = (None if e is None else str(e) for e in attribute.public_range or (None, None))
-    ends = low_text, high_text
+    ends = tuple(None if end is None else str(end) for end in attribute.public_range or (None, None))
     usual, usual_text = _default_step(values, kind, k, low, high)
     if attribute.grid is None:
         return Grid(usual, usual_text, False, low, high, ends)
     text = str(attribute.grid)
-    step = parse_step(text, kind, name)
+    step = _parse_step(text, kind, name)
     if step < usual and not attribute.fine_grid:
         raise ParameterError(
             f"The grid of column '{name}' is finer than the default: {text}, where {usual_text} leaves k records to a "
@@ -248,12 +229,12 @@ def _on_grid(column: Column, distinct: Any, kind: Any, grid: Grid, k: int) -> Co
     cells, place = np.unique(np.clip(number, first, last), return_inverse=True)
     codes = np.full(len(column.codes), len(cells), dtype=np.int64)
     codes[known] = place.reshape(-1)[column.codes[known]]
-    opens = ["[" + text for text in _texts(cells, kind, grid)]
-    closes = [text + ")" for text in _texts(cells + 1, kind, grid)]
+    opens = ["[" + _text(edge, kind) for edge in _edges(cells, kind, grid)]
+    closes = [_text(edge, kind) + ")" for edge in _edges(cells + 1, kind, grid)]
     if len(cells) and cells[0] == first:
-        opens[0] = "(-inf" if grid.lowest is None else "[" + _text_of(grid.lowest, kind)
+        opens[0] = "(-inf" if grid.lowest is None else "[" + _text(grid.lowest, kind)
     if len(cells) and cells[-1] == last:
-        closes[-1] = "inf)" if grid.highest is None else _text_of(grid.highest, kind) + "]"
+        closes[-1] = "inf)" if grid.highest is None else _text(grid.highest, kind) + "]"
     exact = _is_exact(kind, grid)
     labels = [
         low[1:] if exact and low[0] == "[" and high != "inf)" else f"{low}, {high}"
@@ -300,17 +281,14 @@ def _is_exact(kind: Any, grid: Grid) -> bool:
     return bool(grid.step == 1 and (pa.types.is_integer(kind) or pa.types.is_temporal(kind)))
 
 
-def _texts(cells: Ints, kind: Any, grid: Grid) -> list[str]:
-    """The lower edges of cells as text."""
-    if pa.types.is_integer(kind):
-        return [str(c * int(grid.step)) for c in cells.tolist()]
-    if pa.types.is_temporal(kind):
-        return [_text_of(c * int(grid.step), kind) for c in cells.tolist()]
-    return [number_text(repr(float(e))) for e in _edge(cells, grid).tolist()]
+def _edges(cells: Ints, kind: Any, grid: Grid) -> list[Any]:
+    """The lower edges of cells."""
+    is_whole = not pa.types.is_floating(kind)
+    return [c * int(grid.step) for c in cells.tolist()] if is_whole else list(_edge(cells, grid).tolist())
 
 
-def _text_of(number: Any, kind: Any) -> str:
+def _text(number: Any, kind: Any) -> str:
     """A number of a column as text, as its values are written."""
     if pa.types.is_temporal(kind):
-        return str(pa.array([number], whole_type(kind)).view(kind).cast(pa.string())[0].as_py())
+        return str(pa.array([number], records.whole_type(kind)).view(kind).cast(pa.string())[0].as_py())
     return number_text(repr(float(number))) if pa.types.is_floating(kind) else str(int(number))

@@ -29,10 +29,9 @@ import numpy as np
 import pyarrow as pa
 
 from flowveil.errors import ParameterError
-from flowveil.methods.discrete_gaussian import DiscreteGaussian
-from flowveil.methods.discrete_laplace import Bits, DiscreteLaplace, random_bits
+from flowveil.methods.discrete_noise import Bits, DiscreteGaussian, DiscreteLaplace, random_bits
 from flowveil.methods.epsilon import check_epsilon, gaussian_deviation, noise_scale, weakness
-from flowveil.tabular.domains import code_variables
+from flowveil.tabular.domains import code_variable
 from flowveil.tabular.junction import JunctionModel, JunctionTree, Margin, build_junction_tree
 from flowveil.tabular.records import Floats, Ints, as_table, check_columns
 
@@ -53,8 +52,7 @@ _DISTRIBUTIONS = {"laplace": "discrete Laplace", "gaussian": "discrete Gaussian"
 class Mechanism:
     """Noise that satisfies (ε, δ)-differential privacy for one record added or removed; δ is 0 with Laplace noise.
 
-    One record is in one cell of each of M margins. So it changes all counts by M as a sum of absolute changes (L1),
-    which scales Laplace noise, and by the square root of M as a length (L2), which scales Gaussian noise.
+    One record changes M margins by M in total (L1, scales Laplace noise) and by √M in length (L2, scales Gaussian).
     """
 
     kind: str
@@ -63,11 +61,7 @@ class Mechanism:
 
     @classmethod
     def from_options(cls, noise: str, epsilon: float | None, delta: float | None) -> Mechanism | None:
-        """Return the mechanism of a request; None without ε.
-
-        Raises:
-            ParameterError: the distribution is unknown, or δ is missing, out of range, or given without Gaussian noise.
-        """
+        """Return the mechanism of a request, None without ε; ParameterError if noise, ε and δ do not fit."""
         if noise not in _DISTRIBUTIONS:
             raise ParameterError(f"noise must be one of {', '.join(_DISTRIBUTIONS)}; found {noise!r}.")
         if epsilon is None:
@@ -121,8 +115,8 @@ def _statement(report: Mapping[str, Any]) -> str:
     epsilon, delta, noise = report["epsilon"], report["delta"], report["noise"]
     if epsilon is None:
         return (
-            "Synthetic records drawn from a model of the original margins, without noise: NOT "
-            "differentially private. Rare combinations of the original may show."
+            "Synthetic records drawn from a model of the original margins, without noise: NOT differentially private. "
+            "Rare combinations of the original may show."
         )
     if not report["private"]:
         return "TEST RUN with predictable noise: NOT private, not for publication."
@@ -212,10 +206,11 @@ def synthesize_records(records: Any, *, epsilon: float | None, **options: Any) -
     named = _margins(table, asked)
     chosen = list(asked.variables or dict.fromkeys(name for margin in named for name in margin))
     from_data = asked.domains_from_data or epsilon is None
-    coded = code_variables(table, chosen, domains=asked.domains, bins=asked.bins, from_data=from_data)
+    declared = {"domains": asked.domains, "bins": asked.bins}
+    coded = [code_variable(table, name, **declared, from_data=from_data) for name in chosen]
     domains = [domain for domain, _ in coded]
     wanted: list[Margin] = [tuple(sorted(chosen.index(name) for name in m)) for m in named]
-    tree = build_junction_tree([domain.n_values for domain in domains], wanted)
+    tree = build_junction_tree([len(domain.values) for domain in domains], wanted)
     _refuse_large(tree, wanted, chosen, asked.max_cells)
     if mechanism is not None:
         _refuse_noise(tree.shape, wanted, mechanism, asked.n_records)
@@ -227,20 +222,20 @@ def synthesize_records(records: Any, *, epsilon: float | None, **options: Any) -
     if asked.n_records is not None:
         n, source = int(asked.n_records), "declared"
     model = JunctionModel(tree)
-    targets = [_as_distribution(margin, asked.prior_count) for margin in noisy]
+    targets = [_normalised(np.maximum(margin + asked.prior_count / margin.size, 0.0)) for margin in noisy]
     # Noisy margins contradict each other. A hundredth of a record is far below the noise and the spread of the sample.
     settled = TOLERANCE * 1e-2 if epsilon is None else 1e-2 / n
     gap, cycles, converged = fit(model, wanted, targets, settled=settled, max_cycles=asked.max_cycles)
     drawn = model.sample(n, generator)
     made = [domain.values.take(pa.array(drawn[:, i])) for i, domain in enumerate(domains)]
-    scale = None if mechanism is None else mechanism.scale(len(named))
+    noise = mechanism and {"law": _DISTRIBUTIONS[mechanism.kind], "scale": mechanism.scale(len(named))}
     report: dict[str, Any] = {
         "method": "ipf",
         "epsilon": None if epsilon is None else float(epsilon),
-        "delta": None if mechanism is None else mechanism.delta,
+        "delta": mechanism and mechanism.delta,
         "private": epsilon is not None and asked.unsafe_test_seed is None,
         "margins": [list(m) for m in named],
-        "noise": None if mechanism is None else {"law": _DISTRIBUTIONS[mechanism.kind], "scale": scale},
+        "noise": noise,
         "prior_count": float(asked.prior_count),
         "n_cells": prod(tree.shape),
         "n_records": n,
@@ -281,10 +276,13 @@ def _margins(table: pa.Table, asked: Options) -> list[tuple[str, ...]]:
 
 
 def _refuse_large(tree: JunctionTree, margins: list[Margin], names: Sequence[str], max_cells: int) -> None:
-    """Raise if the margins need too large a table; the message names margins that fit."""
+    """Raise if the margins need too large a table; the message names those that fit, small ones first. Uses no data."""
     if max(tree.cells()) <= max_cells:
         return
-    kept = _margins_that_fit(tree.shape, margins, max_cells)
+    kept: list[Margin] = []
+    for margin in sorted(margins, key=lambda m: (prod(tree.shape[v] for v in m), m)):
+        if max(build_junction_tree(tree.shape, [*kept, margin]).cells()) <= max_cells:
+            kept.append(margin)
     dropped = [m for m in margins if m not in kept]
     # The shorter list is the one a reader can act on.
     verb, listed = ("drop the margins", dropped) if len(dropped) <= max(len(kept), 10) else ("keep only", kept)
@@ -294,15 +292,6 @@ def _refuse_large(tree: JunctionTree, margins: list[Margin], names: Sequence[str
         f"{max(tree.cells()):,} cells; at most {max_cells:,} are allowed. "
         f"Hint: {verb} {', '.join('*'.join(names[v] for v in m) for m in listed)}."
     )
-
-
-def _margins_that_fit(shape: tuple[int, ...], margins: list[Margin], max_cells: int) -> list[Margin]:
-    """Select margins greedily, small ones first, whose tables stay within bounds. Uses no data."""
-    kept: list[Margin] = []
-    for margin in sorted(margins, key=lambda m: (prod(shape[v] for v in m), m)):
-        if max(build_junction_tree(shape, [*kept, margin]).cells()) <= max_cells:
-            kept.append(margin)
-    return kept
 
 
 def _refuse_noise(shape: tuple[int, ...], margins: list[Margin], mechanism: Mechanism, n_records: int | None) -> None:
@@ -329,10 +318,8 @@ def _refuse_noise(shape: tuple[int, ...], margins: list[Margin], mechanism: Mech
 
 def _count(shape: tuple[int, ...], margin: Margin, codes: Sequence[Ints]) -> Ints:
     size = [shape[v] for v in margin]
-    cell = np.zeros(len(codes[0]), dtype=np.int64)
-    for v in margin:
-        cell = cell * shape[v] + codes[v]
-    return np.bincount(cell, minlength=prod(size)).astype(np.int64).reshape(size)
+    cell = np.ravel_multi_index([codes[v] for v in margin], size)
+    return np.bincount(cell, minlength=prod(size)).reshape(size)
 
 
 def _add_noise(counts: list[Ints], mechanism: Mechanism, bits: Bits) -> list[Ints]:
@@ -349,11 +336,10 @@ def _estimated_total(noisy: Sequence[Ints]) -> int:
     return max(1, round(float(np.sum(weight * total) / np.sum(weight))))
 
 
-def _as_distribution(noisy: Ints, prior_count: float) -> Floats:
-    raised = np.maximum(noisy + prior_count / noisy.size, 0.0)
-    total = raised.sum()
-    # If noise leaves no cell above zero, the distribution is uniform.
-    return raised / total if total > 0 else np.full(noisy.shape, 1.0 / noisy.size)
+def _normalised(table: Floats) -> Floats:
+    """The distribution of a table; uniform if no cell is above zero, which noise may leave."""
+    total = table.sum()
+    return table / total if total > 0 else np.full(table.shape, 1.0 / table.size)
 
 
 def fit(
@@ -367,12 +353,9 @@ def fit(
 ) -> tuple[float, int, bool]:
     """Iterative proportional fitting: rescale to one margin after the other until nothing changes.
 
-    Margins that agree are all met in the limit. Noisy ones contradict each other; then the rounds settle into
-    a cycle, which is noticed by the differences before each rescaling no longer changing.
-
-    Returns:
-        The gap (largest absolute difference between fitted and target probability), rounds, and whether it
-        settled.
+    Margins that agree are all met in the limit. Noisy ones contradict each other; then the rounds settle into a cycle,
+    and the differences before each rescaling no longer change. Returns the gap (largest absolute difference between
+    fitted and target probability), rounds, and whether it settled.
     """
     before: Any = np.inf
     converged = False
@@ -385,12 +368,6 @@ def fit(
         before = now
     for table in model.tables:
         # Cells that one margin forbids take probability with them when another is fitted last.
-        total = float(table.sum())
-        if total > 0:
-            table /= total
-        else:
-            table[...] = 1.0 / table.size
-    gap = max(
-        float(np.max(np.abs(model.margin(margin) - target))) for margin, target in zip(margins, targets, strict=True)
-    )
+        table[...] = _normalised(table)
+    gap = max(float(np.max(np.abs(model.margin(m) - target))) for m, target in zip(margins, targets, strict=True))
     return gap, cycles, converged

@@ -1,10 +1,8 @@
 """Distributions over many variables, known through some of their margins: a junction tree of small tables.
 
-Iterative proportional fitting needs the full cross-tabulation only if every variable meets every other in
-some margin. Otherwise the distribution splits along a junction tree into tables over cliques (a graphical
-model), and fitting one margin means rescaling one clique and passing the change on to the others. The result
-is exactly that of the full table (Jiroušek and Přeučil 1995), in memory of the sum of the cliques instead of
-their product. All pairs make one clique: then this is ordinary IPF.
+The distribution splits along a junction tree into tables over cliques (a graphical model). Fitting one margin means
+rescaling one clique and passing the change on to the others. The result is exactly that of the full table (Jiroušek and
+Přeučil 1995), in memory of the sum of the cliques. All pairs make one clique: then this is ordinary IPF.
 """
 
 from __future__ import annotations
@@ -59,8 +57,7 @@ def build_junction_tree(shape: Sequence[int], margins: Sequence[Margin]) -> Junc
     found: list[set[int]] = []
     left = set(range(n))
     while left:
-        # Eliminating a variable makes a clique of it and its neighbours: take the one with the smallest
-        # table.
+        # Eliminating a variable makes a clique of it and its neighbours: take the one with the smallest table.
         v = min(left, key=lambda v: (prod(shape[u] for u in neighbours[v] | {v}), v))
         clique = neighbours[v] | {v}
         if not any(clique <= other for other in found):
@@ -101,15 +98,11 @@ class JunctionModel:
             np.full([tree.shape[v] for v in clique], 1.0 / cells)
             for clique, cells in zip(tree.cliques, tree.cells(), strict=True)
         ]
-        children: list[list[int]] = [[] for _ in tree.cliques]
-        for child, parent in enumerate(tree.parent):
+        self._around: list[list[tuple[int, Margin]]] = [[] for _ in tree.cliques]
+        for child, (parent, separator) in enumerate(zip(tree.parent, tree.separators, strict=True)):
             if parent >= 0:
-                children[parent].append(child)
-        self._around = [
-            [(c, tree.separators[c]) for c in children[i]]
-            + ([(tree.parent[i], tree.separators[i])] if tree.parent[i] >= 0 else [])
-            for i in range(len(tree.cliques))
-        ]
+                self._around[parent].append((child, separator))
+                self._around[child].append((parent, separator))
 
     def margin(self, margin: Margin) -> Floats:
         """The distribution of these variables (sorted; all in one clique)."""
@@ -125,12 +118,9 @@ class JunctionModel:
         self.tables[clique] *= ratio.reshape(shape)
 
     def fit_margin(self, margin: Margin, target: Floats) -> Floats:
-        """Rescale so that these variables have the target distribution, wherever the model is above zero.
+        """Rescale so that these variables have the target distribution, and return the one they had before.
 
         A cell that is zero in the model stays zero whatever the target.
-
-        Returns:
-            The distribution these variables had before.
         """
         home = self.tree.home(margin)
         before = self._summed(home, margin)
@@ -158,8 +148,8 @@ class JunctionModel:
             new = [self.tree.shape[v] for v in rest]
             table = self.tables[i].transpose(axes).reshape(prod(known), prod(new))
             row = np.zeros(n, dtype=np.int64)
-            for v in separator:
-                row = row * self.tree.shape[v] + drawn[:, v]
+            if separator:
+                row += np.ravel_multi_index(drawn[:, separator].T, known)
             column = _draw_in_rows(table, row, generator)
             for v, values in zip(rest, np.unravel_index(column, new) if rest else (), strict=True):
                 drawn[:, v] = values

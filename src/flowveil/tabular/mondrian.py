@@ -1,11 +1,7 @@
 """Multidimensional Mondrian for records (LeFevre, DeWitt and Ramakrishnan 2006), strict and relaxed.
 
-All partitions of one depth are cut together: one sort by (partition, value) for each quasi-identifier gives
-the widths and the best cut of every partition, so the number of Python steps is depth times quasi-identifiers
-and does not grow with the number of partitions. `tests/reference/tabular_mondrian.py` is the same algorithm
-as a plain recursion; both return the same partitions.
-
-The rules, in full:
+All partitions of one depth are cut together, with one sort for each quasi-identifier.
+`tests/reference/tabular_mondrian.py` is the same algorithm as a plain recursion. The rules:
 
 - A partition is cut along the widest quasi-identifier that has an allowed cut (ties: the one named first). A
   cut is allowed if both halves are safe: k records, and l and t if requested.
@@ -25,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -32,26 +29,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from flowveil.errors import DataError, ParameterError, did_you_mean
+from flowveil.tabular import records as rows
 from flowveil.tabular.classes import Region, Safety, covering_children, number_by_text, regions_of, runs
 from flowveil.tabular.grid import Grid, encode_on_grid
-from flowveil.tabular.records import (
-    MISSING,
-    Attribute,
-    Column,
-    Floats,
-    Ints,
-    as_attributes,
-    as_table,
-    check_roles,
-    encode,
-    published_as_is,
-)
+from flowveil.tabular.records import Attribute, Column, Floats, Ints, encode
 from flowveil.tabular.risk import ClassReport, recheck, recheck_ranges
 
 Mask = NDArray[np.bool_]
-
-#: How the quasi-identifier to cut is chosen: the widest, or the one with the most distinct values.
-CHOICES = ("width", "distinct")
 
 #: Name of the published column that holds the class of each record.
 CLASS_COLUMN = "equivalence_class"
@@ -91,7 +75,7 @@ class Anonymized:
     @property
     def class_size(self) -> Ints:
         """Records of each class."""
-        return np.bincount(self.class_of_record).astype(np.int64)
+        return np.bincount(self.class_of_record)
 
     def information_loss(self) -> float:
         """Return the normalised certainty penalty (Xu et al. 2006), the mean over records and quasi-identifiers.
@@ -127,11 +111,10 @@ class Anonymized:
                 "c_avg": self.classes.c_avg,
                 "ncp": self.information_loss(),
             },
-            "statement": self.statement(),
+            "statement": self._statement(),
         }
 
-    def statement(self) -> str:
-        """One paragraph for the reader of the release."""
+    def _statement(self) -> str:
         hidden = "" if self.l is None else f" and {self.l} distinct sensitive values"
         close = "" if self.t is None else f", its sensitive values within {self.t:g} of the whole table's"
         return (
@@ -193,8 +176,8 @@ def anonymize_records(
         InfeasibleError: the whole table in one class would not be safe.
         GuaranteeError: the recount failed; nothing is returned.
     """
-    table, asked = as_table(records), Options(**options)
-    keys, hidden = as_attributes(quasi_identifiers), as_attributes(asked.sensitive)
+    table, asked = rows.as_table(records), Options(**options)
+    keys, hidden = rows.as_attributes(quasi_identifiers), rows.as_attributes(asked.sensitive)
     _check_request(table, keys, hidden, direct_identifiers, asked)
     protected = tuple(encode(table, a) for a in hidden)
     # Before the grid, which needs a valid k.
@@ -210,8 +193,15 @@ def anonymize_records(
     regions = regions_of(columns, class_of)
     published = _published(table, protected, others, regions, class_of)
     grids = {column.name: grid for column, grid in on_grid if grid is not None}
-    ordered = {a.name: a.order or c.has_order for a, c in zip(hidden, protected, strict=True)}
-    classes = _recheck(published, table, [a.name for a in keys], ordered, safety, grids)
+    for name, grid in grids.items():
+        recheck_ranges(published[name], table[name], grid, k=k)
+    classes = recheck(
+        published,
+        # By class: the guarantee of each class also holds for the union of classes published alike.
+        quasi_identifiers=[*(a.name for a in keys), CLASS_COLUMN],
+        sensitive={a.name: a.order or c.has_order for a, c in zip(hidden, protected, strict=True)},
+        **{"k": k, "l": asked.l, "t": asked.t, "n_records": table.num_rows},
+    )
     return Anonymized(
         table=published,
         class_of_record=class_of,
@@ -227,40 +217,17 @@ def anonymize_records(
     )
 
 
-def _recheck(
-    published: pa.Table,
-    table: pa.Table,
-    keys: Sequence[str],
-    ordered: Mapping[str, bool | Sequence[str]],
-    safety: Safety,
-    grids: Mapping[str, Grid],
-) -> ClassReport:
-    """Recount the table to be published, and raise GuaranteeError unless the guarantee holds."""
-    for name, grid in grids.items():
-        ends = grid.lowest, grid.highest
-        recheck_ranges(published[name], table[name], step=grid.step, public=ends, k=safety.k, missing_label=MISSING)
-    return recheck(
-        published,
-        # By class: the guarantee of each class also holds for the union of classes published alike.
-        quasi_identifiers=[*keys, CLASS_COLUMN],
-        sensitive=ordered,
-        k=safety.k,
-        l=safety.l,
-        t=safety.t,
-        n_records=table.num_rows,
-    )
-
-
 def _check_request(
     table: pa.Table, keys: Sequence[Attribute], hidden: Sequence[Attribute], dropped: Sequence[str], asked: Options
 ) -> None:
     """Raise if the request is invalid, or does not fit this table."""
-    if asked.choose not in CHOICES:
-        hint = did_you_mean(asked.choose, CHOICES)
-        raise ParameterError(f"Unknown choice '{asked.choose}'; allowed: {', '.join(CHOICES)}.{hint}")
+    choices = ("width", "distinct")
+    if asked.choose not in choices:
+        hint = did_you_mean(asked.choose, choices)
+        raise ParameterError(f"Unknown choice '{asked.choose}'; allowed: {', '.join(choices)}.{hint}")
     if not keys:
         raise ParameterError("No quasi-identifier is named; at least one is needed.")
-    check_roles(
+    rows.check_roles(
         table,
         quasi_identifiers=[a.name for a in keys],
         sensitive=[a.name for a in hidden],
@@ -295,7 +262,7 @@ def _published(
     for region in regions:
         arrays[region.column.name] = region.text.take(pa.array(class_of[order]))
     for column in as_is:
-        arrays[column.name] = published_as_is(table, column.name).take(pa.array(order))
+        arrays[column.name] = rows.published_as_is(table, column.name).take(pa.array(order))
     names = [name for name in table.column_names if name in arrays]
     return pa.table([arrays[name] for name in (*names, CLASS_COLUMN)], names=[*names, CLASS_COLUMN])
 
@@ -315,8 +282,8 @@ def canonical_order(columns: Sequence[Column], sensitive: Sequence[Column] = (),
         return by_value
     group = _numbered([c[by_value] for c in keys])
     value = _numbered([c[by_value] for c in (*keys, *(s.codes for s in sensitive))])
-    start = np.flatnonzero(np.concatenate(([True], value[1:] != value[:-1])))
-    count = np.diff(np.append(start, n))[value]
+    count = np.bincount(value)
+    start, count = np.cumsum(count) - count, count[value]
     spread = (2 * (np.arange(n) - start[value]) + 1) / (2 * count)
     by_spread: Ints = np.lexsort((np.arange(n), spread, group))
     return np.take(by_value, by_spread)
@@ -336,15 +303,14 @@ class _Level:
 
     records: Ints
     partition: Ints
-    size: Ints
+
+    @cached_property
+    def size(self) -> Ints:
+        return np.bincount(self.partition)
 
     @property
     def n_partitions(self) -> int:
         return len(self.size)
-
-    @property
-    def start(self) -> Ints:
-        return np.cumsum(self.size) - self.size
 
 
 def partition_records(
@@ -352,28 +318,20 @@ def partition_records(
 ) -> Ints:
     """Return the partition of each record; partitions are numbered in the order they are finished."""
     records = canonical_order(columns, safety.sensitive) if order is None else order
-    n = len(records)
-    final = np.empty(n, dtype=np.int64)
+    final = np.empty(len(records), dtype=np.int64)
     finished = 0
-    level = _Level(records, np.zeros(n, np.int64), np.array([n], np.int64))
+    level = _Level(records, np.zeros(len(records), np.int64))
     while level.n_partitions:
         right, was_cut = _best_cuts(level, columns, safety, strict=strict, choose=choose)
-        done = ~was_cut[level.partition]
+        cut = was_cut[level.partition]
         number = np.cumsum(~was_cut) - 1 + finished
-        final[level.records[done]] = number[level.partition[done]]
+        final[level.records[~cut]] = number[level.partition[~cut]]
         finished += int(np.sum(~was_cut))
-        level = _next_level(level, right, ~done)
+        half = 2 * level.partition[cut] + right[cut]
+        # Stable: records stay in canonical order inside their new partition.
+        order = np.argsort(half, kind="stable")
+        level = _Level(level.records[cut][order], _numbered([half[order]]))
     return final
-
-
-def _next_level(level: _Level, right: Mask, cut: Mask) -> _Level:
-    records, key = level.records[cut], 2 * level.partition[cut] + right[cut]
-    if len(records) == 0:
-        return _Level(records, key, np.zeros(0, np.int64))
-    # Stable: records stay in canonical order inside their new partition.
-    order = np.argsort(key, kind="stable")
-    number = _numbered([key[order]])
-    return _Level(records[order], number, np.bincount(number))
 
 
 def _best_cuts(
@@ -399,29 +357,23 @@ def _best_cuts(
 def _candidate(level: _Level, column: Column, *, strict: bool, choose: str) -> tuple[Mask, Mask, Floats]:
     """One cut of each partition along one quasi-identifier.
 
-    Returns:
-        Whether each record goes to the second half; whether a partition has two values, so that it can be cut; how wide
-        it is, as a share of the column's range or as a number of distinct values.
+    Returns whether each record goes to the second half, whether a partition has two values, so that it can be cut, and
+    how wide it is, as a share of the column's range or as a number of distinct values.
     """
     value, n_values = column.codes[level.records], column.n_values
     distinct = np.bincount(runs(level.partition, value, n_values)[0], minlength=level.n_partitions)
     if column.tree is not None:
         value = covering_children(column.tree, level.partition, value, level.n_partitions)
         n_values = column.tree.n_nodes
-    key = level.partition * n_values + value
-    order = np.argsort(key, kind="stable")
-    ordered = key[order]
-    first = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
-    count = np.diff(np.append(first, len(ordered)))
-    run_partition, run_value = ordered[first] // n_values, ordered[first] % n_values
+    order = np.argsort(level.partition * n_values + value, kind="stable")
+    run_partition, run_value, count = runs(level.partition, value, n_values)
     n_runs = np.bincount(run_partition, minlength=level.n_partitions)
     bounds = np.cumsum(n_runs) - n_runs
     merit = distinct.astype(float) if choose == "distinct" else _widths(column, run_value, bounds, n_runs)
-    rank = np.arange(len(first))
+    rank = np.arange(len(count))
     if not column.has_order:
         # Without an order of the values, taking the most frequent first gives the most even cuts.
-        by_frequency = np.lexsort((run_value, -count, run_partition))
-        rank[by_frequency] = np.arange(len(first))
+        rank[np.lexsort((run_value, -count, run_partition))] = np.arange(len(count))
     by_rank = np.empty_like(count)
     by_rank[rank] = count
     possible = n_runs > 1
@@ -430,7 +382,7 @@ def _candidate(level: _Level, column: Column, *, strict: bool, choose: str) -> t
         right[order] = np.repeat(_right_of_best_boundary(run_partition, by_rank, bounds, level.size)[rank], count)
     else:
         order = order[np.argsort(np.repeat(rank, count), kind="stable")]
-        position = np.arange(len(value)) - level.start[level.partition]
+        position = np.arange(len(value)) - (np.cumsum(level.size) - level.size)[level.partition]
         right[order] = position >= (level.size // 2)[level.partition]
     return right & possible[level.partition], possible, merit
 

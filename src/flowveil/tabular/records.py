@@ -28,9 +28,6 @@ Floats = NDArray[np.float64]
 #: How a value can be compared with its neighbours.
 KINDS = ("numeric", "ordered", "unordered", "hierarchy")
 
-#: Rows that are searched for the values of the first line.
-_SEARCHED_ROWS = 100_000
-
 #: The text under which a missing value is published.
 MISSING = "missing"
 
@@ -62,23 +59,20 @@ class Attribute:
     def __post_init__(self) -> None:
         listed = {"ordered": self.order, "hierarchy": self.hierarchy}
         implied = [kind for kind, given in listed.items() if given is not None]
-        problem = None
-        if self.fine_grid and self.grid is None:
-            problem = "confirms a fine grid (fine_grid), but none is given"
-        elif self.kind is not None and self.kind not in KINDS:
-            hint = did_you_mean(self.kind, KINDS)
-            problem = f"has the unknown kind '{self.kind}'; allowed: {', '.join(KINDS)}.{hint}".removesuffix(".")
-        elif len(implied) == 2:
-            problem = "has both an order and a hierarchy; give one"
-        elif self.kind == "hierarchy" and not implied:
-            problem = "is of kind hierarchy, but no hierarchy is given"
-        elif implied and self.kind not in (None, *implied):
-            problem = f"is declared {self.kind}, but has a list of categories ({implied[0]})"
-        elif self.order is not None:
+        if self.order is not None:
             object.__setattr__(self, "order", tuple(str(v) for v in self.order))
-            problem = None if len(set(self.order)) == len(self.order) else "names a category twice in its order"
-        if problem:
-            raise ParameterError(f"Column '{self.name}' {problem}.")
+        hint = "" if self.kind is None else did_you_mean(self.kind, KINDS)
+        unknown = f"has the unknown kind '{self.kind}'; allowed: {', '.join(KINDS)}.{hint}".removesuffix(".")
+        for is_wrong, problem in (
+            (self.fine_grid and self.grid is None, "confirms a fine grid (fine_grid), but none is given"),
+            (self.kind not in (None, *KINDS), unknown),
+            (len(implied) == 2, "has both an order and a hierarchy; give one"),
+            (self.kind == "hierarchy" and not implied, "is of kind hierarchy, but no hierarchy is given"),
+            (implied and self.kind not in (None, *implied), f"is declared {self.kind}, but lists its categories"),
+            (len(set(self.order or ())) < len(self.order or ()), "names a category twice in its order"),
+        ):
+            if is_wrong:
+                raise ParameterError(f"Column '{self.name}' {problem}.")
 
 
 def as_attributes(names: Iterable[str | Attribute]) -> tuple[Attribute, ...]:
@@ -167,13 +161,13 @@ def read_records(path: str | Path, *, missing: Sequence[str] = ()) -> pa.Table:
         raise DataError(f"'{file.name}' is not a readable {suffix[1:].upper()} file.") from None
     columns = as_table(table).columns
     if missing:
-        columns = [_nulled(c.cast(pa.string()), missing) if _is_text(c.type) else c for c in columns]
+        texts = (pa.string(), pa.large_string(), pa.string_view())
+        columns = [_nulled(c.cast(pa.string()), missing) if c.type in texts else c for c in columns]
     if suffix == ".csv":
         columns = [_typed(column) for column in columns]
-    table = pa.table(columns, names=table.column_names)
     if table.num_rows == 0:
         raise DataError(f"'{file.name}' has no records.")
-    return table
+    return pa.table(columns, names=table.column_names)
 
 
 def _read_csv(file: Path) -> pa.Table:
@@ -208,12 +202,8 @@ def published_as_is(table: pa.Table, name: str) -> Any:
 
 
 def _nulled(column: Any, texts: Sequence[str]) -> Any:
-    found = pc.is_in(column, value_set=pa.array(list(texts), pa.string()))
-    return pc.if_else(found, pa.scalar(None, column.type), column)
-
-
-def _is_text(kind: Any) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+    is_missing = pc.is_in(column, value_set=pa.array(list(texts), pa.string()))
+    return pc.if_else(is_missing, pa.scalar(None, column.type), column)
 
 
 def _typed(column: Any) -> Any:
@@ -222,10 +212,7 @@ def _typed(column: Any) -> Any:
 
     if column.null_count == len(column) or not all_match(r"^[+-]?(0|[1-9]\d*)(\.\d*)?([eE][+-]?\d+)?$"):
         return column
-    bare = pc.utf8_ltrim(column, "+")
-    if all_match(r"^[+-]?\d{1,18}$"):
-        return bare.cast(pa.int64())
-    return bare.cast(pa.float64())
+    return pc.utf8_ltrim(column, "+").cast(pa.int64() if all_match(r"^[+-]?\d{1,18}$") else pa.float64())
 
 
 def check_output(path: str | Path) -> None:
@@ -263,7 +250,7 @@ def check_columns(table: pa.Table, names: Iterable[str], role: str) -> None:
 
 def _header(table: pa.Table) -> Header:
     """The names of the columns for a message. A table in memory may have been a text file, and is taken for one."""
-    below = [column.slice(0, _SEARCHED_ROWS).to_pylist() for column in table.columns]
+    below = [column.slice(0, 100_000).to_pylist() for column in table.columns]
     return Header(table.column_names, below=below, in_text=True)
 
 
@@ -288,9 +275,7 @@ def check_roles(table: pa.Table, **roles: Sequence[str]) -> None:
 
 
 def encode(table: pa.Table, attribute: Attribute, *, missing_label: str = MISSING) -> Column:
-    """Number the values of one column.
-
-    The numbering depends on the set of values only, not on the order of the records.
+    """Number the values of one column; the numbers depend on the set of values only, not on the order of records.
 
     Raises:
         DataError: a value is not in the given order or hierarchy (counted, never quoted), a number is not
@@ -425,11 +410,7 @@ def read_value_hierarchy(path: str | Path) -> Hierarchy:
 
 
 def hierarchy_from_lines(lines: Iterable[Sequence[str]], *, source: str = "hierarchy") -> Hierarchy:
-    """Build the tree from lines of terms, the category first, the most general term last.
-
-    Raises:
-        HierarchyError: no lines, an empty term, a category twice, or one term for two different groups.
-    """
+    """Build the tree from lines of terms, the category first, the most general term last; HierarchyError if wrong."""
     paths = [[term for term, _ in itertools.groupby(line)] for line in lines if line]
     if not paths:
         raise HierarchyError(f"'{source}' is empty; at least one line is needed.")

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from flowveil.errors import DataError, GuaranteeError
-from flowveil.tabular.records import Ints, as_table, check_columns, plain_array, whole_numbers
+from flowveil.tabular.records import MISSING, Ints, as_table, check_columns, plain_array, whole_numbers
 
 #: Distances are sums of rounded quotients; a distance is within t up to this much.
 _TOLERANCE = 1e-6
@@ -56,12 +56,9 @@ def describe_classes(
 ) -> ClassReport:
     """Group a table by its quasi-identifiers as they stand and measure the classes.
 
-    Args:
-        records: a table, published or not. A missing value equals a missing value and nothing else.
-        quasi_identifiers: the columns that make a class.
-        sensitive: for each sensitive column whether its values are ordered (earth mover's distance) or not; a
-            sequence gives the order itself.
-        k: the requested k, for `c_avg`; by default the smallest class.
+    A missing value equals a missing value and nothing else. ``sensitive`` says of each sensitive column whether its
+    values are ordered (earth mover's distance) or not; a sequence gives the order itself. ``k`` is the requested one,
+    for `c_avg`; by default the smallest class.
     """
     table = as_table(records)
     check_columns(table, [*quasi_identifiers, *(sensitive or {})], "to be described")
@@ -138,12 +135,7 @@ def recheck(
     t: float | None = None,
     n_records: int | None = None,
 ) -> ClassReport:
-    """Recount a published table and raise unless the guarantee holds.
-
-    Raises:
-        GuaranteeError: a class is too small, not diverse or too far, or records were lost. The findings name
-            what falls short, never a record.
-    """
+    """Recount a published table and raise GuaranteeError unless the guarantee holds; findings never name a record."""
     needs_values = l is not None or t is not None
     report = describe_classes(
         published, quasi_identifiers=quasi_identifiers, sensitive=sensitive if needs_values else None, k=k
@@ -166,35 +158,24 @@ def _refuse(what: str, findings: Sequence[str]) -> None:
         raise GuaranteeError(f"The {what} failed: {'; '.join(findings)}. Nothing was written.", findings=list(findings))
 
 
-def recheck_ranges(
-    published: Any, original: Any, *, step: Fraction, public: tuple[Any, Any], k: int, missing_label: str
-) -> None:
-    """Read the published ranges of numbers again and raise unless their edges are safe.
+def recheck_ranges(published: Any, original: Any, grid: Any, *, k: int) -> None:
+    """Read the published ranges of numbers again and raise GuaranteeError unless their edges are safe.
 
-    Every edge is a multiple of the step or an end that is public; a single value is published only where the step is
-    as fine as the column; and unless an end is public, at least k records lie beyond the outermost edge on its side,
-    counted from the original numbers.
-
-    Args:
-        published, original: the published column, and the one it was made from.
-        step: of the grid, in units of the column (for times: its own unit).
-        public: the declared public ends, in the same units; None for an end that is not public.
-        k: the threshold.
-        missing_label: how missing values are published.
-
-    Raises:
-        GuaranteeError: an edge lies elsewhere, or a tail is too small.
+    Every edge is a multiple of the step of the `Grid` or an end that is public; a single value is published only where
+    the step is as fine as the column; and unless an end is public, at least k records lie beyond the outermost edge on
+    its side, counted from the original numbers.
     """
-    texts = {t.removesuffix(f" or {missing_label}") for t in pc.unique(published).to_pylist()} - {missing_label}
+    step, public = grid.step, (grid.lowest, grid.highest)
+    texts = {t.removesuffix(f" or {MISSING}") for t in pc.unique(published).to_pylist()} - {MISSING}
     kind = plain_array(original).type
     numbers = np.asarray(whole_numbers(plain_array(original).drop_null()).to_numpy(zero_copy_only=False))
     edges: set[str] = set()
     findings = set()
     for text in texts:
-        found = re.fullmatch(r"([\[(])(.+), (.+)([\])])", text)
-        if found is None and (pa.types.is_floating(kind) or step != 1):
+        ends = re.fullmatch(r"[\[(](.+), (.+)[\])]", text)
+        if ends is None and (pa.types.is_floating(kind) or step != 1):
             findings.add("a single number is published, though cells hold several")
-        edges |= {text} if found is None else {found[2], found[3]} - {"-inf", "inf"}
+        edges |= {text} if ends is None else set(ends.groups()) - {"-inf", "inf"}
     places = [place for place in sorted(_parsed(sorted(edges), kind)) if place not in public]
     for place in places:
         steps = Fraction(place) / step
@@ -244,11 +225,8 @@ def replicated_uniques(
 ) -> UniquesReport:
     """Count the combinations of variables that are unique in both tables.
 
-    Args:
-        original, synthetic: the tables.
-        variables: the columns that make a combination.
-        n_cells: cells of the full cross-tabulation, if its categories are declared; by default the product of
-            the numbers of distinct values of the original.
+    ``n_cells`` has the cells of the full cross-tabulation, if its categories are declared; by default the product of
+    the numbers of distinct values of the original.
     """
     tables = as_table(original), as_table(synthetic)
     for table, role in zip(tables, ("original", "synthetic"), strict=True):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
@@ -44,13 +44,10 @@ def pair_tables(
     numeric: Sequence[str] = (),
     orders: Mapping[str, tuple[str, ...]] | None = None,
 ) -> Paired:
-    """Number the values of two tables alike.
+    """Number the values of these variables of two tables alike.
 
-    Args:
-        original, synthetic: the tables.
-        variables: the columns to compare.
-        numeric: those of them that are quantities; the others are categories, whatever their type.
-        orders: declared categories of columns; by default those that occur in either table.
+    Those in ``numeric`` are quantities; the others are categories, whatever their type, in one of the declared
+    ``orders``; by default those that occur in either table.
     """
     first, second = as_table(original), as_table(synthetic)
     check_columns(first, variables, "original")
@@ -63,9 +60,8 @@ def pair_tables(
         both = pa.table({name: pa.chunked_array([*a.chunks, *b.chunks], a.type)})
         kind = "numeric" if name in numeric else "ordered"
         column = encode(both, Attribute(name, kind, order=(orders or {}).get(name)))
-        n = len(a)
-        columns.append(Column(name, column.kind, column.codes[:n], column.labels, column.missing, column.position))
-        other.append(column.codes[n:])
+        columns.append(replace(column, codes=column.codes[: len(a)]))
+        other.append(column.codes[len(a) :])
     return Paired(tuple(columns), tuple(other))
 
 
@@ -118,9 +114,6 @@ def margin_distance(pair: Paired, *, ways: int) -> float:
         raise ParameterError(f"Margins of {ways} variables cannot be compared; allowed are 1 to {len(pair.columns)}.")
     counts = [_cell_counts(pair, chosen) for chosen in combinations(range(len(pair.columns)), ways)]
     return float(np.mean([np.abs(y / y.sum() - s / s.sum()).sum() / 2 for y, s in counts]))
-
-
-# ---- classifier --------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,11 +188,7 @@ def outcome_of(table: Any, name: str, positive: str | None = None) -> tuple[Floa
 
 
 def library(name: str) -> Any:
-    """Import a library of the extra.
-
-    Raises:
-        MissingExtraError: it is not installed.
-    """
+    """Import a library of the extra; MissingExtraError if it is not installed."""
     try:
         return importlib.import_module(name)
     except ImportError:
@@ -236,15 +225,9 @@ def cross_validate(
 ) -> dict[str, float]:
     """Train on all folds but one of a release, test on that fold of the original; over all folds.
 
-    Args:
-        test_rows, test_outcome: the original, as rows of a design.
-        train_rows, train_outcome: what the classifier learns from.
-        linked: whether the two tables hold the same people in the same order, so that the people tested on
-            must be excluded from the training. Synthetic records belong to no person: another tenth of them is
-            excluded each time.
-
-    Returns:
-        The shares of positive (sensitivity) and negative (specificity) records found, and their mean.
+    Tables that are ``linked`` hold the same people in the same order, so the people tested on are excluded from the
+    training. Synthetic records belong to no person: another tenth of them is excluded each time. Returns the shares of
+    positive (sensitivity) and negative (specificity) records found, and their mean.
     """
     generator = np.random.default_rng(_SEED)
     test_fold = generator.permutation(np.arange(len(test_rows)) % FOLDS)
@@ -277,9 +260,6 @@ def effects(trained: Trained) -> list[dict[str, Any]]:
     ]
 
 
-# ---- assumptions of the regression -------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, eq=False)
 class Diagnostics:
     """Checks of what logistic regression assumes: are predictors associated, do single records decide.
@@ -299,21 +279,13 @@ def diagnose(table: Any, variables: Sequence[str], models: Mapping[str, Trained]
     original = models["original"]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = fit_logit(original.rows, original.outcome)[0].get_influence(observed=False)
-        by_record = {
-            "cooks_distance": np.asarray(found.cooks_distance[0]),
-            "leverage": np.asarray(found.hat_matrix_diag),
-        }
+        fitted = fit_logit(original.rows, original.outcome)[0].get_influence(observed=False)
+        by_record = {"cooks_distance": fitted.cooks_distance[0], "leverage": fitted.hat_matrix_diag}
     n, p = original.rows.shape
     limits = {"cooks_distance": 4 / max(n - (p - 1) - 2, 1), "leverage": 2 * float(np.mean(by_record["leverage"]))}
     influence = [
-        {
-            "measure": name,
-            "threshold": limits[name],
-            "above": int(np.sum(of > limits[name])),
-            "largest": float(of.max()),
-        }
-        for name, of in by_record.items()
+        {"measure": name, "threshold": limit, "above": int(np.sum(values > limit)), "largest": float(values.max())}
+        for (name, values), limit in zip(by_record.items(), limits.values(), strict=True)
     ]
     tables = {
         "associations": [_association(a, b) for a, b in combinations(columns, 2)],
@@ -329,12 +301,12 @@ def _association(a: Column, b: Column) -> dict[str, Any]:
     counts = np.zeros((a.n_values, b.n_values), dtype=np.int64)
     np.add.at(counts, (a.codes, b.codes), 1)
     counts = counts[counts.any(axis=1)][:, counts.any(axis=0)]
-    found: dict[str, Any] = {"variable_1": a.name, "variable_2": b.name}
+    names: dict[str, Any] = {"variable_1": a.name, "variable_2": b.name}
     if min(counts.shape) < 2:
-        return found | {"fisher_p": None, "fisher": None, "cramers_v": None}
+        return names | {"fisher_p": None, "fisher": None, "cramers_v": None}
     small = counts.shape == (2, 2)
     drawn = None if small else stats.MonteCarloMethod(n_resamples=DRAWS, rng=np.random.default_rng(_SEED))
-    return found | {
+    return names | {
         "fisher_p": float(stats.fisher_exact(counts, method=drawn).pvalue),
         "fisher": "exact" if small else f"{DRAWS} tables drawn",
         "cramers_v": float(stats.contingency.association(counts, method="cramer")),

@@ -7,6 +7,7 @@ not know, it takes these flows instead, and its result says ``engine``.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -69,15 +70,13 @@ def _check_spans(release: ReleaseFolder, trips: Trips) -> Iterator[str]:
     """Yields a finding if steps of time do not fold into the published spans."""
     if release.statement.kind != "folded" or trips.every is None:
         return
-    try:
+    with suppress(ParameterError, ValueError, KeyError):
         every = Every.parse(trips.every)
         times = fold_times(every.name, every.minutes, [key[-1] for key in trips.slices]).columns
         spans = set(zip(*(release.flows[name].to_pylist() for name in TIME_COLUMNS), strict=True))
-        is_known = spans <= set(zip(*(times[name].tolist() for name in TIME_COLUMNS), strict=True))
-    except (ParameterError, ValueError, KeyError):
-        is_known = False
-    if not is_known:
-        yield "flows.parquet: spans of time cannot be made of folded steps"
+        if spans <= set(zip(*(times[name].tolist() for name in TIME_COLUMNS), strict=True)):
+            return
+    yield "flows.parquet: spans of time cannot be made of folded steps"
 
 
 def trips_from_flows(
@@ -116,18 +115,16 @@ def trips_from_flows(
         columns["l_places"] = Places(tile, np.zeros(len(tile), np.int64), np.zeros(len(tile), np.int64))
     summary = whole.intake
 
-    def whole_numbers(columns: list[Any]) -> Any:
-        return _concat([values if values.dtype == np.int64 else to_fixed_point(values) for values in columns])
+    def joined(name: str) -> Any:
+        """Returns a column of all parts in whole numbers; None without it."""
+        values = [getattr(part, name) for part in parts]
+        return None if values[0] is None else _concat([v if v.dtype.kind == "i" else to_fixed_point(v) for v in values])
 
     return Trips(
-        origin=_concat([part.origin for part in parts]),
-        destination=_concat([part.destination for part in parts]),
-        trips=whole_numbers([part.trips for part in parts]),
+        **{name: joined(name) for name in ("origin", "destination", "trips", "weight", "keys")},
         unit=MILLION if any(part.trips.dtype.kind == "f" for part in parts) else 1,
-        weight=None if whole.weight is None else whole_numbers([part.weight for part in parts]),
         persons=_persons([part.people for part in parts], lengths),
         read_by="engine",
-        keys=None if whole.keys is None else _concat([part.keys for part in parts]),
         key=summary.key,
         rows=summary.rows - summary.empty_rows,
         dropped=sum(summary.dropped.values()),
@@ -168,7 +165,7 @@ def _persons(people: list[Any], lengths: list[int]) -> Any:
         return SimpleNamespace(count=lambda group, n: remote.merge(group).count(n))
     start = np.cumsum([0, *lengths[:-1]]).astype(np.int32)
     row = _concat([one.cell + first for one, first in zip(people, start, strict=True)])
-    made = _concat([one.trips for one in people]) if all(one.trips is not None for one in people) else None
+    made = None if any(one.trips is None for one in people) else _concat([one.trips for one in people])
     return PersonRows(row, _concat([one.person for one in people]), made)
 
 
@@ -195,15 +192,16 @@ def _compare_zones(release: ReleaseFolder, frozen: FrozenMap, trips: Trips) -> I
     for name in ("homogeneous", "hierarchy", "resolution", "same_zones"):
         if (stated.get(name) or None) != (frozen.about[name] or None):
             yield f"report.json: '{name}' is not that of the given zone map"
-    tiles = {} if CELLS in release.zones.column_names else _tiles_of(release.lookup)
+    tiles: dict[tuple[str, str], list[str]] = {}
+    for row in () if CELLS in release.zones.column_names else release.lookup.to_pylist():
+        tiles.setdefault((row["zone"], row["role"]), []).append(row["tile"])
     listed = dict(zip(_keys(frozen.table), frozen.table[TILES].to_pylist(), strict=True)) if tiles else {}
-    moved = sum(sorted(own) != sorted(listed.get(key, own)) for key, own in tiles.items())
+    moved = sum(sorted(here) != sorted(listed.get(key, here)) for key, here in tiles.items())
     if moved:
         yield f"zones.parquet: {moved} zones have other tiles than on the given zone map"
     for end, of_map in zip(_ENDS, (trips.origin_map, trips.destination_map), strict=True):
-        here, there = (
-            {zone for zone, role in _keys(t) if role in (end, "both")} for t in (release.zones, frozen.table)
-        )
+        both = (release.zones, frozen.table)
+        here, there = ({zone for zone, role in _keys(zones) if role in (end, "both")} for zones in both)
         strange = len(here - there) - (_count_fills(here, there, frozen, of_map) if frozen.homogeneous else 0)
         if strange:
             yield f"zones.parquet: {strange} {end} zones are not on the given zone map, nor fill its gaps"
@@ -220,36 +218,23 @@ def _keys(zones: Any) -> list[tuple[str, str]]:
     return list(zip(zones["zone"].to_pylist(), zones["role"].to_pylist(), strict=True))
 
 
-def _tiles_of(lookup: Any) -> dict[tuple[str, str], list[str]]:
-    """Returns the tiles of each zone on the operator's map."""
-    tiles: dict[tuple[str, str], list[str]] = {}
-    for row in lookup.to_pylist():
-        tiles.setdefault((row["zone"], row["role"]), []).append(row["tile"])
-    return tiles
-
-
 def _count_fills(here: set[str], there: set[str], frozen: FrozenMap, of_map: ZoneMap | None) -> int:
     """Counts new zones that overlap no earlier one and lie directly in a node that contains one."""
-    ways = dict(_ways_up(here | there, of_map, halves=frozen.hierarchy == "halves"))
+    zones, halves, ways = list(here | there), frozen.hierarchy == "halves", dict[str, list[str]]()
+    if of_map is None:
+        for zone, chain in zip(zones, zone_chains(H3Map(0), zones), strict=True):
+            # Parts of cells have a dot in their codes.
+            ways[zone] = [code for code, _ in chain if halves or "." not in code]
+    else:
+        codes = of_map.code.tolist()
+        above = {code: codes[up] for code, up in zip(codes, of_map.parent.tolist(), strict=True) if up >= 0}
+        for zone in zones:
+            ways[zone] = [zone]
+            while ways[zone][-1] in above:
+                ways[zone].append(above[ways[zone][-1]])
     holding = {node for zone in there for node in ways[zone]}
     return sum(
         zone not in holding and ways[zone][1] in holding and there.isdisjoint(ways[zone])
         for zone in here - there
         if len(ways[zone]) > 1
     )
-
-
-def _ways_up(zones: set[str], of_map: ZoneMap | None, *, halves: bool) -> Iterator[tuple[str, list[str]]]:
-    """Yields each zone with the codes from it to the top, itself first."""
-    if of_map is None:
-        for zone, chain in zip(zones, zone_chains(H3Map(0), list(zones)), strict=True):
-            # Parts of cells have a dot in their codes.
-            yield zone, [code for code, _ in chain if halves or "." not in code]
-        return
-    codes = of_map.code.tolist()
-    above = {code: codes[up] for code, up in zip(codes, of_map.parent.tolist(), strict=True) if up >= 0}
-    for zone in zones:
-        way = [zone]
-        while way[-1] in above:
-            way.append(above[way[-1]])
-        yield zone, way

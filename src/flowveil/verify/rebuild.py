@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from flowveil import __version__
-from flowveil.errors import FlowveilError, ParameterError
+from flowveil.errors import FlowveilError
 from flowveil.paths import most_bytes, open_regular, parse_json, read_json
 from flowveil.published.folder import MANIFEST, FolderContent, write_files
 from flowveil.published.read_release import read_published
@@ -43,16 +44,15 @@ def check_files(folder: Path) -> tuple[list[str], dict[str, str]]:
         return ["the folder has more entries than any release"], {}
     findings, hashes = [], {}
     for name in names:
-        found = os.lstat(folder / name)
-        if not stat.S_ISREG(found.st_mode):
+        status = os.lstat(folder / name)
+        if not stat.S_ISREG(status.st_mode):
             findings.append(f"{_printable(name)}: not a regular file")
-        elif found.st_size > most_bytes(name):
+        elif status.st_size > most_bytes(name):
             findings.append(f"{_printable(name)}: larger than any file of a release")
         else:
-            try:
+            hashes[name] = "not readable"
+            with suppress(OSError):
                 hashes[name] = ReleaseFolder(folder).sha256(name)
-            except OSError:
-                hashes[name] = "not readable"
     try:
         listed = {str(name): str(value) for name, value in read_json(folder / MANIFEST)["sha256"].items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
@@ -79,7 +79,7 @@ def check_rebuild(release: ReleaseFolder, given: PublicMap | None, notes: list[s
         with taken_at_its_word(release.path):
             published = read_published(release, given)
             if published is None:
-                raise ParameterError("The release belongs to no map.")
+                return ["report.json: states neither a resolution nor a map, so its zones lie nowhere"]
             return compare_with(release, published, notes)
     except FlowveilError as problem:
         return [f"the folder cannot be made again from its tables and its statement: {problem}"]
@@ -167,15 +167,13 @@ def _compare_reports(name: str, one: dict[str, Any], other: dict[str, Any], note
         notes.append(f"{name}: its sentences were not compared: another version of flowveil wrote them")
 
 
-def _bytes(path: Path, most: int = -1) -> bytes:
+def _bytes(path: Path) -> bytes:
     with open_regular(path) as file:
-        return file.read(most)
+        return file.read()
 
 
 def _policy(path: Path) -> bytes:
-    page = _bytes(path, _CHUNK)
-    start = page.find(b"Content-Security-Policy")
-    return page[start : page.find(b">", start)]
+    return _bytes(path).partition(b"Content-Security-Policy")[2].partition(b">")[0]
 
 
 #: Values of a file, by its suffix.

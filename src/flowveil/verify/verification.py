@@ -38,8 +38,6 @@ from flowveil.zoning.files import ZoneMap, read_zones
 from flowveil.zoning.outside import with_outside
 from flowveil.zoning.places import read_places
 
-#: Of a certificate.
-_SUFFIXES = (".json", ".html")
 #: Stated where persons were recounted otherwise than the release counted them.
 FOLDED = (
     "The recount ignored upper and lower case in names of persons, which is safer; the release distinguishes it. "
@@ -67,6 +65,11 @@ class Verification:
     def holds(self) -> bool:
         """Whether nothing contradicts the release."""
         return not self.findings
+
+    def made_strict(self) -> Verification:
+        """Returns the same with what could not be compared as findings, unless there are others."""
+        missed = tuple(note for note in self.not_compared if note != FOLDED)
+        return replace(self, findings=self.findings or missed)
 
     def __bool__(self) -> bool:
         raise TypeError("A Verification is neither true nor false. Hint: use .holds or .findings.")
@@ -113,15 +116,14 @@ def verify_release(
         private: files that only the operator has.
         **reading: how to read the trips, where it differs from what the report says; ``zones`` is the operator's map.
     """
-    folder = _folder(directory, "the release")
-    findings, sha256 = check_files(folder)
-    if findings:
-        return Verification(tuple(findings), sha256=sha256)
-    release = ReleaseFolder(folder)
+    release = ReleaseFolder(_folder(directory, "the release"))
+    findings, sha256 = check_files(release.path)
     try:
-        statement = release.statement
+        statement = None if findings else release.statement
     except ParameterError as problem:
-        return Verification((str(problem),), sha256=sha256)
+        findings = [str(problem)]
+    if findings or statement is None:
+        return Verification(tuple(findings), sha256=sha256)
     if statement.derived_from is not None:
         raise ParameterError(
             f"'{directory}' was computed from a published release, not from trips. Hint: flowveil verify DIR --from "
@@ -129,11 +131,7 @@ def verify_release(
         )
     notes: list[str] = []
     zones = _read_map(statement, reading.get("zones"))
-    given = map_of_statement(statement, zones)
-    if given is None:
-        findings = ["report.json: states neither a resolution nor a map, so its zones lie nowhere"]
-    else:
-        findings = check_rebuild(release, given, notes)
+    findings = check_rebuild(release, map_of_statement(statement, zones), notes)
     if findings:
         return Verification(tuple(findings), tuple(notes), sha256=sha256)
     if _folds_case(statement, expect, reading.get("person_case")):
@@ -141,10 +139,8 @@ def verify_release(
         notes.append(FOLDED)
     result = _recount(release, against, private or PrivateFiles(), reading, zones, expect=expect or {}, noise=noise)
     notes += [note for note in result.notes if note not in notes]
-    findings = list(result.findings)
-    if strict and not findings:
-        findings = [note for note in notes if note != FOLDED]
-    return Verification(tuple(findings), tuple(notes), result.counted, sha256)
+    found = Verification(result.findings, tuple(notes), result.counted, sha256)
+    return found.made_strict() if strict else found
 
 
 def _recount(
@@ -175,14 +171,12 @@ def _recount(
         keyed = {} if private.key_file is None else {"key_file": private.key_file}
         trips = trips_from_flows(read_as_stated(release.statement, against, **reading, **keyed), hierarchy=hierarchy)
     resolution = int(resolution_of(trips.origins[:1])[0]) if trips.origin_map is None else None
-    lists: dict[str, Any] = {}
     if private.stricter is not None:
         places = read_places(private.stricter, asking=True).located(resolution, tree)
-        lists["stricter"] = Places(places.tile, places.k, places.l)  # type: ignore[arg-type]
+        trips = replace(trips, stricter=Places(places.tile, places.k, places.l))  # type: ignore[arg-type]
     if private.l_places is not None:
         places = read_places(private.l_places, asking=False)
-        lists["l_places"] = Places(places.tiles_on(resolution, tree), places.k, places.l)
-    trips = replace(trips, **lists)
+        trips = replace(trips, l_places=Places(places.tiles_on(resolution, tree), places.k, places.l))
     return recount_trips(release, trips, zones_of=private.zones_of, revision=private.revision, **how)
 
 
@@ -218,11 +212,10 @@ def verify_derived(
     within: Within | None = None,
     strict: bool = False,
 ) -> Verification:
-    """Computes a derived release again from its source and compares every byte. Needs no raw trips.
+    """Computes a derived release again from its source folder and compares every byte. Needs no raw trips.
 
     Args:
-        directory: the derived folder.
-        source: the folder that it was computed from.
+        directory, source: the derived folder, and the one that it was computed from.
         zones: the operator's map, where the source is on one.
         zones_of, within: the release or frozen map, and the area, that the derivation used.
         strict: whether what could not be compared is a finding.
@@ -253,9 +246,9 @@ def verify_derived(
             findings = compare_with(release, derived, notes)
     except FlowveilError as problem:
         findings = [f"the folder cannot be computed again from its source: {problem}"]
-    if strict and not findings:
-        findings = list(notes)
-    return Verification(tuple(findings), tuple(notes), {"read_by": "source", "kind": statement.kind}, sha256)
+    compared = {"read_by": "source", "kind": statement.kind}
+    found = Verification(tuple(findings), tuple(notes), compared, sha256)
+    return found.made_strict() if strict else found
 
 
 def _derivation(statement: Statement, zones_of: Any, within: Within | None) -> Derivation:
@@ -307,38 +300,35 @@ def verify_series(
 
 def check_suffix(path: str | PathLike[str]) -> None:
     """Raises ParameterError for a file that is neither JSON nor HTML by its name."""
-    if Path(path).suffix.lower() not in _SUFFIXES:
-        raise ParameterError(f"A certificate is {' or '.join(_SUFFIXES)}; found '{Path(path).suffix}'.")
+    if Path(path).suffix.lower() not in (".json", ".html"):
+        raise ParameterError(f"A certificate is .json or .html; found '{Path(path).suffix}'.")
 
 
 def certificate(
+    found: Verification,
     *,
-    sha256: Mapping[str, str],
     report: Mapping[str, Any] | None,
     expected: Mapping[str, Any],
-    findings: Sequence[str],
-    not_compared: Sequence[str],
     source: str | PathLike[str] | None,
-    date: str | None = None,
-    signer: str | None = None,
+    **signed: str | None,
 ) -> dict[str, Any]:
     """Returns the content of a certificate. Private: the hash of a small input lets a reader test guesses.
 
     Args:
-        sha256: of the files of the folder.
+        found: the result.
         report: its report.json; None where something contradicts it: then nothing of it is repeated.
-        expected, findings, not_compared: the guarantee that was required, and the result.
+        expected: the guarantee that was required.
         source: the trips: a file, a folder or a pattern of files; each is hashed.
-        date, signer: short texts.
+        **signed: short texts: ``date`` and ``signer``.
     """
     stated = None if report is None else Statement.from_report(report)
     return {
         "certificate": "flowveil verification",
         "verified_with": __version__,
         "made_with": None if report is None else report["version"],
-        "holds": False if findings else None if not_compared else True,
-        "findings": list(findings),
-        "not_compared": list(not_compared),
+        "holds": False if found.findings else None if found.not_compared else True,
+        "findings": list(found.findings),
+        "not_compared": list(found.not_compared),
         "expected": {name: value for name, value in expected.items() if value not in (None, (), [])},
         "method": stated and stated.method,
         "guarantee": stated and dict(stated.guarantee),
@@ -347,9 +337,8 @@ def certificate(
         "columns": stated and stated.parameters.get("columns"),
         "confirmed": stated and list(stated.confirmed),
         "input_sha256": {} if source is None else _hash_inputs(source),
-        "release_sha256": dict(sorted(sha256.items())),
-        **({} if date is None else {"date": date}),
-        **({} if signer is None else {"signer": signer}),
+        "release_sha256": dict(sorted(found.sha256.items())),
+        **{name: text for name, text in signed.items() if text is not None},
     }
 
 

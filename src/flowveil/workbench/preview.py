@@ -6,7 +6,6 @@ of report.json, so a number on the page equals the one in the folder. All maps s
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -24,10 +23,11 @@ from flowveil.methods import METHODS
 from flowveil.published.folder import FolderContent
 from flowveil.published.maps import ENDS, Frame, Geometries, further_layer, look, map_of_release, part_bounds
 from flowveil.published.report import distance_in_words, summed
-from flowveil.published.tables import overview, zones_in
+from flowveil.published.tables import overview
+from flowveil.release.folder import zones_in
 from flowveil.request import Request
 from flowveil.times import TIME
-from flowveil.verify.verification import certificate, certificate_text
+from flowveil.verify.verification import Verification, certificate, certificate_text
 from flowveil.workbench.choices import thresholds_of
 
 #: Upper bound for areas on the map of the input.
@@ -248,17 +248,9 @@ def _comparison(audit: Mapping[str, Any]) -> str:
 
 
 def write_certificate(
-    folder: Path, report: Mapping[str, Any], verification: Any, *, source: Path | None, sentence: str, signer: str
+    folder: Path, report: Mapping[str, Any], verification: Verification, *, source: Path, sentence: str, signer: str
 ) -> None:
     """Writes the private certificate of a published release, with the signed sentence."""
-    content = certificate(
-        sha256=json.loads((folder / "manifest.json").read_text(encoding="utf-8"))["sha256"],
-        report=report,
-        expected={},
-        findings=verification.findings,
-        not_compared=verification.not_compared,
-        source=source,
-        signer=signer,
-    )
+    content = certificate(verification, report=report, expected={}, source=source, signer=signer)
     place = folder.with_suffix(".certificate.html")
     place.write_text(certificate_text({**content, "signed": sentence}, place), encoding="utf-8")

@@ -1,13 +1,13 @@
-"""Finds which points are in which boxes, for overlapping boxes.
+"""Finds the boxes, or the cells of tree nodes, that contain points.
 
-Points are sorted along a space-filling curve into a tree of blocks with bounds. All boxes descend this tree together:
-(box, block) pairs with disjoint bounds are dropped, the others are replaced by their parts. Work is proportional to the
-pairs found and their surroundings; memory is bounded. Used by measures and verification, not by methods.
+For boxes, which may overlap, points are sorted along a space-filling curve into a tree of blocks with bounds. All boxes
+descend this tree together: (box, block) pairs with disjoint bounds are dropped, the others are replaced by their parts.
+Work is proportional to the pairs found and their surroundings; memory is bounded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -92,3 +92,50 @@ def _along_curve(point: NDArray[Any]) -> NDArray[np.uint64]:
         for b in range(bits):
             key |= (rank >> np.uint64(b) & np.uint64(1)) << np.uint64(b * dimensions + d)
     return key
+
+
+class Ancestors:
+    """The ancestors of all nodes of a forest, which its parents give; -1 is the parent of a root."""
+
+    def __init__(self, parent: NDArray[Any]) -> None:
+        chain = [np.arange(len(parent), dtype=np.int32)]
+        while (chain[-1] >= 0).any():
+            chain.append(np.where(chain[-1] >= 0, parent[chain[-1]], -1).astype(np.int32))
+        self._chain = np.stack(chain)
+        self.depth = np.count_nonzero(self._chain >= 0, axis=0) - 1
+
+    def at_depth(self, node: NDArray[Any], depth: Any) -> NDArray[np.int32]:
+        """Returns the ancestor of each node at a depth; -1 where the node is less deep or -1."""
+        up = self.depth[node] - depth
+        return np.where((node >= 0) & (up >= 0), self._chain[np.maximum(up, 0), node], -1)
+
+
+def containing_cells(
+    parents: Sequence[NDArray[Any]], cells: Sequence[NDArray[Any]], points: Sequence[NDArray[Any]]
+) -> Places:
+    """Returns the cell that contains each point, -1 without one; of cells that overlap, the deepest.
+
+    Makes one look-up for each combination of depths among the cells, over the points without a cell.
+
+    Args:
+        parents: the parent of each node, for each tree.
+        cells: the node of each cell in each tree.
+        points: the node of each point in each tree; -1 outside the tree.
+    """
+    found = np.full(len(points[0]), -1, dtype=np.int64)
+    if len(cells[0]) == 0:
+        return found
+    trees, shape = [Ancestors(parent) for parent in parents], [len(parent) for parent in parents]
+    key = np.ravel_multi_index(tuple(cells), shape)
+    order = np.argsort(key, kind="stable")
+    key = key[order]
+    left = np.flatnonzero(np.logical_and.reduce([node >= 0 for node in points]))
+    depths = np.stack([tree.depth[node] for tree, node in zip(trees, cells, strict=True)])
+    for combination in np.unique(depths, axis=1).T[::-1]:
+        above = [tree.at_depth(node[left], depth) for tree, node, depth in zip(trees, points, combination, strict=True)]
+        wanted = np.ravel_multi_index(tuple(np.maximum(node, 0) for node in above), shape)
+        at = np.minimum(np.searchsorted(key, wanted), len(key) - 1)
+        hit = np.logical_and.reduce([key[at] == wanted, *(node >= 0 for node in above)])
+        found[left[hit]] = order[at[hit]]
+        left = left[~hit]
+    return found

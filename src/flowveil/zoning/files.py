@@ -52,7 +52,7 @@ from flowveil.zoning.map_limits import (
 )
 from flowveil.zoning.naming import names_of_zones
 from flowveil.zoning.restriction import restricted_tree
-from flowveil.zoning.table import Texts, first_of_runs, nested_hierarchy, parent_hierarchy
+from flowveil.zoning.table import Texts, first_of_runs, nested_hierarchy, parent_hierarchy, positions
 
 _CSV = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz")
 _PARQUET = (".parquet", ".geoparquet", ".pq")
@@ -276,15 +276,8 @@ def _assembled(
 ) -> ZoneMap:
     """Attaches places (given for ``codes``) and names to a tree."""
     if places is not None:
-        order = np.argsort(codes, kind="stable")
-        in_leaf_order = order[np.searchsorted(codes[order], tree.code[tree.leaf_node])]
-        tree = Hierarchy(
-            parent=tree.parent,
-            code=tree.code,
-            base_level=tree.base_level,
-            geography=ZoneGeography.from_places(tree, places.take(in_leaf_order)),
-            kind=tree.kind,
-        )
+        in_leaf_order = places.take(positions(codes, tree.code[tree.leaf_node]))
+        tree = replace(tree, geography=ZoneGeography.from_places(tree, in_leaf_order))
     names = np.full(tree.n_nodes, "", dtype=np.str_)
     if columns.name:
         names = names_of_zones(tree, _names_of_nodes(tree, texts[columns.tile], texts[columns.name]))
@@ -297,13 +290,10 @@ def _names_of_nodes(tree: Hierarchy, codes: Texts, names: Texts) -> Texts:
     order = np.lexsort((names, codes))
     order = order[names[order] != ""]
     first = order[first_of_runs(codes[order])]
-    known, name = codes[first], names[first]
-    out = np.full(tree.n_nodes, "", dtype=names.dtype if len(names) else np.str_)
-    if len(known):
-        at = np.minimum(np.searchsorted(known, tree.code), len(known) - 1)
-        hit = known[at] == tree.code
-        out[hit] = name[at[hit]]
-    return out
+    if not len(first):
+        return np.full(tree.n_nodes, "", dtype=np.str_)
+    at = positions(codes[first], tree.code)
+    return np.where(at >= 0, names[first][at], "")
 
 
 def _places(

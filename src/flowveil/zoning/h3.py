@@ -7,17 +7,16 @@ is built in a few passes over whole arrays, one for each resolution.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import h3.api.basic_int as h3_int
 import numpy as np
-import shapely
 from numpy.typing import NDArray
 
 from flowveil.errors import DataError
-from flowveil.hierarchy import OUTSIDE_CELL, Floats, Hierarchy, Ints
+from flowveil.hierarchy import H3_PART_SHIFT, H3_PARTS, OUTSIDE_CELL, Floats, Hierarchy, Ints
 from flowveil.zoning.outside import with_outside
 
 MAX_RESOLUTION = 15
@@ -31,10 +30,19 @@ VIRTUAL_ROOT_CODE = 0
 
 _N_BASE_CELLS = 122
 _LOW_BITS = np.uint64(0o111111111111111)
+#: Bits of the number of a part, and the number of children of each part.
+_PART_SHIFT = np.uint64(H3_PART_SHIFT)
+PART_BITS = np.uint64(7) << _PART_SHIFT
+_PART_CHILDREN = np.array([max(0, len(suffix) - 1) for suffix in H3_PARTS])
 #: For each resolution, the bits of the digits below it.
 _UNUSED_DIGITS = np.array([(1 << 3 * (MAX_RESOLUTION - r)) - 1 for r in range(16)], dtype=np.uint64)
 
 Cells64 = NDArray[np.uint64]
+
+
+def is_h3(tree: Hierarchy) -> bool:
+    """Returns whether the nodes of a tree are H3 cells, or parts of them."""
+    return tree.kind in ("h3", "halves") and tree.code.dtype == np.uint64
 
 
 def resolution_of(cells: Cells64) -> NDArray[np.int64]:
@@ -48,18 +56,20 @@ def parent_of(cells: Cells64, resolution: int) -> Cells64:
     return (cells & ~_RESOLUTION_MASK) | (np.uint64(resolution) << _RESOLUTION_SHIFT) | below
 
 
-def n_descendants(cells: Cells64, resolution: int) -> NDArray[np.int64]:
-    """How many cells of a resolution there are in each cell, seen or not; in a virtual root, all on earth.
+def n_descendants(codes: Cells64, resolution: int) -> NDArray[np.int64]:
+    """Returns the number of cells of a resolution in each cell or part, with or without trips.
 
-    A pentagon has one child that is a pentagon and five that are hexagons. Which base cells stand below a virtual root
-    is known from the data alone, so it counts them all.
+    A pentagon has one child that is a pentagon and five that are hexagons. A virtual root counts all cells on earth,
+    because only the data decide which base cells are below it.
     """
-    own = resolution_of(cells)
-    hexagon = 7 ** np.maximum(resolution - own, 0)
-    pentagon = 1 + 5 * ((hexagon - 1) // 6)
-    on_earth = 2 + 120 * 7**resolution
-    below = np.where(cells == VIRTUAL_ROOT_CODE, on_earth, np.where(is_pentagon(cells), pentagon, hexagon))
-    return np.where(cells == np.uint64(OUTSIDE_CELL), 1, below)
+    cells, part = codes & ~PART_BITS, ((codes & PART_BITS) >> _PART_SHIFT).astype(np.int64)
+    hexagon = 7 ** np.maximum(resolution - resolution_of(cells), 0)
+    whole = np.where(is_pentagon(cells), 1 + 5 * ((hexagon - 1) // 6), hexagon)
+    # The centre child of a pentagon is a pentagon, so the parts with it have fewer cells.
+    lacking = np.where(np.isin(part, (1, 3)) & is_pentagon(cells), 6 * (hexagon // 7) - whole, 0)
+    below = np.where(part == 0, whole, _PART_CHILDREN[part] * (hexagon // 7) - lacking)
+    below = np.where(codes == VIRTUAL_ROOT_CODE, 2 + 120 * 7**resolution, below)
+    return np.where(codes == np.uint64(OUTSIDE_CELL), 1, below)
 
 
 def is_pentagon(cells: Cells64) -> NDArray[np.bool_]:
@@ -140,23 +150,31 @@ def h3_hierarchy(tiles: Cells64, *, to_the_top: bool = False) -> Hierarchy:
         open_node = np.repeat(node, np.diff(np.append(at, len(tiles))))
     parent[0] = -1
     tree = Hierarchy(parent=parent.astype(np.int32), code=code, base_level=root, kind="h3")
-    object.__setattr__(tree, "geography", H3Geography(code=tree.code, parent=tree.parent))
-    return tree
+    return replace(tree, geography=H3Geography.from_tree(tree))
 
 
-def cells_of_nodes(code: Cells64, parent: Ints, nodes: Ints) -> list[list[str]]:
-    """Returns each node's own cell in hexadecimal; of a virtual root, the base cells below it."""
-    base = [f"{c:x}" for c in code[parent == 0].tolist()]
-    return [[f"{c:x}"] if c else base for c in code[nodes].tolist()]
+def children_in(part: int) -> list[int]:
+    """Returns the cells of a part in increasing order, or the cell itself."""
+    number = part >> H3_PART_SHIFT & 7
+    cell = part ^ number << H3_PART_SHIFT
+    if number == 0:
+        return [cell]
+    finer = h3_int.get_resolution(cell) + 1
+    place = 3 * (MAX_RESOLUTION - finer)
+    digits = {int(d) for d in H3_PARTS[number][1:]}
+    return sorted(c for c in h3_int.cell_to_children(cell, finer) if c >> place & 7 in digits)
 
 
 #: A mean direction shorter than this has no centre: the points lie all around the globe.
 _LEAST_DIRECTION = 1e-3
 
 
-def mean_center(lat: Floats, lon: Floats) -> tuple[float, float]:
-    """Returns latitude and longitude of the mean direction of points; 0, 0 where they lie all around the globe."""
-    a, b = np.radians(lat), np.radians(lon)
+def _center(cells: list[int]) -> tuple[float, float]:
+    """Returns latitude and longitude of the mean direction of cells; 0, 0 if they lie all around the globe."""
+    points = [h3_int.cell_to_latlng(cell) for cell in cells]
+    if len(points) < 2:
+        return points[0] if points else (np.nan, np.nan)
+    a, b = np.radians(points).T
     x, y, z = (np.cos(a) * np.cos(b)).mean(), (np.cos(a) * np.sin(b)).mean(), np.sin(a).mean()
     if np.sqrt(x**2 + y**2 + z**2) < _LEAST_DIRECTION:
         return 0.0, 0.0
@@ -165,50 +183,54 @@ def mean_center(lat: Floats, lon: Floats) -> tuple[float, float]:
 
 @dataclass(frozen=True, eq=False)
 class H3Geography:
-    """Where H3 nodes lie. A virtual root is the union of the base cells below it."""
+    """Places of H3 cells and parts; a part consists of its children, a virtual root of base cells, `outside` of none.
+
+    Attributes:
+        code: the code of each node.
+        base: the base cells of a virtual root.
+    """
 
     code: Cells64
-    parent: Ints
+    base: tuple[int, ...] = ()
+
+    @classmethod
+    def from_tree(cls, tree: Hierarchy) -> H3Geography:
+        """Returns the geography of an H3 tree."""
+        return cls(tree.code, tuple(tree.code[tree.parent == 0].tolist()))
 
     def centers(self, nodes: Ints) -> tuple[Floats, Floats]:
-        """Returns latitude and longitude of each node's centre, in degrees."""
-        return self._each(nodes, _centers_of_cells, self._center_of_root)
+        """Returns latitude and longitude of each node's centre, in degrees: the mean direction of its cells."""
+        # Nodes repeat: once per flow.
+        used, at = np.unique(self.code[nodes], return_inverse=True)
+        points = np.array([_center(self._cells(code)) for code in used.tolist()], dtype=np.float64)
+        lat, lon = points.reshape(-1, 2)[at].T
+        return lat, lon
 
     def areas_km2(self, nodes: Ints) -> Floats:
-        """Returns the area of each node in square kilometres."""
-        cells = self.code[nodes].tolist()
-        out = [h3_int.cell_area(c, "km^2") if c else self.areas_km2(self._base_cells).sum() for c in cells]
-        return np.array(out, dtype=np.float64)
+        """Returns the area of each node in square kilometres: the sum over its cells."""
+        codes = self.code[nodes].tolist()
+        return np.array([sum(h3_int.cell_area(c, "km^2") for c in self._cells(code)) for code in codes], np.float64)
 
     def polygons(self, nodes: Ints) -> NDArray[np.object_]:
         """Returns the outline of each node; split where it crosses the 180th meridian."""
+        from flowveil.zoning.outlines import dissolved
+
+        cells = [self._cells(code) for code in self.code[nodes].tolist()]
+        finest = np.array([h3_int.get_resolution(made_of[0]) for made_of in cells])
         out = np.empty(len(nodes), dtype=object)
-        for i, cell in enumerate(self.code[nodes].tolist()):
-            out[i] = _outline(cell) if cell else shapely.union_all(self.polygons(self._base_cells))
+        for resolution in np.unique(finest).tolist():
+            at = np.flatnonzero(finest == resolution)
+            out[at] = dissolved([cells[i] for i in at.tolist()], resolution, decimals=12)[0]
         return out
 
     def h3_cells(self, nodes: Ints) -> list[list[str]]:
-        """Returns the H3 cells that each node consists of: itself, or the base cells below a virtual root."""
-        return cells_of_nodes(self.code, self.parent, nodes)
+        """Returns the fewest and coarsest H3 cells that make up each node, in hexadecimal."""
+        return [[f"{cell:x}" for cell in self._cells(code)] for code in self.code[nodes].tolist()]
 
-    @property
-    def _base_cells(self) -> Ints:
-        return np.flatnonzero(self.parent == 0).astype(np.int32)
-
-    def _center_of_root(self) -> tuple[float, float]:
-        return mean_center(*self.centers(self._base_cells))
-
-    def _each(self, nodes: Ints, of_cells: Any, of_root: Any) -> tuple[Floats, Floats]:
-        cells = self.code[nodes]
-        lat, lon = np.empty(len(cells)), np.empty(len(cells))
-        real = cells != VIRTUAL_ROOT_CODE
-        # Nodes repeat: once per flow.
-        used, at = np.unique(cells[real], return_inverse=True)
-        found = of_cells(used)
-        lat[real], lon[real] = found[0][at], found[1][at]
-        if not real.all():
-            lat[~real], lon[~real] = of_root()
-        return lat, lon
+    def _cells(self, code: int) -> list[int]:
+        if code == VIRTUAL_ROOT_CODE:
+            return list(self.base)
+        return [] if code == OUTSIDE_CELL else children_in(code)
 
 
 @dataclass(frozen=True, eq=False)
@@ -242,41 +264,4 @@ class H3Zones:
 
     def centers(self, zones: Ints) -> tuple[Floats, Floats]:
         """Returns latitude and longitude of the centres."""
-        return self._geography.centers(zones)
-
-    @cached_property
-    def _geography(self) -> H3Geography:
-        return H3Geography(code=self.cells, parent=np.full(len(self.cells), -1, dtype=np.int32))
-
-
-def _centers_of_cells(cells: Cells64) -> tuple[Floats, Floats]:
-    pairs = np.array([h3_int.cell_to_latlng(c) for c in cells.tolist()], dtype=np.float64).reshape(-1, 2)
-    return pairs[:, 0], pairs[:, 1]
-
-
-def _outline(cell: int) -> Any:
-    ring = np.array(h3_int.cell_to_boundary(cell), dtype=np.float64)[:, ::-1]
-    resolution = h3_int.get_resolution(cell)
-    for pole in (90.0, -90.0):
-        if h3_int.latlng_to_cell(pole, 0.0, resolution) == cell:
-            return _cap(ring, pole)
-    if np.ptp(ring[:, 0]) <= 180:
-        return shapely.polygons(ring)
-    east = ring.copy()
-    east[east[:, 0] < 0, 0] += 360
-    whole = shapely.make_valid(shapely.polygons(east))
-    parts = [
-        shapely.intersection(whole, shapely.box(0, -90, 180, 90)),
-        shapely.transform(shapely.intersection(whole, shapely.box(180, -90, 540, 90)), lambda xy: xy - [360.0, 0.0]),
-    ]
-    return shapely.union_all(parts)
-
-
-def _cap(ring: NDArray[np.float64], pole: float) -> Any:
-    """Returns the outline of a cell around a pole: from one end of the map to the other, closed along the pole."""
-    around = ring[np.argsort(ring[:, 0])]
-    first, last = around[0], around[-1]
-    gap = first[0] + 360 - last[0]
-    at_edge = last[1] + (first[1] - last[1]) * (180 - last[0]) / gap if gap else first[1]
-    edge = [(180.0, at_edge), (180.0, pole), (-180.0, pole), (-180.0, at_edge)]
-    return shapely.make_valid(shapely.polygons(np.concatenate((around, edge))))
+        return H3Geography(self.cells).centers(zones)

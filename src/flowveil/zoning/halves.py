@@ -18,39 +18,34 @@ Guarantees: the division does not depend on the trips; every zone is still a nod
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import lru_cache
 
 import h3.api.basic_int as h3_int
 import numpy as np
-import shapely
 from numpy.typing import NDArray
 
-from flowveil.hierarchy import H3_PART_SHIFT, H3_PARTS, Floats, Hierarchy, Ints
+from flowveil.hierarchy import H3_PART_SHIFT, Hierarchy
 from flowveil.zoning.geometry import ZoneGeography
 from flowveil.zoning.h3 import (
     MAX_RESOLUTION,
+    PART_BITS,
     Cells64,
     H3Geography,
-    cells_of_nodes,
+    children_in,
     is_pentagon,
-    mean_center,
-    n_descendants,
     resolution_of,
 )
 from flowveil.zoning.naming import named_like
 from flowveil.zoning.outside import has_outside, inside_of, with_outside
-from flowveil.zoning.table import without_chain_above
+from flowveil.zoning.table import positions, without_chain_above
 
 _SHIFT = np.uint64(H3_PART_SHIFT)
-_PART_BITS = np.uint64(7) << _SHIFT
 #: Numbers of the larger and smaller part with the child of each digit; 0 for no smaller part. In a pentagon the second
 #: large part is that of 3 and 5, directly above the children.
 _LARGE = np.array([1, 2, 1, 2, 1, 2, 1])
 _SMALL = np.array([3, 5, 4, 5, 3, 0, 4])
 _ODD, _ODD_OF_PENTAGON = 2, 6
-#: In degrees, about a micrometre: unifies shared corners that differ in the last digits.
-_SAME_CORNER = 1e-11
 
 
 def halved_h3(tree: Hierarchy, *, to_the_top: bool = False) -> Hierarchy:
@@ -72,23 +67,15 @@ def halved_h3(tree: Hierarchy, *, to_the_top: bool = False) -> Hierarchy:
     large, small = _parts_of_children(above, cell[inner])
     part_codes, parents = _parts(above, large, small)
     code = np.concatenate((cell, part_codes))
-    order = np.argsort(code)
     parent_code = np.concatenate((np.where(tree.parent < 0, 0, cell[np.maximum(tree.parent, 0)]), parents))
     parent_code[inner] = np.where(small > 0, _part(above, small), _part(above, large))
-    parent = order[np.searchsorted(code, parent_code, sorter=order).clip(max=len(code) - 1)]
+    parent = positions(code, parent_code)
     parent[0] = -1
     built, _ = Hierarchy.from_parents(parent, code, base_level=tree.base_level, kind="halves")
     built = built if to_the_top else without_chain_above(built)
     codes = built.code
     level = np.where(codes == 0, -1, resolution_of(codes)).astype(np.int32)
-    return Hierarchy(
-        parent=built.parent,
-        code=codes,
-        base_level=int(level[0]),
-        geography=PartGeography(code=codes, parent=built.parent),
-        kind="halves",
-        levels=level,
-    )
+    return replace(built, base_level=int(level[0]), geography=H3Geography.from_tree(built), levels=level)
 
 
 def _parts_of_children(above: Cells64, child: Cells64) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -111,20 +98,8 @@ def _parts(above: Cells64, large: NDArray[np.int64], small: NDArray[np.int64]) -
     quarters, first = np.unique(_part(above, small)[has_quarter], return_index=True)
     return (
         np.concatenate((halves, quarters)),
-        np.concatenate((halves & ~_PART_BITS, _part(above, large)[has_quarter][first])),
+        np.concatenate((halves & ~PART_BITS, _part(above, large)[has_quarter][first])),
     )
-
-
-def children_in(part: int) -> list[int]:
-    """Returns the cells of a part in increasing order, or the cell itself."""
-    number = part >> H3_PART_SHIFT & 7
-    cell = part ^ number << H3_PART_SHIFT
-    if number == 0:
-        return [cell]
-    finer = h3_int.get_resolution(cell) + 1
-    place = 3 * (MAX_RESOLUTION - finer)
-    digits = {int(d) for d in H3_PARTS[number][1:]}
-    return sorted(c for c in h3_int.cell_to_children(cell, finer) if c >> place & 7 in digits)
 
 
 def enclosing_parts(code: int) -> list[int]:
@@ -149,79 +124,6 @@ def _parts_above(cell: int) -> tuple[int, ...]:
     large, small = (int(part[0]) for part in found)
     parts = [above | part << H3_PART_SHIFT for part in (small, large) if part]
     return (*parts, above, *_parts_above(above))
-
-
-def n_descendants_of_parts(codes: Cells64, resolution: int) -> NDArray[np.int64]:
-    """Returns the number of cells of a resolution in each cell or part."""
-    number = (codes & _PART_BITS) >> _SHIFT
-    cell = codes & ~_PART_BITS
-    whole = n_descendants(cell, resolution)
-    hexagon = 7 ** np.maximum(resolution - resolution_of(codes) - 1, 0)
-    length = np.array([len(p) - 1 if p else 0 for p in H3_PARTS])[number.astype(np.int64)]
-    # The centre child of a pentagon is a pentagon, so the parts with it have fewer cells.
-    lacking = np.where(np.isin(number, (1, 3)) & is_pentagon(cell), 6 * hexagon - whole, 0)
-    return np.where(number == 0, whole, length * hexagon - lacking)
-
-
-@dataclass(frozen=True, eq=False)
-class PartGeography:
-    """Geography of H3 cells and their parts; a part is the union of its children."""
-
-    code: Cells64
-    parent: Ints
-
-    def centers(self, nodes: Ints) -> tuple[Floats, Floats]:
-        """Returns latitude and longitude of each node's centre; for a part, the mean direction of its children."""
-        lat, lon = np.empty(len(nodes)), np.empty(len(nodes))
-        parts = self._is_part(nodes)
-        lat[~parts], lon[~parts] = self._cells.centers(nodes[~parts])
-        used, at = np.unique(nodes[parts], return_inverse=True)
-        middles = [_middle(children_in(c)) for c in self.code[used].tolist()]
-        lat[parts], lon[parts] = np.array(middles, dtype=np.float64).reshape(-1, 2)[at].T
-        return lat, lon
-
-    def areas_km2(self, nodes: Ints) -> Floats:
-        """Returns the area of each node in square kilometres; for a part, the sum over its children."""
-        area = np.empty(len(nodes))
-        parts = self._is_part(nodes)
-        area[~parts] = self._cells.areas_km2(nodes[~parts])
-        codes = self.code[nodes[parts]].tolist()
-        area[parts] = [sum(h3_int.cell_area(c, "km^2") for c in children_in(code)) for code in codes]
-        return area
-
-    def polygons(self, nodes: Ints) -> NDArray[np.object_]:
-        """Returns the outline of each node; for a part, the union of its children."""
-        out = np.empty(len(nodes), dtype=object)
-        parts = self._is_part(nodes)
-        out[~parts] = self._cells.polygons(nodes[~parts])
-        for i, code in zip(np.flatnonzero(parts), self.code[nodes[parts]].tolist(), strict=True):
-            cells = np.array(children_in(code), dtype=np.uint64)
-            of_children = H3Geography(code=cells, parent=np.full(len(cells), -1, np.int32))
-            outlines = of_children.polygons(np.arange(len(cells), dtype=np.int32))
-            out[i] = shapely.normalize(shapely.union_all(outlines, grid_size=_SAME_CORNER))
-        return out
-
-    def h3_cells(self, nodes: Ints) -> list[list[str]]:
-        """Returns the fewest and coarsest H3 cells that make up each node."""
-        whole = cells_of_nodes(self.code, self.parent, nodes)
-        parts = self._is_part(nodes).tolist()
-        return [
-            [f"{c:x}" for c in children_in(code)] if is_part else of_cell
-            for of_cell, is_part, code in zip(whole, parts, self.code[nodes].tolist(), strict=True)
-        ]
-
-    def _is_part(self, nodes: Ints) -> NDArray[np.bool_]:
-        is_part: NDArray[np.bool_] = (self.code[nodes] & _PART_BITS) != 0
-        return is_part
-
-    @property
-    def _cells(self) -> H3Geography:
-        return H3Geography(code=self.code, parent=self.parent)
-
-
-def _middle(cells: list[int]) -> tuple[float, float]:
-    """Returns the direction of the mean of the cells' centres, in degrees."""
-    return mean_center(*np.array([h3_int.cell_to_latlng(c) for c in cells]).T)
 
 
 # ---- maps --------------------------------------------------------------------------------------------------------

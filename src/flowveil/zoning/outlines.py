@@ -38,32 +38,35 @@ _CELLS_AROUND_A_HOLE = 6
 Numbers = NDArray[np.int64]
 
 
-def dissolved(zones: Sequence[Sequence[int]], finest: int) -> tuple[NDArray[np.object_], Floats]:
+def dissolved(
+    zones: Sequence[Sequence[int]], finest: int, *, decimals: int = DECIMALS
+) -> tuple[NDArray[np.object_], Floats]:
     """Returns the outline of each zone at a resolution, and its area in square kilometres.
 
     Args:
         zones: the H3 cells that each zone consists of, none finer than `finest`.
         finest: the resolution of the cells whose union is drawn.
+        decimals: to which coordinates are rounded.
 
     Returns:
         Shapely polygons (longitude, latitude), split where they cross the 180th meridian and closed along a pole, with
-        coordinates rounded to `DECIMALS`; and the area of each as rounded, on the sphere, between great circles.
+        rounded coordinates; and the area of each as rounded, on the sphere, between great circles.
         Outlines depend on all zones given together: what is to fit together is drawn in one call.
     """
     pieces = [[[c] for c in cells] if len(cells) >= _CELLS_AROUND_A_HOLE else [cells] for cells in zones]
-    shapes, areas = _without_holes([piece for of_zone in pieces for piece in of_zone], finest)
+    shapes, areas = _without_holes([piece for of_zone in pieces for piece in of_zone], finest, decimals)
     first = np.cumsum([0, *map(len, pieces)])
     outlines = np.empty(len(zones), dtype=object)
     outlines[:] = [shapes[a] if b - a == 1 else shapely.union_all(shapes[a:b]) for a, b in pairwise(first.tolist())]
     return outlines, np.add.reduceat(areas, first[:-1]) if len(zones) else np.zeros(0)
 
 
-def _without_holes(zones: Sequence[Sequence[int]], finest: int) -> tuple[NDArray[np.object_], Floats]:
+def _without_holes(zones: Sequence[Sequence[int]], finest: int, decimals: int) -> tuple[NDArray[np.object_], Floats]:
     outlines, areas = np.empty(len(zones), dtype=object), np.zeros(len(zones))
     if not zones:
         return outlines, areas
     (zone, start, stop), corner = _edges(zones, finest)
-    rounded = np.round(corner, DECIMALS)
+    rounded = np.round(corner, decimals)
     # The date line has two names.
     rounded[rounded[:, 0] >= 180, 0] -= 360
     for first, outline, area in _drawn(_rings(zone, start, stop), rounded):

@@ -48,15 +48,6 @@ class Beyond:
         shapes[known] = self.inside.geography.polygons(inner)  # type: ignore[union-attr]
         return shapes
 
-    def h3_cells(self, nodes: Ints) -> list[list[str]] | None:
-        """Returns the H3 cells of each node, an empty list for `outside`; None for other trees."""
-        of_tree = getattr(self.inside.geography, "h3_cells", None)
-        if of_tree is None:
-            return None
-        known, inner = self._known(nodes)
-        found = iter(of_tree(inner))
-        return [next(found) if is_known else [] for is_known in known.tolist()]
-
     def _known(self, nodes: Ints) -> tuple[NDArray[np.bool_], Ints]:
         known = nodes != self.inside.n_nodes + self.shift
         return known, np.maximum(nodes[known] - self.shift, 0).astype(np.int32)

@@ -20,12 +20,12 @@ from flowveil.flows import Flows
 from flowveil.headers import plain_name
 from flowveil.hierarchy import Floats, Hierarchy, PlaceCounts
 from flowveil.zoning.files import ZoneMap, load_table, text_column
-from flowveil.zoning.h3 import Cells64, is_cell, parent_of, resolution_of
+from flowveil.zoning.h3 import Cells64, is_cell, is_h3, parent_of, resolution_of
 from flowveil.zoning.outside import inside_of
 from flowveil.zoning.points import index_points
-from flowveil.zoning.restriction import restricted_tree, tree_over
+from flowveil.zoning.restriction import tree_of_tiles, tree_over
+from flowveil.zoning.table import Texts, positions
 
-Texts = NDArray[np.str_]
 Whole = NDArray[np.int64]
 
 _NAMES = {
@@ -106,16 +106,12 @@ class Places:
         thresholds: Whole = self.k if name == "k" else self.l
         holding, tiles = _holding(self.tile, tree, whole_map)
         highest = np.zeros(holding.n_nodes, np.int64)
-        order = np.argsort(tiles)
-        highest[holding.leaf_node] = thresholds[
-            order[np.searchsorted(tiles, holding.code[holding.leaf_node], sorter=order)]
-        ]
+        highest[holding.leaf_node] = thresholds[positions(tiles, holding.code[holding.leaf_node])]
         for depth in range(holding.max_depth, 0, -1):
             nodes = holding.nodes_at_depth(depth)
             np.maximum.at(highest, holding.parent[nodes], highest[nodes])
-        by_code = np.argsort(holding.code)
-        at = by_code[np.searchsorted(holding.code, tree.code, sorter=by_code).clip(max=holding.n_nodes - 1)]
-        of_tree = np.where(holding.code[at] == tree.code, highest[at], 0)
+        at = positions(holding.code, tree.code)
+        of_tree = np.where(at >= 0, highest[at], 0)
         if tree.code.dtype == np.uint64:
             # The virtual root contains all places.
             of_tree[tree.code == 0] = thresholds.max(initial=0)
@@ -199,7 +195,7 @@ def _coordinates(column: dict[str, Any], label: str) -> tuple[Floats, Floats]:
 def _tiling(flows: Flows) -> tuple[int | None, Hierarchy | None]:
     """Returns the resolution of H3 tiles, and the map of others."""
     tree = flows.origins
-    if tree.kind in ("h3", "halves") and tree.code.dtype == np.uint64:
+    if is_h3(tree):
         return int(resolution_of(tree.code[tree.leaf_node[:1]])[0]), None
     return None, flows.whole_map
 
@@ -257,9 +253,8 @@ def _map_codes(places: Places, whole: Hierarchy | None) -> Texts:
 
 def _holding(tile: Texts, tree: Hierarchy, whole_map: Hierarchy | None) -> tuple[Hierarchy, NDArray[Any]]:
     """Returns the tree to the top of all nodes that contain one of the tiles, and the tiles by their codes in it."""
-    if tree.kind in ("h3", "halves") and tree.code.dtype == np.uint64:
+    if is_h3(tree):
         cells = _cells(tile)
         return tree_over(cells, tree.kind), cells
     assert whole_map is not None
-    at = np.flatnonzero(np.isin(whole_map.code[whole_map.leaf_node], tile))
-    return restricted_tree(whole_map, at, to_the_top=True)[0], tile
+    return tree_of_tiles(whole_map, tile, to_the_top=True), tile

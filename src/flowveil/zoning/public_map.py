@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 
 from flowveil.errors import DataError
 from flowveil.hierarchy import H3_PART_SHIFT, H3_PARTS, OUTSIDE, OUTSIDE_CELL, VIRTUAL_ROOT, Floats, Hierarchy, Ints
-from flowveil.zoning.h3 import resolution_of
-from flowveil.zoning.halves import PartGeography, enclosing_parts, n_descendants_of_parts
+from flowveil.zoning.h3 import PART_BITS, H3Geography, n_descendants, parent_of, resolution_of
+from flowveil.zoning.halves import enclosing_parts
+from flowveil.zoning.table import positions
 
 #: Edges of boxes are multiples of this part of a degree (a centimetre), so that their codes are short and exact.
 UNITS_PER_DEGREE = 10_000_000
@@ -81,29 +82,14 @@ class H3Map:
     def places(self, codes: Sequence[str]) -> ZonePlaces:
         """Returns the places of cells, parts, ``outside`` and ``all``, which covers the base cells of the others."""
         code = np.array([_h3_number(text) for text in codes], dtype=np.uint64)
-        inside = code[(code != 0) & (code != np.uint64(OUTSIDE_CELL))]
-        cells = inside & ~(np.uint64(7) << np.uint64(H3_PART_SHIFT))
-        base = np.unique(np.array([h3_int.cell_to_parent(int(c), 0) for c in cells.tolist()], dtype=np.uint64))
-        if not len(base):
-            base = np.array(sorted(h3_int.get_res0_cells()), dtype=np.uint64)
-        # Node 0 is the root and the base cells are its children: the geography draws a root as their union.
-        nodes = np.concatenate((np.zeros(1, np.uint64), base, code))
-        parent = np.concatenate(([-1], np.zeros(len(base)), np.ones(len(code)))).astype(np.int32)
-        own = np.arange(len(base) + 1, len(nodes), dtype=np.int32)
-        own[code == 0] = 0
-        where = PartGeography(code=nodes, parent=parent)
-        known = code != np.uint64(OUTSIDE_CELL)
-        lat, lon = np.full(len(code), np.nan), np.full(len(code), np.nan)
-        lat[known], lon[known] = where.centers(own[known])
-        found = iter(where.h3_cells(own[known]))
-        level = np.where(code == 0, -1, np.where(known, resolution_of(code), 0)).astype(np.int32)
-        return ZonePlaces(
-            level=level,
-            tiles=n_descendants_of_parts(code, self.resolution),
-            lat=lat,
-            lon=lon,
-            h3_cells=[next(found) if is_known else [] for is_known in known.tolist()],
-        )
+        is_outside = code == np.uint64(OUTSIDE_CELL)
+        inside = code[(code != 0) & ~is_outside]
+        base = np.unique(parent_of(inside & ~PART_BITS, 0)).tolist() or sorted(h3_int.get_res0_cells())
+        where, nodes = H3Geography(code, tuple(base)), np.arange(len(code), dtype=np.int32)
+        lat, lon = where.centers(nodes)
+        level = np.where(code == 0, -1, np.where(is_outside, 0, resolution_of(code))).astype(np.int32)
+        tiles = n_descendants(code, self.resolution)
+        return ZonePlaces(level=level, tiles=tiles, lat=lat, lon=lon, h3_cells=where.h3_cells(nodes))
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,10 +126,8 @@ class TreeMap:
             DataError: a code is not on the map.
         """
         known = self.tree.code_text(np.arange(self.tree.n_nodes, dtype=np.int32))
-        order = np.argsort(known)
-        wanted = np.array(list(codes), dtype=np.str_)
-        at = order[np.minimum(np.searchsorted(known, wanted, sorter=order), len(known) - 1)]
-        missing = int(np.sum(known[at] != wanted))
+        at = positions(known, np.array(list(codes), dtype=np.str_))
+        missing = int(np.sum(at < 0))
         if missing:
             raise DataError(f"{missing} zones of the release are not on the map. Hint: give the map it was made on.")
         return at.astype(np.int32)

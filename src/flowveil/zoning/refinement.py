@@ -1,7 +1,7 @@
 """The tree over the tiles of flows: as read, or refined into halves.
 
 `h3` is the unchanged tree, of H3 or of the user's map. `halves` adds parts between zones and their children
-(`flowveil.zoning.halves`, `flowveil.zoning.halves`). The tiles stay the same; only their numbers change.
+(`flowveil.zoning.halves`). The tiles stay the same; only their numbers change.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from flowveil.slices import SlicedFlows
 from flowveil.zoning.geometry import ZoneGeography
 from flowveil.zoning.halves import MARK, halved_h3, halved_map
 from flowveil.zoning.outside import inside_of
-from flowveil.zoning.restriction import restricted_tree
+from flowveil.zoning.restriction import both_trees, tree_of_tiles
+from flowveil.zoning.table import positions
 
 Refinement = Literal["h3", "halves"]
 HIERARCHIES: tuple[Refinement, ...] = get_args(Refinement)
@@ -84,56 +85,28 @@ def _obstacle(flows: Flows | SlicedFlows) -> str | None:
 
 
 def _moved(flows: Any) -> Any:
-    trees = _halved(flows)
+    whole = _one(flows).whole_map
+    whole = None if whole is None else halved_map(whole)
+
+    def halved(tree: Hierarchy) -> Hierarchy:
+        return halved_h3(tree) if whole is None else tree_of_tiles(whole, tree.code[tree.leaf_node])
+
+    trees = (*both_trees(flows, halved), whole)
     numbers = _numbers(flows.origins, trees[0]), _numbers(flows.destinations, trees[1])
     if isinstance(flows, Flows):
         return _renumbered(flows, trees, numbers)
     return replace(flows, slices=tuple(_renumbered(part, trees, numbers) for part in flows.slices))
 
 
-def _halved(flows: Flows | SlicedFlows) -> Trees:
-    """Returns the refined trees; one tree for both ends if it was one before."""
-    whole = _one(flows).whole_map
-    whole = None if whole is None else halved_map(whole)
-    origins = halved_h3(flows.origins) if whole is None else _restricted(whole, flows.origins)
-    if flows.destinations is flows.origins:
-        return origins, origins, whole
-    return origins, halved_h3(flows.destinations) if whole is None else _restricted(whole, flows.destinations), whole
-
-
-def _restricted(whole: Hierarchy, tree: Hierarchy) -> Hierarchy:
-    tiles = np.flatnonzero(np.isin(whole.code[whole.leaf_node], tree.code[tree.leaf_node]))
-    restricted, _ = restricted_tree(whole, tiles)
-    return restricted
-
-
 def _numbers(before: Hierarchy, after: Hierarchy) -> Ints:
     """Returns for each tile of a tree its number in another."""
-    old, new = before.code[before.leaf_node], after.code[after.leaf_node]
-    order = np.argsort(new)
-    return order[np.searchsorted(new, old, sorter=order)].astype(np.int32)
-
-
-def _by_ends(origin: Ints, destination: Ints) -> NDArray[np.int64]:
-    """Returns the order by origin, then destination."""
-    width, places = int(destination.max(initial=0)).bit_length(), len(origin).bit_length()
-    if int(origin.max(initial=0)).bit_length() + width + places > 63:
-        return np.lexsort((destination, origin))
-    # One combined key (origin, destination, position) sorts faster than two.
-    key = origin.astype(np.int64)
-    key <<= width
-    key |= destination
-    key <<= places
-    key |= np.arange(len(key))
-    key.sort()
-    key &= (1 << places) - 1
-    return key
+    return positions(after.code[after.leaf_node], before.code[before.leaf_node]).astype(np.int32)
 
 
 def _renumbered(flows: Flows, trees: Trees, numbers: tuple[Ints, Ints]) -> Flows:
     """Returns the same flows in the order of other tile numbers."""
     origin, destination = numbers[0][flows.origin], numbers[1][flows.destination]
-    order = _by_ends(origin, destination)
+    order = np.lexsort((destination, origin))
     place: NDArray[np.int32] = np.empty(len(order), dtype=np.int32)
     place[order] = np.arange(len(order), dtype=np.int32)
     moved = replace(

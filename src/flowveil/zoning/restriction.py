@@ -6,7 +6,7 @@ may be above it. A tree to the top has every zone that any data could have.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -18,7 +18,7 @@ from flowveil.flows import Flows
 from flowveil.hierarchy import Hierarchy, Ints
 from flowveil.slices import SlicedFlows
 from flowveil.zoning.geometry import ZoneGeography
-from flowveil.zoning.h3 import h3_hierarchy
+from flowveil.zoning.h3 import h3_hierarchy, is_h3
 from flowveil.zoning.halves import halved_h3
 from flowveil.zoning.outside import Beyond, with_outside
 from flowveil.zoning.table import chain_above
@@ -80,20 +80,35 @@ def _restricted_around(
     return with_outside(smaller), np.concatenate((above, kept, [np.int32(tree.n_nodes - 1)])).astype(np.int32)
 
 
+def tree_of_tiles(whole: Hierarchy, codes: NDArray[Any], *, to_the_top: bool = False) -> Hierarchy:
+    """Returns the tree of a map over the tiles with these codes; see `restricted_tree`."""
+    tiles = np.flatnonzero(np.isin(whole.code[whole.leaf_node], codes))
+    return restricted_tree(whole, tiles, to_the_top=to_the_top)[0]
+
+
+def both_trees(flows: Any, make: Callable[[Hierarchy], Hierarchy]) -> tuple[Hierarchy, Hierarchy]:
+    """Returns new trees of origins and destinations; one tree for both ends stays one."""
+    origins = make(flows.origins)
+    return origins, origins if flows.destinations is flows.origins else make(flows.destinations)
+
+
 def to_the_top(flows: Any) -> Any:
     """Returns the flows or slices over trees that reach to the top of their map; tiles keep their numbers.
 
     A tree without a map stays unchanged.
     """
-    one = flows.slices[0] if isinstance(flows, SlicedFlows) else flows
-    origins = _reaching(one.origins, one.whole_map)
-    # One tree for both ends stays one.
-    same = one.destinations is one.origins
-    destinations = origins if same else _reaching(one.destinations, one.whole_map)
-    if isinstance(flows, SlicedFlows):
-        moved = (replace(part, origins=origins, destinations=destinations) for part in flows.slices)
-        return replace(flows, slices=tuple(moved))
-    return replace(flows, origins=origins, destinations=destinations)
+    parts = flows.slices if isinstance(flows, SlicedFlows) else (flows,)
+    whole = parts[0].whole_map
+
+    def reaching(tree: Hierarchy) -> Hierarchy:
+        tiles = tree.code[tree.leaf_node]
+        if is_h3(tree):
+            return tree_over(tiles, tree.kind)
+        return tree if whole is None else tree_of_tiles(whole, tiles, to_the_top=True)
+
+    origins, destinations = both_trees(parts[0], reaching)
+    moved = tuple(replace(part, origins=origins, destinations=destinations) for part in parts)
+    return replace(flows, slices=moved) if isinstance(flows, SlicedFlows) else moved[0]
 
 
 def tree_over(tiles: Any, hierarchy: str) -> Hierarchy:
@@ -102,21 +117,8 @@ def tree_over(tiles: Any, hierarchy: str) -> Hierarchy:
     return halved_h3(tree, to_the_top=True) if hierarchy == "halves" else tree
 
 
-def _reaching(tree: Hierarchy, whole: Hierarchy | None) -> Hierarchy:
-    tiles = tree.code[tree.leaf_node]
-    if tree.kind in ("h3", "halves") and tree.code.dtype == np.uint64:
-        return tree_over(tiles, tree.kind)
-    if whole is None:
-        return tree
-    return restricted_tree(whole, np.flatnonzero(np.isin(whole.code[whole.leaf_node], tiles)), to_the_top=True)[0]
-
-
 def flows_during(sliced: SlicedFlows, label: str) -> Flows:
-    """Returns the flows of a time step, independent of earlier and later steps.
-
-    Args:
-        sliced: flows sliced by time alone.
-        label: label of the step.
+    """Returns the flows of the time step with a label, from flows sliced by time alone; independent of other steps.
 
     Raises:
         DataError: there are no trips in this step.
@@ -130,40 +132,21 @@ def flows_during(sliced: SlicedFlows, label: str) -> Flows:
 
 def over_own_tiles(flows: Flows) -> Flows:
     """Returns the flows over the smallest trees that contain their tiles."""
-    return _over_tiles_of([flows])[0]
-
-
-def slices_over_own_tiles(sliced: SlicedFlows) -> SlicedFlows:
-    """Returns the slices over the smallest trees that contain the tiles of all of them."""
-    return replace(sliced, slices=tuple(_over_tiles_of(sliced.slices)))
-
-
-def _over_tiles_of(parts: Sequence[Flows]) -> list[Flows]:
-    """Returns flows with common trees over the smallest trees that contain the tiles of all."""
-    first = parts[0]
-    seen = [np.unique(np.concatenate([getattr(part, end) for part in parts])) for end in ("origin", "destination")]
-    same = first.origins is first.destinations
-    if same:
+    seen = [np.unique(flows.origin), np.unique(flows.destination)]
+    if flows.origins is flows.destinations:
         seen = [np.union1d(*seen)] * 2
-    origins = _over(first.origins, first.whole_map, seen[0])
-    destinations = origins if same else _over(first.destinations, first.whole_map, seen[1])
-    return [
-        replace(
-            part,
-            # A smaller tree keeps the order of its tiles.
-            origin=np.searchsorted(seen[0], part.origin).astype(np.int32),
-            destination=np.searchsorted(seen[1], part.destination).astype(np.int32),
-            origins=origins,
-            destinations=destinations,
-        )
-        for part in parts
-    ]
 
+    def smallest(tree: Hierarchy) -> Hierarchy:
+        tiles = seen[0 if tree is flows.origins else 1]
+        codes = tree.code[tree.leaf_node[tiles]]
+        if flows.whole_map is not None:
+            return tree_of_tiles(flows.whole_map, codes)
+        return h3_hierarchy(codes) if tree.kind == "h3" else restricted_tree(tree, tiles)[0]
 
-def _over(tree: Hierarchy, whole: Hierarchy | None, tiles: Ints) -> Hierarchy:
-    if whole is None and tree.kind != "h3":
-        return restricted_tree(tree, tiles)[0]
-    codes = tree.code[tree.leaf_node[tiles]]
-    if whole is None:
-        return h3_hierarchy(codes)
-    return restricted_tree(whole, np.flatnonzero(np.isin(whole.code[whole.leaf_node], codes)))[0]
+    origins, destinations = both_trees(flows, smallest)
+    # A smaller tree keeps the order of its tiles.
+    origin, destination = (
+        np.searchsorted(tiles, end).astype(np.int32)
+        for tiles, end in zip(seen, (flows.origin, flows.destination), strict=True)
+    )
+    return replace(flows, origin=origin, destination=destination, origins=origins, destinations=destinations)

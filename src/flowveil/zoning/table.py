@@ -136,6 +136,13 @@ def chain_above(n_children: NDArray[Any]) -> int:
     return int(np.argmax(n_children != 1))
 
 
+def positions(known: NDArray[Any], wanted: NDArray[Any]) -> NDArray[np.int64]:
+    """Returns the position of each wanted value among distinct known ones; -1 if it is missing."""
+    order = np.argsort(known, kind="stable")
+    at = order[np.searchsorted(known, wanted, sorter=order).clip(max=len(known) - 1)]
+    return np.where(known[at] == wanted, at, -1)
+
+
 def first_of_runs(ordered: NDArray[Any]) -> NDArray[np.int64]:
     """Returns the positions at which a new value begins in an ordered array."""
     opens = np.ones(len(ordered), dtype=np.bool_)

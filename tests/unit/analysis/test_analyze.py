@@ -17,10 +17,10 @@ import flowveil
 from flowveil.analysis import analyze, analyze_release, summary_lines
 from flowveil.analysis.areas import PLANNER
 from flowveil.analysis.attach import attach
-from flowveil.analysis.covering import Tree, cells_around
 from flowveil.audit.auditing import audit
 from flowveil.cli import main
 from flowveil.errors import OutputError, ParameterError
+from flowveil.zoning.covering import containing_cells
 from samples.strategies import hierarchies
 
 READ = {"person": "person", "weight": "w", "resolution": 8}
@@ -155,9 +155,9 @@ def test_the_cell_around_each_flow_is_found(origins, destinations, random):
             cells.append((o, d))
     tiles = [(i, j) for i in range(origins.n_tiles) for j in range(destinations.n_tiles)]
     at = np.array(tiles)
-    trees = [Tree.from_hierarchy(origins, at[:, 0]), Tree.from_hierarchy(destinations, at[:, 1])]
+    points = [tree.leaf_node[at[:, end]] for end, tree in enumerate((origins, destinations))]
     rows = [np.array([c[end] for c in cells], dtype=np.int32) for end in (0, 1)]
-    found = cells_around(trees, rows).tolist()
+    found = containing_cells([origins.parent, destinations.parent], rows, points).tolist()
 
     def holds(tree, node, tile):
         return tree.leaf_start[node] <= tile < tree.leaf_stop[node]

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from flowveil.methods.discrete_gaussian import DiscreteGaussian
-from flowveil.methods.discrete_laplace import system_bits
+from flowveil.methods.discrete_noise import DiscreteGaussian, system_bits
 from flowveil.methods.epsilon import keeps, largest_rho
 from reference.goodness import FALSE_ALARM, fit
 

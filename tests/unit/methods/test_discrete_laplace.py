@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from flowveil.methods.discrete_laplace import DiscreteLaplace, Geometric, repeatable_bits, system_bits
+from flowveil.methods.discrete_noise import DiscreteLaplace, Geometric, first_bits, repeatable_bits, system_bits
 from reference.goodness import FALSE_ALARM, fit, laplace_law
 from reference.laplace import chance
 from reference.opendp_noise import opendp_laplace
@@ -144,7 +144,7 @@ def test_ties_are_settled_with_more_bits():
     law = DiscreteLaplace(Fraction(3))
     geometric: Geometric = law.magnitude
     first = [int(t) for t in geometric._table]
-    more = geometric._first_bits(4, 128) - (first[4] << 64)
+    more = first_bits(geometric._at_most(4), 128) - (first[4] << 64)
     assert 0 < more < 2**64 - 1
     assert geometric.draw(1, Scripted(first[4] - 1))[0] == 4
     assert geometric.draw(1, Scripted(first[4] + 1))[0] == 5

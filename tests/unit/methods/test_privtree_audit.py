@@ -13,7 +13,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from flowveil.methods.discrete_laplace import DiscreteLaplace, system_bits
+from flowveil.methods.discrete_noise import DiscreteLaplace, system_bits
 from flowveil.methods.noise_guarantee import NoiseGuarantee
 from flowveil.methods.privtree import _Budget, divide_pairs
 from flowveil.methods.public_domain import PublicTree

@@ -17,8 +17,7 @@ import numpy as np
 import pytest
 
 from flowveil.flows import Cells
-from flowveil.methods.discrete_gaussian import DiscreteGaussian
-from flowveil.methods.discrete_laplace import DiscreteLaplace, system_bits
+from flowveil.methods.discrete_noise import DiscreteGaussian, DiscreteLaplace, system_bits
 from flowveil.methods.epsilon import largest_rho
 from flowveil.methods.public_domain import Level
 from flowveil.methods.topdown import NoiseDistribution, noisy_children, noisy_roots

@@ -27,7 +27,7 @@ from flowveil.published.charts import Bars, Mark, bar_chart, curve_chart
 from flowveil.published.document import frame, page
 from flowveil.published.html import render, render_series
 from flowveil.published.pictures import draw
-from flowveil.verify.verification import certificate, certificate_text
+from flowveil.verify.verification import Verification, certificate, certificate_text
 from samples.releases import city_flows, release_of
 
 PLAIN = "plain"
@@ -148,8 +148,8 @@ def audit(text: str) -> Iterator[str]:
 def certified(text: str) -> Iterator[str]:
     report = dict(published()[0])
     report["parameters"] = {**report["parameters"], "columns": {text: text}}
-    given = {"expected": {text: text}, "findings": [text], "not_compared": [text], "source": None, "date": text}
-    content = certificate(sha256={text: text}, report=report, **given)
+    found = Verification((text,), (text,), sha256={text: text})
+    content = certificate(found, report=report, expected={text: text}, source=None, date=text)
     yield certificate_text(content, "certificate.html")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from pyproj import Geod
 
 from flowveil import DataError, Flows, Hierarchy, MissingExtraError, ParameterError, anonymize
 from flowveil.guarantee import Guarantee
+from flowveil.hierarchy import PlaceCounts
 from flowveil.methods.mondrian import mondrian
 from flowveil.release.boxes import UNITS_PER_DEGREE, BoxZones, Frame, Grid, TileIndex
 from flowveil.release.plan import Plan
@@ -21,6 +23,7 @@ from flowveil.zoning.covering import pairs_inside
 from flowveil.zoning.public_map import Rectangles
 from reference import measures as slow
 from samples.placed import placed_flows, placed_problems, star
+from samples.releases import city_flows
 
 WORLD = st.tuples(st.floats(-89, 89), st.floats(-180, 180))
 
@@ -98,6 +101,14 @@ def test_a_missing_library_is_named_with_its_extra(monkeypatch, method, library)
     flows = Flows.from_pairs([0, 1], [1, 0], [2, 2], origins=tree, destinations=tree)
     with pytest.raises(MissingExtraError, match=r"flowveil\[boxes\]"):
         anonymize(flows, method, k=3)
+
+
+@pytest.mark.parametrize("method", ["mondrian", "glove", "curvecut"])
+def test_listed_places_count_instead_of_tiles(method):
+    flows = city_flows(rows=3000)
+    listed = flows.origins.code_text(flows.origins.leaf_node)[::3]
+    flows = replace(flows, l_places=PlaceCounts(listed, np.ones(len(listed), np.int64)))
+    assert len(anonymize(flows, method, k=5, l=3).flows) > 1
 
 
 # ---- counting ----------------------------------------------------------------------------------------------------

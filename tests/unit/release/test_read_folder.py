@@ -40,7 +40,7 @@ READERS = {
     "audit": lambda folder: audit([folder]),
     "reconstruct": lambda folder: reconstruct(folder, zones=6),
     "picture": lambda folder: picture(folder, folder.parent / "map.svg"),
-    "revision": lambda folder: Earlier.of(folder).zones_of(None),
+    "revision": lambda folder: Earlier.read(folder).zones_of(None),
 }
 readers = pytest.mark.parametrize("read", READERS.values(), ids=READERS)
 

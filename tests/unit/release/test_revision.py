@@ -14,8 +14,10 @@ from flowveil import (
     OutputError,
     ParameterError,
     anonymize,
+    anonymize_slices,
     audit_releases,
     publish_series,
+    read_slices,
     read_trips,
     read_zones,
     verify_series,
@@ -106,9 +108,17 @@ def test_what_cannot_be_revised_is_refused(first, tmp_path):
     anonymize(flows, revision=first, k=5).write(tmp_path / "second")
     with pytest.raises(ParameterError, match="every published release"):
         anonymize(flows, revision=tmp_path / "second", k=5)
-    anonymize(flows, "paircut", k=5).write(tmp_path / "nested")
-    with pytest.raises(ParameterError, match="nested zones"):
-        anonymize(flows, revision=tmp_path / "nested", k=5)
+    halves = pa.table({"o": ["N1"] * 30, "d": ["N2"] * 30, "half": ["a", "b"] * 15})
+    ends = {"origin_tile": "o", "destination_tile": "d", "by_many": True, "no_person": True}
+    sliced = read_slices(halves, zones=read_zones(MAP, root="all"), by="half", **ends)
+    anonymize_slices(sliced, k=5, total=True, common_zones=True).write(tmp_path / "totals")
+    with pytest.raises(ParameterError, match="totals of its slices"):
+        anonymize_slices(sliced, revision=tmp_path / "totals", k=5)
+    anonymize_slices(sliced, k=5).write(tmp_path / "halves")
+    with pytest.raises(ParameterError, match="has other slices"):
+        anonymize_slices(
+            read_slices(halves, zones=read_zones(MAP, root="all"), by="o", **ends), revision=tmp_path / "halves", k=5
+        )
     listed = pa.table({"tile": ["N1", "N2", "S1", "S2"]})
     anonymize(flows, "suppression", k=5, l=1, l_places=listed).write(tmp_path / "counted")
     with pytest.raises(ParameterError, match="l counts listed places"):

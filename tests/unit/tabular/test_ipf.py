@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from flowveil.errors import DataError, ParameterError
-from flowveil.methods.discrete_laplace import system_bits
+from flowveil.methods.discrete_noise import system_bits
 from flowveil.methods.epsilon import (
     WeakPromiseWarning,
     gaussian_deviation,
@@ -238,20 +238,20 @@ def test_shape_of_the_noise_does_not_depend_on_the_data():
 
 def test_bins():
     table = pa.table({"age": [0, 17, 18, 65, None], "sex": list("mfmfm")})
-    domain, codes = code_variable(table, "age", edges=[0, 18, 65, None], from_data=False)
+    domain, codes = code_variable(table, "age", bins={"age": [0, 18, 65, None]})
     assert domain.values.to_pylist() == ["[0, 18)", "[18, 65]", None]
     assert codes.tolist() == [0, 0, 1, 1, 2]
     with pytest.raises(DataError, match="1 records have a value outside"):
-        code_variable(table, "age", edges=[0, 18, 60, None], from_data=False)
+        code_variable(table, "age", bins={"age": [0, 18, 60, None]})
     with pytest.raises(DataError, match="1 records have no value"):
-        code_variable(table, "age", edges=[0, 18, 65], from_data=False)
+        code_variable(table, "age", bins={"age": [0, 18, 65]})
     for edges in ([1], [2, 1], [1, 1]):
         with pytest.raises(ParameterError, match="edges"):
-            code_variable(table, "age", edges=edges, from_data=False)
+            code_variable(table, "age", bins={"age": edges})
     with pytest.raises(DataError, match="only numbers"):
-        code_variable(table, "sex", edges=[0, 1], from_data=False)
+        code_variable(table, "sex", bins={"sex": [0, 1]})
     with pytest.raises(ParameterError, match="both"):
-        code_variable(table, "age", edges=[0, 70], domain=[1], from_data=False)
+        code_variable(table, "age", bins={"age": [0, 70]}, domains={"age": [1]})
 
 
 def test_number_of_records_comes_from_the_noisy_margins():

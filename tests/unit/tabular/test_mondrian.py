@@ -10,6 +10,7 @@ import pytest
 
 from flowveil.errors import DataError, GuaranteeError, InfeasibleError, ParameterError
 from flowveil.tabular import mondrian
+from flowveil.tabular.grid import Grid
 from flowveil.tabular.mondrian import CLASS_COLUMN, anonymize_records, canonical_order
 from flowveil.tabular.records import (
     Attribute,
@@ -231,8 +232,8 @@ def test_a_grid_as_fine_as_the_numbers_is_confirmed_or_refused():
 
 def test_the_recheck_of_ranges_finds_edges_that_reveal_a_person():
     original = pa.chunked_array([[3, 12, 17, 25, 31, 38]])
-    asked = {"step": Fraction(10), "public": (None, None), "k": 2, "missing_label": "missing"}
-    recheck_ranges(pa.array(["(-inf, 20)", "[20, inf) or missing", "missing"]), original, **asked)
+    grid = Grid(Fraction(10), "10", True, None, None)
+    recheck_ranges(pa.array(["(-inf, 20)", "[20, inf) or missing", "missing"]), original, grid, k=2)
     for published, finding in (
         (["(-inf, 17)", "[17, inf)"], "grid"),
         (["(-inf, 10)", "[10, inf)"], "below"),
@@ -240,8 +241,8 @@ def test_the_recheck_of_ranges_finds_edges_that_reveal_a_person():
         (["(-inf, 20)", "25", "[20, inf)"], "single"),
     ):
         with pytest.raises(GuaranteeError, match=finding):
-            recheck_ranges(pa.array(published), original, **asked)
-    recheck_ranges(pa.array(["[0, 20)", "[20, 40]"]), original, **{**asked, "public": (0, 40)})
+            recheck_ranges(pa.array(published), original, grid, k=2)
+    recheck_ranges(pa.array(["[0, 20)", "[20, 40]"]), original, Grid(Fraction(10), "10", True, 0, 40), k=2)
 
 
 def test_identifiers_are_refused_unless_confirmed():

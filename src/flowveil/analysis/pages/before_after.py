@@ -24,7 +24,7 @@ from flowveil.published.html import promise, short_promise
 from flowveil.published.maps import MAX_ZONES, further_layer, look, map_of_release
 from flowveil.published.report import summed
 from flowveil.published.sentences import is_noisy, sentence
-from flowveil.published.tables import zones_in
+from flowveil.release.folder import zones_in
 from flowveil.release.reconstruction import Zoning
 from flowveil.release.statement import Statement
 from flowveil.times import TIME

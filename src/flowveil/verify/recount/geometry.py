@@ -17,7 +17,7 @@ import pyarrow as pa
 import shapely
 from numpy.typing import NDArray
 
-from .tree import OUTSIDE_CELL, Codes, ZoneMap, parent_cells, resolution_of
+from .tree import OUTSIDE_CELL, Codes, ZoneMap, cells_inside
 
 Mask = NDArray[np.bool_]
 Floats = NDArray[np.float64]
@@ -51,11 +51,7 @@ def cells_in_area(cells: Codes, area: str) -> Mask:
     if not all(re.fullmatch("[0-9a-fA-F]{15}", part) for part in parts):
         lat, lon = np.array([h3_int.cell_to_latlng(cell) for cell in cells.tolist()]).reshape(-1, 2).T
         return points_in_area(lat, lon, area)
-    named = np.array([int(part, 16) for part in parts], dtype=np.uint64)
-    inside = np.zeros(len(cells), dtype=np.bool_)
-    for resolution in np.unique(resolution_of(named)).tolist():
-        inside |= np.isin(parent_cells(cells, resolution), named)
-    return inside
+    return cells_inside(cells, np.array([int(part, 16) for part in parts], dtype=np.uint64))
 
 
 def points_in_area(lat: Any, lon: Any, area: str) -> Mask:
@@ -71,8 +67,7 @@ def points_in_area(lat: Any, lon: Any, area: str) -> Mask:
     except ValueError:
         raise UnreadableInputError("the study area is made of H3 cells, or of a form that is unknown here") from None
     across = (lon >= west) & (lon <= east) if west < east else (lon >= west) | (lon <= east)
-    inside: Mask = (lat >= south) & (lat <= north) & across
-    return inside
+    return np.asarray((lat >= south) & (lat <= north) & across, dtype=np.bool_)
 
 
 def bounds_of(codes: pa.Array) -> Floats:
@@ -84,15 +79,15 @@ def bounds_of(codes: pa.Array) -> Floats:
 
 def count_off_grid(bounds: Floats, grid_lon: float, grid_lat: float) -> int:
     """Returns how many boxes have an edge off the lines of the declared grid; ends of the map are lines too."""
-    off = np.isnan(bounds).any(axis=1) | (not (grid_lon > 0 and grid_lat > 0))
-    for column, grid, end in ((0, grid_lon, 180), (1, grid_lat, 90), (2, grid_lon, 180), (3, grid_lat, 90)):
-        step = max(1, round(grid * _UNITS_PER_DEGREE))
-        edge = np.nan_to_num(bounds[:, column])
-        units = np.rint(edge * _UNITS_PER_DEGREE).astype(np.int64)
-        # East of 180 degrees a map goes on counting.
-        on_line = (units % step == 0) | ((units + 360 * _UNITS_PER_DEGREE) % step == 0)
-        off |= (units / _UNITS_PER_DEGREE != edge) | ~(on_line | (np.abs(edge) == end))
-    return int(off.sum())
+    if not (0 < grid_lon < math.inf and 0 < grid_lat < math.inf):
+        return len(bounds)
+    step = np.maximum(1, np.rint(np.array([grid_lon, grid_lat] * 2) * _UNITS_PER_DEGREE)).astype(np.int64)
+    edge = np.nan_to_num(bounds)
+    units = np.rint(edge * _UNITS_PER_DEGREE).astype(np.int64)
+    # East of 180 degrees a map goes on counting.
+    on_line = (units % step == 0) | ((units + 360 * _UNITS_PER_DEGREE) % step == 0) | (np.abs(edge) == [180, 90] * 2)
+    off = np.isnan(bounds) | (units / _UNITS_PER_DEGREE != edge) | ~on_line
+    return int(off.any(axis=1).sum())
 
 
 def centers_of(tiles: Codes, zone_map: ZoneMap | None) -> Floats:

@@ -170,18 +170,18 @@ class Release:
 
     def trips(self) -> Counts:
         """Returns the published trips; -1 where they are not a whole number of units."""
-        return self._whole("trips", self._unit)
+        return _whole(self.flows["trips"].to_numpy(), self._unit)
 
     def weight(self) -> Counts | None:
         """Returns the published weights in millionths, -1 for other fractions; None without weights."""
-        return self._whole("weight", MILLION) if self.has("weight") else None
+        return _whole(self.flows["weight"].to_numpy(), MILLION) if self.has("weight") else None
 
-    def _whole(self, name: str, unit: int) -> Counts:
-        found = self.flows[name].to_numpy()
-        if unit == 1 and found.dtype == np.int64:
-            return np.asarray(found)
-        whole = np.rint(np.nan_to_num(found, nan=-1.0, posinf=-1.0, neginf=-1.0).clip(-1.0, 2.0**33) * unit)
-        return np.where(whole / unit == found, whole, -1).astype(np.int64)
+
+def _whole(values: NDArray[Any], unit: int) -> Counts:
+    if unit == 1 and values.dtype == np.int64:
+        return values
+    whole = np.rint(np.nan_to_num(values, nan=-1.0, posinf=-1.0, neginf=-1.0).clip(-1.0, 2.0**33) * unit)
+    return np.where(whole / unit == values, whole, -1).astype(np.int64)
 
 
 def _check_columns(flows: pa.Table, slices: Sequence[str], folds: Sequence[str]) -> None:
@@ -208,16 +208,14 @@ def _check_listed(flows: pa.Table, zones: pa.Table, *, same_zones: bool) -> None
 
 
 def _thresholds(guarantee: Mapping[str, Any], trips: Trips) -> dict[str, float]:
-    least: dict[str, float] = {}
-    for unit in (*UNITS, "locations"):
-        value = guarantee.get(unit)
-        if unit not in guarantee or (value is None and unit != "population"):
-            continue
-        if value is not None and (isinstance(value, bool) or not math.isfinite(value) or value <= 0):
-            raise FolderError("report.json: a threshold of the guarantee is not a number above 0")
-        if unit == "population":
-            value = trips.population(guarantee["k"]) if value is None else float(value) * MILLION
-        least[unit] = math.inf if value is None else value * (trips.unit if unit == "trips" else 1)
+    scales = {"trips": trips.unit, "people": 1, "population": MILLION, "locations": 1}
+    stated = {unit: guarantee[unit] for unit in scales if guarantee.get(unit) is not None}
+    if any(isinstance(value, bool) or not 0 < value < math.inf for value in stated.values()):
+        raise FolderError("report.json: a threshold of the guarantee is not a number above 0")
+    least = {unit: value * scales[unit] for unit, value in stated.items()}
+    if "population" in guarantee and "population" not in stated:
+        population = trips.population(guarantee["k"])
+        least["population"] = math.inf if population is None else population
     return least
 
 
@@ -259,9 +257,7 @@ def check_guarantee(release: Release, trips: Trips) -> Iterator[str]:
 def check_expected(release: Release, trips: Trips, expect: Mapping[str, Any]) -> Iterator[str]:
     """Compares the guarantee with the one that the reader requires."""
     k, named = expect.get("k"), tuple(expect.get("protect") or ())
-    for unit in named:
-        if unit not in release.least:
-            yield f"report.json: the release does not protect {unit}"
+    yield from (f"report.json: the release does not protect {unit}" for unit in named if unit not in release.least)
     if k is not None:
         given = expect.get("k_population")
         population = given * MILLION if given else trips.population(k) or math.inf

@@ -21,12 +21,11 @@ from typing import Any
 import numpy as np
 
 from .inputs import Counts, PersonRows, Release, Trips
-from .tree import Codes, Ints, parent_cells, resolution_of
+from .tree import Codes, Ints, cells_inside, parent_cells, resolution_of
 
 #: Probability that an honest release is accused. The two counts that are tried, with and without the bound on the trips
 #: of a person, share it.
 FALSE_ALARM = 1e-9
-_TRIES = 2
 _TOLERANCE = 1e-9
 _LARGEST = 1 << 31
 #: With a larger ε hardly a count gets any noise.
@@ -36,8 +35,7 @@ _LARGEST_EPSILON = 20
 def check_form(release: Release, trips: Trips, expect: Mapping[str, Any]) -> Iterator[str]:
     """Yields contradictions between the stated noise and the stated ε and δ."""
     guarantee, statement, layers = release.guarantee, release.statement, int(release.guarantee.get("layers", 1))
-    required = [name for name, value in expect.items() if value]
-    if required:
+    if required := [name for name, value in expect.items() if value]:
         yield f"report.json: a noisy release has no smallest cell, so {', '.join(required)} cannot hold"
     epsilon, delta = guarantee["epsilon"] / layers, guarantee["delta"] / layers
     bound, scale, threshold = guarantee["bound"], guarantee["scale"], guarantee["threshold"]
@@ -71,9 +69,8 @@ def check_form(release: Release, trips: Trips, expect: Mapping[str, Any]) -> Ite
     yield from _check_region(release, guarantee["domain"])
     declared = (release.parameters.get("slices") or {}).get("values") or {}
     for name in release.slice_columns:
-        used = {value for value in release.flows[name].to_pylist() if value is not None}
         # Other slices would reveal that they occur.
-        if name in declared and not used <= set(map(str, declared[name])):
+        if name in declared and not set(release.flows[name].to_pylist()) <= {None, *map(str, declared[name])}:
             yield f"flows.parquet: slices have values of '{name}' that were not declared"
 
 
@@ -146,19 +143,12 @@ def _check_region(release: Release, domain: Mapping[str, Any]) -> Iterator[str]:
     resolution = resolution_of(cells)
     if np.any(resolution > level if release.method == "privtree" else resolution != level):
         yield "zones.parquet: zones have another resolution than the report says"
-    elif len(region) and not _in_region(cells, region).all():
+    elif len(region) and not cells_inside(cells, region).all():
         yield "zones.parquet: zones lie outside the region"
 
 
 def _cells(codes: Iterable[str]) -> Codes:
     return np.array([int(code, 16) for code in codes], dtype=np.uint64)
-
-
-def _in_region(cells: Codes, region: Codes) -> Any:
-    inside = np.zeros(len(cells), dtype=np.bool_)
-    for resolution in np.unique(resolution_of(region)).tolist():
-        inside |= (resolution_of(cells) >= resolution) & np.isin(parent_cells(cells, resolution), region)
-    return inside
 
 
 def _rows_in_region(release: Release, trips: Trips) -> tuple[Any, Codes]:
@@ -168,7 +158,7 @@ def _rows_in_region(release: Release, trips: Trips) -> tuple[Any, Codes]:
         return np.ones(len(trips), dtype=np.bool_), np.zeros(0, dtype=np.uint64)
     region = _cells(stated)
     ends = ((trips.origins, trips.origin), (trips.destinations, trips.destination))
-    return np.logical_and(*(_in_region(tiles, region)[tile] for tiles, tile in ends)), region
+    return np.logical_and(*(cells_inside(tiles, region)[tile] for tiles, tile in ends)), region
 
 
 def check_counts(release: Release, trips: Trips, assigned: list[tuple[Ints, Ints]]) -> Iterator[str]:
@@ -198,7 +188,7 @@ def _too_many(happened: Any, chance: Any) -> bool:
         return False
     share, p = float(happened.mean()), float(chance.mean())
     far = (1 - share) * math.log((1 - share) / (1 - p)) if share < 1 else 0.0
-    return n * (share * math.log(share / p) + far) > math.log(_TRIES / FALSE_ALARM)
+    return n * (share * math.log(share / p) + far) > math.log(2 / FALSE_ALARM)
 
 
 def _likeliest_two(scale: float, gaussian: bool) -> float:
@@ -227,8 +217,8 @@ def _families(release: Release, trips: Trips, counts: Counts, assigned: Any, exa
     sizes, whole = [], []
     for slices, cell in assigned:
         rows = np.flatnonzero(inside & (counts > 0) & (slices >= 0))
-        row = rows[np.unique(np.stack((slices[rows], zones[0][rows], zones[1][rows])), axis=1, return_index=True)[1]]
-        family = np.unique(np.stack((slices[row], above[0][row], above[1][row])), axis=1, return_inverse=True)[1]
+        row = rows[np.unique(np.stack((slices, *zones))[:, rows], axis=1, return_index=True)[1]]
+        family = np.unique(np.stack((slices, *above))[:, row], axis=1, return_inverse=True)[1]
         hit = (cell[row] >= 0) & exact[cell[row]]
         sizes.append(np.bincount(family.ravel()))
         whole.append(np.bincount(family.ravel(), weights=hit) == sizes[-1])
@@ -242,12 +232,10 @@ def _bounded(release: Release, trips: Trips) -> Counts:
         return trips.trips
     order = np.lexsort((persons.row, persons.person))
     order = order[_rows_in_region(release, trips)[0][persons.row[order]]]
-    row, made = persons.row[order], persons.trips[order]
-    _, person = np.unique(persons.person[order], return_inverse=True)
+    row, person, made = persons.row[order], persons.person[order], persons.trips[order]
     n = np.bincount(person, weights=made).astype(np.int64)
     # Trips of each person up to and including each row.
-    after = np.cumsum(made) - (np.cumsum(n) - n)[person]
-    total = n[person]
+    after, total = np.cumsum(made) - (np.cumsum(n) - n)[person], n[person]
     kept = [(passed * bound + total // 2) // total for passed in (after - made, after)]
     stays = np.where(total <= bound, made, kept[1] - kept[0])
     return np.bincount(row, weights=stays, minlength=len(trips)).astype(np.int64)

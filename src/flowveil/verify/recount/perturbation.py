@@ -5,13 +5,22 @@ record, each preceded by the character 31: the id that the report names, or all 
 text without outer blanks, moments are microseconds since 1970. The key of a cell is the sum of the keys of its records
 modulo 2**32, mixed by the finaliser of MurmurHash3. *Cell keys*: the noise of a count n is the first column of row n of
 the table (the last row for larger n) at which the running sum exceeds the cell key; columns are noise from -maximum to
-maximum. Counts that become 0 are not listed, all others are.
+maximum. *Rounding*: a count is raised to the next multiple of the base if cell key x base < remainder x 2**32, else
+lowered. Counts that become 0 are not listed, all others are.
+
+*Controlled rounding* of one table: remainders are edges between origins and destinations, in the order of their codes.
+A further destination, then a further origin, then an edge between both complete the sums of all nodes to multiples of
+the base. A path begins at each origin in turn and leaves each node by its last edge between 0 and the base that it did
+not come by. Where it meets itself, the edges of the cycle are raised and lowered in turn as far as possible: the first
+one is raised if drawn x (up + down) < down x 2**32, else lowered; drawn is the mixed sum of the keys of the cycle and
+the number of cycles before. The path continues from where the cycle began.
 """
 
 from __future__ import annotations
 
 import hmac
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -54,9 +63,26 @@ def check_form(release: Release, expect: Mapping[str, Any]) -> Iterator[str]:
     ends = ["origin_zone", "destination_zone", *release.slice_columns]
     if release.flows.select(ends).group_by(ends).aggregate([]).num_rows < len(release):
         yield "flows.parquet: a pair is listed twice"
+    if "base" in stated:
+        yield from _check_rounding(release, counts)
+        return
     yield from _check_table(stated)
     if np.any(counts <= int(stated["small"])):
         yield "flows.parquet: has counts that are never published"
+
+
+def _check_rounding(release: Release, counts: Counts) -> Iterator[str]:
+    """Checks the form of rounded counts."""
+    stated, slices = release.guarantee, release.parameters.get("slices") or {}
+    base, most = int(stated["base"]), (stated["base"] // 2) * (stated["base"] - stated["base"] // 2)
+    if base < 2 or stated["maximum"] != base - 1 or not np.isclose(stated["deviation"] ** 2, most):
+        yield "report.json: the stated error is not that of rounding to this base"
+    if stated["mode"] not in ("random", "controlled"):
+        yield "report.json: the mode of rounding is not known"
+    if np.any(counts < base if stated["small_only"] else counts % base > 0):
+        yield "flows.parquet: has counts that are never published"
+    if (stated["mode"] == "controlled" or stated["small_only"]) and (slices.get("total") or slices.get("also_every")):
+        yield "flows.parquet: has slices and their sums, which this way of rounding does not allow"
 
 
 def _check_table(stated: Mapping[str, Any]) -> Iterator[str]:
@@ -95,42 +121,116 @@ def check_counts(
         yield "report.json: the release was made with another key"
         return
     published, zones = release.trips(), [_zones(release, *end) for end in _ends_of(trips)]
-    wrong, missing = np.ones(len(release), dtype=np.bool_), 0
+    seen, wrong, missing = np.zeros(len(release), dtype=np.int64), 0, 0
     for of_slice, cell in assigned:
-        cells, counts, keys = _groups(cell, trips)
-        right = _perturbed(stated, counts, keys) == published[cells]
-        # Unlisted pairs have the same slice and pair of zones, and became 0.
-        rest = np.where(cell < 0, _combined(of_slice, *zones), -1)
-        _, *unlisted = _groups(rest, trips)
-        missing += int(np.sum(_perturbed(stated, *unlisted) > 0))
-        wrong[cells[right]] = False
-    if wrong.any():
-        yield f"flows.parquet: {int(wrong.sum())} counts are not those that the key and the trips give"
+        for one in np.unique(of_slice):
+            rows = np.flatnonzero(of_slice == one)
+            pairs = _Pairs.of_rows(rows, [zone[rows] for zone in zones], trips)
+            own = cell[pairs.row]
+            listed = own >= 0
+            right = _perturbed(stated, pairs)
+            # All rows of a pair are in its cell, and a cell has one pair.
+            split = np.any(cell[rows] != own[pairs.of_row])
+            wrong += int(split) + int(np.sum(right[listed] != published[own[listed]]))
+            missing += int(np.sum(right[~listed] > 0))
+            seen += np.bincount(own[listed], minlength=len(seen))
+    wrong += int(np.sum(seen != 1))
+    if wrong:
+        yield f"flows.parquet: {wrong} counts are not those that the key and the trips give"
     if missing:
         yield f"flows.parquet: {missing} pairs are missing that the key and the trips give"
 
 
-def _groups(group: Any, trips: Trips) -> tuple[Any, Counts, Counts]:
-    """Returns the distinct groups of rows, their trips and their keys; rows of -1 are left out."""
-    rows = np.flatnonzero(group >= 0)
-    names, place = np.unique(group[rows], return_inverse=True)
-    counts, keys = np.zeros(len(names), dtype=np.int64), np.zeros(len(names), dtype=np.int64)
-    np.add.at(counts, place, trips.trips[rows])
-    # 64 bits overflow after 2**31 rows, and the remainder stays right.
-    np.add.at(keys, place, np.asarray(trips.keys)[rows])
-    return names, counts, keys % _MODULUS
+@dataclass(frozen=True)
+class _Pairs:
+    """The pairs of zones of one table, by the codes of origin and destination: their zones, trips and cell keys."""
+
+    origin: Any
+    destination: Any
+    counts: Counts
+    keys: Counts
+    row: Any  # the first row of each pair
+    of_row: Any  # the pair of each row
+
+    @classmethod
+    def of_rows(cls, rows: Any, zones: Sequence[Any], trips: Trips) -> _Pairs:
+        width = int(zones[1].max(initial=0)) + 1
+        pair, first, of_row = np.unique(zones[0] * width + zones[1], return_index=True, return_inverse=True)
+        counts, keys = np.zeros(len(pair), dtype=np.int64), np.zeros(len(pair), dtype=np.int64)
+        np.add.at(counts, of_row, trips.trips[rows])
+        # 64 bits overflow after 2**31 rows, and the remainder stays right.
+        np.add.at(keys, of_row, np.asarray(trips.keys)[rows])
+        return cls(pair // width, pair % width, counts, keys % _MODULUS, rows[first], of_row)
 
 
-def _perturbed(stated: Mapping[str, Any], counts: Counts, keys: Counts) -> Counts:
-    """Returns what the release should say of cells with these counts and keys."""
+def _perturbed(stated: Mapping[str, Any], pairs: _Pairs) -> Counts:
+    """Returns what the release should say of the pairs of one table."""
+    if "base" in stated:
+        base = int(stated["base"])
+        remainder = np.where(stated["small_only"] & (pairs.counts >= base), 0, pairs.counts % base)
+        if stated["mode"] == "controlled":
+            return pairs.counts - remainder + _controlled(pairs, remainder, base)
+        return pairs.counts - remainder + base * (_mixed(pairs.keys) * base < remainder * _MODULUS)
+    running = np.cumsum(np.array(stated["table"], dtype=np.int64), axis=1)
+    row = running[np.minimum(pairs.counts, len(running)) - 1]
+    noise: Counts = np.argmax(row > _mixed(pairs.keys)[:, None], axis=1) - int(stated["maximum"])
+    return pairs.counts + noise
+
+
+def _mixed(keys: Counts) -> Counts:
     mixed = keys.astype(np.uint64)
     for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35), (16, 1)):
         mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor) % np.uint64(_MODULUS)
-    key = mixed.astype(np.int64)
-    running = np.cumsum(np.array(stated["table"], dtype=np.int64), axis=1)
-    row = running[np.minimum(counts, len(running)) - 1]
-    noise: Counts = np.argmax(row > key[:, None], axis=1) - int(stated["maximum"])
-    return counts + noise
+    return mixed.astype(np.int64)
+
+
+def _controlled(pairs: _Pairs, remainder: Counts, base: int) -> Counts:
+    """Returns each remainder rounded to 0 or the base by the procedure that the module describes."""
+    names = [(("o", o), ("d", d)) for o, d in np.stack((pairs.origin, pairs.destination), axis=1).tolist()]
+    value, key = (dict(zip(names, of.tolist(), strict=True)) for of in (remainder, pairs.keys))
+    rows: dict[Any, int] = {}
+    columns: dict[Any, int] = {}
+    for (o, d), x in value.items():
+        rows[o], columns[d] = rows.get(o, 0) + x, columns.get(d, 0) + x
+    value |= {(o, ("d", -1)): -rows[o] % base for o in sorted(rows)}
+    value |= {(("o", -1), d): -columns[d] % base for d in sorted(columns)}
+    value[("o", -1), ("d", -1)] = int(remainder.sum()) % base
+    left: dict[Any, list[tuple[Any, Any]]] = {}
+    for edge, x in value.items():
+        for node in edge if x else ():
+            left.setdefault(node, []).append(edge)
+    cycles = 0
+    for start in [*sorted(rows), ("o", -1)]:
+        nodes, path = [start], list[Any]()
+        while True:
+            edge = _last(left.get(nodes[-1], []), value, base, path[-1] if path else None)
+            if edge is None:
+                break
+            path.append(edge)
+            nodes.append(edge[edge[0] == nodes[-1]])
+            at = nodes.index(nodes[-1])
+            if at == len(nodes) - 1:
+                continue
+            cycle, path, nodes = path[at:], path[:at], nodes[: at + 1]
+            sign = {e: (-1) ** n for n, e in enumerate(cycle)}
+            up = min(base - value[e] if sign[e] > 0 else value[e] for e in cycle)
+            down = min(value[e] if sign[e] > 0 else base - value[e] for e in cycle)
+            drawn = _mixed(np.array([(sum(key.get(e, 0) for e in cycle) + cycles) % _MODULUS]))
+            step = up if int(drawn[0]) * (up + down) < down * _MODULUS else -down
+            value.update({e: value[e] + sign[e] * step for e in cycle})
+            cycles += 1
+    return np.array([value[edge] for edge in names], dtype=np.int64)
+
+
+def _last(edges: list[Any], value: Mapping[Any, int], base: int, arrival: Any) -> Any:
+    """Returns the last edge of a node that is not rounded yet, other than the arrival. Removes rounded ones."""
+    while edges and value[edges[-1]] in (0, base):
+        edges.pop()
+    if not edges or edges[-1] != arrival:
+        return edges[-1] if edges else None
+    while len(edges) > 1 and value[edges[-2]] in (0, base):
+        del edges[-2]
+    return edges[-2] if len(edges) > 1 else None
 
 
 def _ends_of(trips: Trips) -> Iterator[tuple[Codes, Ints, ZoneMap | None]]:
@@ -139,14 +239,14 @@ def _ends_of(trips: Trips) -> Iterator[tuple[Codes, Ints, ZoneMap | None]]:
 
 
 def _zones(release: Release, tiles: Codes, tile: Ints, of_map: ZoneMap | None) -> Any:
-    """Returns the number of the zone of each row at one end: its tile, or the zone of the stated level around it."""
+    """Returns the rank, by codes, of the zone of each row at one end: its tile, or that of the stated level."""
     level = release.guarantee["domain"]["level"]
     zone = tiles
     if level != "tiles" and of_map is None:
         zone = parent_cells(tiles, int(level))
     elif level != "tiles" and of_map is not None:
         place = {code: i for i, code in enumerate(of_map.code.tolist())}
-        zone = np.array([_chain(of_map, place[code])[: int(level) + 1][-1] for code in tiles.tolist()])
+        zone = of_map.code[[_chain(of_map, place[code])[: int(level) + 1][-1] for code in tiles.tolist()]]
     return np.unique(zone, return_inverse=True)[1][tile]
 
 
@@ -156,11 +256,3 @@ def _chain(of_map: ZoneMap, at: int) -> list[int]:
     while of_map.parent[chain[0]] >= 0:
         chain.insert(0, int(of_map.parent[chain[0]]))
     return chain
-
-
-def _combined(*columns: Any) -> Any:
-    """Returns one number for each combination of whole numbers from 0 on."""
-    key = np.zeros(len(columns[0]), dtype=np.int64)
-    for column in columns:
-        key = np.unique(key * (int(column.max(initial=0)) + 1) + column, return_inverse=True)[1]
-    return key

@@ -255,7 +255,9 @@ class _Recount:
         yield from self._check_people_of_slices(families)
         if not self.release.common_zones and len(assigned) > 1:
             yield from self._check_subtraction(assigned)
-        if self.release.is_revision and assigned:
+        if self.release.is_revision and len(assigned) > 1:
+            yield "flows.parquet: a revision cannot have totals of slices"
+        elif self.release.is_revision and assigned:
             cell = assigned[0][1]
             counted = self._count(cell, len(self.release), self.release.least)
             yield from revisions.check(self.release, self.trips, cell, counted, earlier, self.notes)

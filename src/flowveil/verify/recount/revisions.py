@@ -4,7 +4,8 @@ A reader can subtract the earlier value of a cell from the new one. So a cell is
 every earlier release that has the cell, is nothing or reaches the guarantee; otherwise it keeps its value of
 the latest earlier release. Earlier trips are not available, only what was published of them. The fewest persons and
 tiles that can be behind a difference follow from the corrected trips, because added trips are among these. A cell
-whose value would not change counts as kept. In layers every earlier cell stays, so trips stay in their cells.
+whose value would not change counts as kept. Where zones overlap every earlier cell stays, so trips stay in their cells.
+A slice is compared with the same slice of the earlier releases.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ NOT_COMPARED = "Cells that are not revised were not compared with the earlier re
 #: What a revision has in common with the releases that it revises.
 _SAME = (
     "k", "protect", "k_population", "l", "resolution", "same_zones", "within", "outside", "during", "timezone",
-    "hierarchy",
+    "hierarchy", "slices",
 )  # fmt: skip
 _RULES = ("dominance", "stricter", "l_places", "t")
 
@@ -40,7 +41,7 @@ def check(
     ``trips`` are the corrected ones, ``cell`` the cell of each row, ``counted`` the units of each cell, ``earlier`` the
     folders of the releases that are revised, the oldest first. ``notes`` gets a line if these are not given.
     """
-    if not release.has("revised") or release.kind not in ("plain", "layered"):
+    if not release.has("revised") or release.kind not in ("plain", "layered", "sliced"):
         yield "flows.parquet: does not say which cells are revised, or the release cannot be a revision"
         return
     if any(release.parameters.get(name) is not None for name in _RULES):
@@ -73,7 +74,7 @@ def _read(release: Release, folders: Sequence[Path]) -> list[pa.Table]:
                 all(parameters.get(name) == release.parameters.get(name) for name in _SAME)
                 and not any(parameters.get(name) is not None for name in _RULES)
                 and report["kind"] == release.kind
-                and (report["kind"] == "layered" or statement["homogeneous"])
+                and tuple(statement["slice_columns"]) == tuple(release.slice_columns)
                 and statement["suppression"]["rule"] == "short cells"
                 and list(statement.get("revision_of") or ()) == hashes
                 and ("weight" in table.column_names) == release.has("weight")
@@ -120,7 +121,8 @@ def _compare(
 
 def _values(release: Release, table: pa.Table) -> tuple[Any, Counts, Counts]:
     """Returns for each cell of the revision whether the earlier table has it, its trips and its weight there."""
-    columns = ["origin_zone", "destination_zone", *(["layer"] if "layer" in table.column_names else [])]
+    columns = ["origin_zone", "destination_zone", *release.slice_columns]
+    columns += ["layer"] if "layer" in table.column_names else []
     pairs = [
         pc.binary_join_element_wise(*(one[name].cast(pa.string()) for name in columns), "\x00").combine_chunks()
         for one in (release.flows, table)

@@ -27,8 +27,6 @@ _PENTAGONS = (4, 14, 24, 38, 49, 58, 63, 72, 83, 97, 107, 117)
 _PARTS = ("", "04", "26", "0246", "13", "135", "35")
 _SMALL = np.array([1, 4, 2, 4, 1, 0, 2, 0], dtype=np.uint64)
 _LARGE = np.array([3, 5, 3, 5, 3, 5, 3, 0], dtype=np.uint64)
-#: Children in the order that keeps the parts together.
-_PART_ORDER = np.array([0, 4, 2, 5, 1, 6, 3, 7], dtype=np.uint64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,18 +42,13 @@ class ZoneMap:
     @cached_property
     def tiles(self) -> NDArray[np.int64]:
         """Positions of the zones without children, by code."""
-        is_tile = ~np.isin(np.arange(len(self.code)), self.parent) & (self.code != OUTSIDE)
-        by_code = np.argsort(self.code)
-        tiles: NDArray[np.int64] = by_code[is_tile[by_code]]
-        return tiles
+        tiles = np.setdiff1d(np.flatnonzero(self.code != OUTSIDE), self.parent)
+        return np.take(tiles, np.argsort(self.code[tiles]))
 
     def nodes_of(self, codes: Codes) -> NDArray[np.int64]:
-        """Returns the position of each code; raises ValueError if one is not on the map."""
-        order = np.argsort(self.code, kind="stable")
-        at: NDArray[np.int64] = order[np.searchsorted(self.code[order], codes).clip(max=len(order) - 1)]
-        if np.any(self.code[at] != codes):
-            raise ValueError("a tile is not on the map")
-        return at
+        """Returns the position of each code; raises KeyError if one is not on the map."""
+        place = {code: at for at, code in enumerate(self.code.tolist())}
+        return np.array([place[code] for code in codes.tolist()], dtype=np.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,8 +66,7 @@ class Tree:
         place, chain = self.position[:n_seen], self.up[:, 0]
         root = chain[np.argmax((self.start[chain] <= place.min()) & (self.stop[chain] > place.max()))]
         height = np.argmax(self.up == root, axis=0)
-        lifted: Ints = self.up[np.minimum(steps, height), np.arange(self.up.shape[1])]
-        return lifted
+        return np.asarray(self.up[np.minimum(steps, height), np.arange(self.up.shape[1])])
 
 
 def build_tree(tiles: Codes, zone_map: ZoneMap | None, *, halves: bool) -> Tree:
@@ -111,6 +103,14 @@ def parent_cells(cells: Codes, resolution: int) -> Codes:
     return kept | np.uint64(resolution << 52) | np.uint64((1 << 3 * (15 - resolution)) - 1)
 
 
+def cells_inside(cells: Codes, region: Codes) -> NDArray[np.bool_]:
+    """Returns which H3 cells are cells of a region, or descendants of them."""
+    inside = np.zeros(len(cells), dtype=np.bool_)
+    for resolution in np.unique(resolution_of(region)).tolist():
+        inside |= (resolution_of(cells) >= resolution) & np.isin(parent_cells(cells, resolution), region)
+    return inside
+
+
 def resolution_of(cells: Codes) -> NDArray[np.int64]:
     """Returns the resolution of each cell."""
     return (cells >> np.uint64(52) & np.uint64(15)).astype(np.int64)
@@ -118,11 +118,8 @@ def resolution_of(cells: Codes) -> NDArray[np.int64]:
 
 def cell_texts(cells: Codes) -> Codes:
     """Returns cells in their usual hexadecimal form; 0 is `all`."""
-    digits = np.frombuffer(cells.astype(">u8").tobytes().hex().encode(), dtype="S1").reshape(-1, 16)
-    texts = np.ascontiguousarray(digits[:, 1:]).view("S15").ravel().astype("<U24")
-    texts[cells == 0] = ALL
-    texts[cells == np.uint64(OUTSIDE_CELL)] = OUTSIDE
-    return texts
+    special = {0: ALL, OUTSIDE_CELL: OUTSIDE}
+    return np.array([special.get(cell) or f"{cell:x}" for cell in cells.tolist()], dtype="<U24")
 
 
 def _tree_of_cells(tiles: Codes, *, halves: bool) -> Tree:
@@ -131,18 +128,15 @@ def _tree_of_cells(tiles: Codes, *, halves: bool) -> Tree:
     # A node is a cell times eight plus the number of the part; `outside` is a tile like a cell.
     chain = [np.where(inside, tiles << np.uint64(3), np.uint64(8 | 7))]
     present = [np.ones(len(tiles), dtype=np.bool_)]
-    key = tiles & np.uint64(~(15 << 52) & 0xFFFFFFFFFFFFFFFF)
     for resolution in range(finest, 0, -1):
         parent = parent_cells(tiles, resolution - 1)
-        shift = np.uint64(3 * (15 - resolution))
-        digit = (tiles >> shift & np.uint64(7)).astype(np.int64)
+        digit = (tiles >> np.uint64(3 * (15 - resolution)) & np.uint64(7)).astype(np.int64)
         # Coarser tiles than the finest begin their chain further up.
         below = inside & (resolution_of(tiles) >= resolution)
         if halves:
             small, large = _parts_of(digit, parent, resolution)
             chain += [parent << np.uint64(3) | small, parent << np.uint64(3) | large]
             present += [below & (small > 0), below]
-            key = key & ~(np.uint64(7) << shift) | _PART_ORDER[digit] << shift
         chain.append(parent << np.uint64(3))
         present.append(below)
     chain.append(np.zeros(len(tiles), dtype=np.uint64))
@@ -152,9 +146,8 @@ def _tree_of_cells(tiles: Codes, *, halves: bool) -> Tree:
     code = cell_texts(nodes >> np.uint64(3))
     code[part == 7] = OUTSIDE
     if halves:
-        suffix = np.array(["", *(f".{digits}" for digits in _PARTS[1:]), ""])[part]
-        code = np.char.add(code, suffix)
-    return _ordered(up, code, np.argsort(key, kind="stable"))
+        code = np.char.add(code, np.array(["", *(f".{digits}" for digits in _PARTS[1:]), ""])[part])
+    return _ordered(up, code)
 
 
 def _parts_of(digit: Any, parent: Codes, resolution: int) -> tuple[Codes, Codes]:
@@ -169,19 +162,21 @@ def _parts_of(digit: Any, parent: Codes, resolution: int) -> tuple[Codes, Codes]
 
 def _compressed(chain: Codes, present: NDArray[np.bool_]) -> tuple[Codes, Ints]:
     """Returns distinct nodes, and the chains without gaps; shorter chains repeat their last node."""
-    if not present.all():
-        chain = np.take_along_axis(chain, np.argsort(~present, axis=0, kind="stable"), axis=0)
-        height = present.sum(axis=0) - 1
-        beyond = np.arange(len(chain))[:, None] > height
-        chain = np.where(beyond, chain[height, np.arange(chain.shape[1])], chain)
-        chain = chain[: int(height.max(initial=0)) + 1]
+    chain = np.take_along_axis(chain, np.argsort(~present, axis=0, kind="stable"), axis=0)
+    height = present.sum(axis=0) - 1
+    step = np.minimum(np.arange(int(height.max(initial=0)) + 1)[:, None], height)
+    chain = np.take_along_axis(chain, step, axis=0)
     nodes, number = np.unique(chain, return_inverse=True)
     return nodes, number.reshape(chain.shape).astype(np.int32)
 
 
-def _ordered(up: Ints, code: Codes, order: NDArray[np.int64]) -> Tree:
-    """Returns the tree of these chains; the order keeps the tiles of every node together."""
+def _ordered(up: Ints, code: Codes) -> Tree:
+    """Returns the tree of these chains, which end with the root."""
     n = up.shape[1]
+    # Nodes from the root down: chains that begin alike become neighbours.
+    height = np.argmax(up == up[-1], axis=0)
+    down = np.take_along_axis(up, np.maximum(height - np.arange(len(up))[:, None], 0), axis=0)
+    order = np.lexsort(down[::-1])
     position = np.empty(n, dtype=np.int32)
     position[order] = np.arange(n, dtype=np.int32)
     start, stop = np.full(len(code), n, dtype=np.int32), np.zeros(len(code), dtype=np.int32)
@@ -200,8 +195,4 @@ def _tree_of_map(tiles: Codes, zone_map: ZoneMap) -> Tree:
         node = np.where(zone_map.parent[node] >= 0, zone_map.parent[node], node)
         chain.append(node)
     nodes, number = np.unique(np.stack(chain), return_inverse=True)
-    up = number.reshape(len(chain), -1).astype(np.int32)
-    # Nodes from the root down: chains that begin alike become neighbours.
-    height = np.argmax(up == up[-1], axis=0)
-    down = np.take_along_axis(up, np.maximum(height - np.arange(len(up))[:, None], 0), axis=0)
-    return _ordered(up, zone_map.code[nodes], np.lexsort(down[::-1]))
+    return _ordered(number.reshape(len(chain), -1).astype(np.int32), zone_map.code[nodes])

@@ -18,6 +18,7 @@ import gzip
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from glob import glob, has_magic
 from itertools import repeat
@@ -90,10 +91,8 @@ def read_trips(
     Raises:
         UnreadableInputError: this reader does not know the input.
     """
-    if not isinstance(source, str | PathLike):
-        raise UnreadableInputError("the input is not a file")
-    if parameters.get("matrix") or parameters.get("wide") or parameters.get("lookup"):
-        raise UnreadableInputError("the input is a matrix file")
+    if not isinstance(source, str | PathLike) or any(parameters.get(name) for name in ("matrix", "wide", "lookup")):
+        raise UnreadableInputError("the input is not a file, or is a matrix file")
     if bool(parameters.get("zones")) != (zones is not None):
         raise UnreadableInputError("the release was made on a map, which was not given, or on none")
     area = parameters.get("within") if area is None else area
@@ -137,22 +136,19 @@ def _relation(files: Sequence[Path], partitions: Sequence[str]) -> tuple[str, di
         union = ", union_by_name = true" if len(files) > 1 else ""
         names = [field.name for path in files for field in pq.read_schema(path)]
         columns = {name: '"' + name.replace('"', '""') + '"' for name in names}
-        relation = f"read_parquet({paths}{union}, hive_partitioning = false, filename = 'recount_path')"
+        call = f"read_parquet({paths}{union}"
     else:
-        head = _first_line(files[0])
+        head, *others = (_first_line(path) for path in files)
+        if any(other != head for other in others):
+            raise UnreadableInputError("the text files have different columns")
         delimiter = "\t" if ".tsv" in files[0].name.casefold() else max(",;\t|", key=head.count)
         names = next(csv.reader([head], delimiter=delimiter))
         columns = {name: f"c{i}" for i, name in reversed(list(enumerate(names)))}
         types = ", ".join(f"'c{i}': 'VARCHAR'" for i in range(len(names)))
-        relation = (
-            f"read_csv({paths}, auto_detect = false, header = true, delim = '{delimiter}', quote = '\"', "
-            f"escape = '\"', nullstr = '', columns = {{{types}}}, hive_partitioning = false, filename = 'recount_path')"
-        )
-        if any(_first_line(path) != head for path in files):
-            raise UnreadableInputError("the text files have different columns")
-    for name in partitions:
-        columns[name] = _partition(files, name)
-    return relation, columns
+        form = f"auto_detect = false, header = true, delim = '{delimiter}', quote = '\"', escape = '\"', nullstr = ''"
+        call = f"read_csv({paths}, {form}, columns = {{{types}}}"
+    columns |= {name: _partition(files, name) for name in partitions}
+    return f"{call}, hive_partitioning = false, filename = 'recount_path')", columns
 
 
 def _first_line(path: Path) -> str:
@@ -176,7 +172,8 @@ def _partition(files: Sequence[Path], name: str) -> str:
 def _select(con: Any, source: str | PathLike[str], parameters: Mapping[str, Any], *, with_records: bool) -> pa.Table:
     """Returns the columns that the report names, by role; null where a value is missing."""
     roles = {role: name for role, name in parameters["columns"].items() if name}
-    relation, columns = _relation(files_of(source), parameters.get("partition_columns") or ())
+    partitions = parameters.get("partition_columns") or ()
+    relation, columns = _relation(files_of(source), partitions)
     kinds = {name: str(kind) for name, kind, *_ in con.execute(f"DESCRIBE SELECT * FROM {relation}").fetchall()}
 
     def column(name: str) -> tuple[str, str]:
@@ -198,8 +195,7 @@ def _select(con: Any, source: str | PathLike[str], parameters: Mapping[str, Any]
     if every is not None:
         sql["time"] = _label_sql(_moment_sql(con, relation, *column(roles["time"]), parameters), every)
     if with_records:
-        files = sorted(set(columns) - set(parameters.get("partition_columns") or ()))
-        names = [roles["record_id"]] if "record_id" in roles else files
+        names = [roles["record_id"]] if "record_id" in roles else sorted(set(columns) - set(partitions))
         sql["record"] = " || ".join(_record_sql(*column(name)) for name in names)
     query = con.sql(f"SELECT {', '.join(f'{text} AS s{i}' for i, text in enumerate(sql.values()))} FROM {relation}")
     # Named differently by versions of DuckDB.
@@ -215,10 +211,6 @@ def _floats(column: Any) -> Any:
     return pc.fill_null(column.cast(pa.float64()), float("nan")).to_numpy()
 
 
-def _nulls(column: Any) -> Any:
-    return column.is_null().to_numpy()
-
-
 def _encoded(column: Any) -> tuple[Any, list[Any]]:
     """Returns the number of each value among the distinct values, and these followed by None, the number of nulls."""
     encoded = column.combine_chunks().dictionary_encode()
@@ -228,11 +220,8 @@ def _encoded(column: Any) -> tuple[Any, list[Any]]:
 
 def _every(parameters: Mapping[str, Any]) -> str | None:
     """Returns the step of time by which trips are cut; of a month or day that alone was read, that step."""
-    during = parameters.get("during")
-    if during is not None:
-        return "month" if len(during) == 7 else "day"
-    found = (parameters.get("slices") or {}).get("every")
-    return None if found is None else str(found)
+    during, slices = parameters.get("during"), parameters.get("slices") or {}
+    return slices.get("every") if during is None else "month" if len(during) == 7 else "day"
 
 
 def _missing(column: str) -> str:
@@ -304,8 +293,7 @@ def _moment_sql(con: Any, relation: str, column: str, kind: str, parameters: Map
 
 
 def _label_sql(moment: str, every: str) -> str:
-    step = re.fullmatch(r"(\d+)(min|h)", every)
-    if step is not None:
+    if step := re.fullmatch(r"(\d+)(min|h)", every):
         length = int(step[1]) * (60 if step[2] == "h" else 1) * 60 * MILLION
         start = f"({moment}) - ((({moment}) % {length}) + {length}) % {length}"
         return f"strftime(make_timestamp({start}), '%Y-%m-%dT%H:%M')"
@@ -315,27 +303,26 @@ def _label_sql(moment: str, every: str) -> str:
     return f"strftime(make_timestamp({moment}), '{_LABELS[every]}')"
 
 
+@dataclass(frozen=True, eq=False)
 class _Reader:
     """Turns columns into flows."""
 
-    def __init__(
-        self,
-        rows: pa.Table,
-        parameters: Mapping[str, Any],
-        of_map: ZoneMap | None,
-        area: str | None,
-        secret: bytes | None,
-    ) -> None:
-        self.secret = secret
-        self.rows, self.parameters, self.of_map, self.area = rows, parameters, of_map, area
-        self.keep_outside = parameters.get("outside") == "keep"
+    rows: pa.Table
+    parameters: Mapping[str, Any]
+    of_map: ZoneMap | None
+    area: str | None
+    secret: bytes | None
+
+    @property
+    def keep_outside(self) -> bool:
+        return self.parameters.get("outside") == "keep"
 
     def trips(self) -> Trips:
         """Drops rows, finds their tiles and groups the others."""
         names, n = self.rows.column_names, len(self.rows)
         dropped = np.zeros(n, dtype=np.bool_)
         for name in names:
-            dropped |= _nulls(self.rows[name]) & (name.startswith("by ") or name == "time")
+            dropped |= self.rows[name].is_null().to_numpy() & (name.startswith("by ") or name == "time")
         values = {name: _floats(self.rows[name]) for name in ("trips", "weight") if name in names}
         if any(np.any((column < 0) | np.isinf(column)) for column in values.values()):
             raise UnreadableInputError("counts or weights are negative or infinite")
@@ -363,17 +350,14 @@ class _Reader:
         )
 
     def _tiles(self, counted: Mask, dropped: Mask) -> list[Any]:
-        """Returns the tile of both ends: an H3 cell, or the number of a tile of the map, -1 for none (outside).
-
-        Marks rows to drop.
-        """
+        """Returns the tile of both ends: an H3 cell, or the number of a tile of the map, -1 for none; marks drops."""
         on_map = self.of_map is not None
         if "origin_lat" in self.rows.column_names:
             ends = self._tiles_of_points(counted, dropped)
         else:
             columns = [self.rows[f"{end}_tile"] for end in _ENDS]
             for column in columns:
-                dropped |= _nulls(column)
+                dropped |= column.is_null().to_numpy()
             ends = []
             for column in columns:
                 found, unknown = self._tiles_named(column)
@@ -444,15 +428,14 @@ class _Reader:
 
     def _flows(self, rows: pa.Table, tiles: list[Any], count: Any, weight: Any) -> dict[str, Any]:
         """Returns the flows of rows: one for each slice, origin and destination."""
-        ends, codes = [], []
-        names_of_map = None if self.of_map is None else np.append(self.of_map.code[self.of_map.tiles], OUTSIDE)
-        for end in tiles:
-            distinct, number = np.unique(end, return_inverse=True)
-            ends.append(number)
-            codes.append(distinct.astype(np.uint64) if names_of_map is None else names_of_map[distinct])
+        distinct, ends = zip(*(np.unique(end, return_inverse=True) for end in tiles), strict=True)
+        codes = [end.astype(np.uint64) for end in distinct]
+        if self.of_map is not None:
+            names_of_map = np.append(self.of_map.code[self.of_map.tiles], OUTSIDE)
+            codes = [names_of_map[end] for end in distinct]
         if self.parameters.get("same_zones"):
             both = np.union1d(*codes)
-            ends = [np.searchsorted(both, own)[number] for own, number in zip(codes, ends, strict=True)]
+            ends = tuple(np.searchsorted(both, named)[number] for named, number in zip(codes, ends, strict=True))
             codes = [both, both]
         # A month or day that alone was read is no slice.
         every = _every(self.parameters) if self.parameters.get("during") is None else None
@@ -461,30 +444,24 @@ class _Reader:
         keys, of_slice = _slices([rows[name] for name in columns], len(rows))
         key = (of_slice * len(codes[0]) + ends[0]) * len(codes[1]) + ends[1]
         _, first, row = np.unique(key, return_index=True, return_inverse=True)
+        keyed: dict[str, Any] = {}
+        if self.secret is not None:
+            keyed = {"keys": np.zeros(len(first), dtype=np.int64), "key": fingerprint(self.secret)}
+            np.add.at(keyed["keys"], row, record_keys(self.secret, rows["record"].to_pylist()))
         return {
             "origin": ends[0][first].astype(np.int32),
             "destination": ends[1][first].astype(np.int32),
             "trips": np.bincount(row, weights=count).astype(np.int64),
             "weight": None if weight is None else np.bincount(row, weights=weight).astype(np.int64),
             "persons": self._persons(rows["person"], row, count) if "person" in rows.column_names else None,
-            "origins": codes[0],
-            "destinations": codes[1],
-            "origin_map": self.of_map,
-            "destination_map": self.of_map,
+            **dict(zip(("origins", "destinations"), codes, strict=True)),
+            **dict.fromkeys(("origin_map", "destination_map"), self.of_map),
             "slice_columns": (*names, *(["time"] if every is not None else [])),
             "slices": keys,
             "slice": of_slice[first].astype(np.int32) if columns else None,
             "every": every,
-            **self._keys(rows, row, len(first)),
+            **keyed,
         }
-
-    def _keys(self, rows: pa.Table, row: Any, n: int) -> dict[str, Any]:
-        """Returns the sums of the record keys of each flow, and the fingerprint of the key; nothing without a key."""
-        if self.secret is None:
-            return {}
-        sums = np.zeros(n, dtype=np.int64)
-        np.add.at(sums, row, record_keys(self.secret, rows["record"].to_pylist()))
-        return {"keys": sums, "key": fingerprint(self.secret)}
 
     def _persons(self, column: Any, row: Any, count: Any) -> PersonRows:
         """Returns the distinct persons of each flow, with their trips; each spelling is looked at once."""
@@ -514,13 +491,11 @@ def _cell_of(name: str | None) -> int:
 
 def _slices(columns: list[Any], n: int) -> tuple[tuple[tuple[str, ...], ...], Any]:
     """Returns the distinct combinations of values, sorted, and the number of that of each row."""
-    key, values = np.zeros(n, dtype=np.int64), []
+    key = np.zeros(n, dtype=np.int64)
     for column in columns:
         number, names = _encoded(column)
         order = sorted(range(len(names) - 1), key=names.__getitem__)
         key = key * len(order) + np.argsort(order)[number]
-        values.append([names[i] for i in order])
-    distinct, place = np.unique(key, return_inverse=True)
-    at = np.unravel_index(distinct, [len(own) for own in values]) if values else ()
-    keys = zip(*([own[i] for i in index.tolist()] for own, index in zip(values, at, strict=True)), strict=True)
-    return tuple(keys) if values else ((),), place
+    _, first, place = np.unique(key, return_index=True, return_inverse=True)
+    keys = zip(*(column.take(pa.array(first)).to_pylist() for column in columns), strict=True)
+    return tuple(keys) if columns else ((),), place

@@ -1,9 +1,8 @@
-"""The discrete Laplace distribution: exact draws, and exact positions of the positive draws among millions of pairs.
+"""Discrete Laplace and Gaussian noise: exact draws, and exact positions of the positive draws among millions of pairs.
 
-P(X = x) is proportional to q**abs(x) with q = exp(-1 / scale). Floating-point samplers only approximate it, and the
-difference is visible in published numbers. So nothing here is rounded: random 64-bit words are compared with
-probabilities computed to as many digits as needed, and more bits are drawn if a word equals the first 64 bits of a
-probability. One binary search compares a whole array of words.
+Floating-point samplers only approximate these distributions, and the difference is visible in published numbers. So
+nothing here is rounded: random 64-bit words are compared with probabilities computed to as many digits as needed, and
+more bits are drawn if a word equals the first 64 bits of a probability. One binary search compares a whole array.
 
 Most pairs of a matrix are empty, and only their positive draws are published. So the positions of these draws are
 sampled directly: the gaps between them are geometric. The cost is proportional to what is published.
@@ -17,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import ROUND_FLOOR, Decimal, localcontext
 from fractions import Fraction
-from functools import cache, cached_property, lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +25,8 @@ Words = NDArray[np.uint64]
 Counts = NDArray[np.int64]
 #: Source of randomness: returns the given number of random 64-bit words.
 Bits = Callable[[int], Words]
+#: A probability, to any number of digits.
+Probability = Callable[[int], Decimal]
 
 #: Entries of a probability table. Longer draws are a number of whole tables plus a remainder, which are independent
 #: because the geometric distribution is memoryless.
@@ -36,6 +37,9 @@ _TABLE_BITS = 40
 _DIGITS = 60
 #: Digits that rounding may affect: powers up to the longest table lose five.
 _SPOILT = 12
+#: Floating point accepts or rejects a Gaussian draw if word and probability differ by more than this; both have errors
+#: of at most 1e-13.
+_CLOSE = 1e-9
 
 
 def system_bits(n: int) -> Words:
@@ -63,7 +67,7 @@ class Geometric:
         below: if given, the distribution is conditioned on G < below.
     """
 
-    survival: Callable[[int], Decimal]
+    survival: Probability
     below: int | None = None
 
     @cached_property
@@ -84,7 +88,7 @@ class Geometric:
             for g in range(length):
                 left *= s
                 first = _bits_of((1 - left) / whole, _DIGITS, 64)
-                out.append(self._first_bits(g, 64) if first is None else first)
+                out.append(first_bits(self._at_most(g), 64) if first is None else first)
         return np.array(out, dtype=np.uint64)
 
     def _whole(self, digits: int) -> Decimal:
@@ -103,18 +107,12 @@ class Geometric:
 
         return Geometric(whole_table), Geometric(self.survival, below=_LONGEST_TABLE)
 
-    def _first_bits(self, g: int, bits: int) -> int:
-        """Returns floor(2**bits * P(G <= g)), exactly."""
-        return first_bits(lambda digits: (1 - self.survival(digits) ** (g + 1)) / self._whole(digits), bits)
+    def _at_most(self, g: int) -> Probability:
+        """Returns P(G <= g)."""
+        return lambda digits: (1 - self.survival(digits) ** (g + 1)) / self._whole(digits)
 
     def draw(self, n: int, bits: Bits, *, limit: int | None = None) -> Counts:
-        """Returns independent draws.
-
-        Args:
-            n: number of draws.
-            bits: source of randomness.
-            limit: draws that reach it may be any larger number; all others are exact.
-        """
+        """Returns independent draws; those that reach ``limit`` may be any larger number."""
         if limit is None and self._parts is not None:
             tables, rest = self._parts
             return _LONGEST_TABLE * tables.draw(n, bits) + rest.draw(n, bits)
@@ -136,15 +134,9 @@ class Geometric:
 
     def _settle(self, word: int, g: int, bits: Bits) -> int:
         """Returns the draw whose first bits equal those of P(G <= g), by drawing more bits."""
-        length = 64
-        while g < len(self._table):
-            first = self._first_bits(g, length)
-            if word < first:
-                return g
-            if word > first:
-                g += 1
-            else:
-                word, length = word << 64 | int(bits(1)[0]), length + 64
+        number = RandomNumber(word, bits)
+        while g < len(self._table) and not number.is_below(self._at_most(g)):
+            g += 1
         return g
 
     def failures(self, n: int, bits: Bits) -> Counts:
@@ -161,8 +153,23 @@ class Geometric:
             last = int(place[-1])
 
 
-def first_bits(probability: Callable[[int], Decimal], bits: int) -> int:
-    """Returns floor(2**bits * probability), exactly; the probability is given to any number of digits."""
+@dataclass(eq=False)
+class RandomNumber:
+    """A uniform random number in [0, 1) that starts with a word; further bits are drawn when they matter."""
+
+    word: int
+    bits: Bits
+    length: int = 64
+
+    def is_below(self, probability: Probability) -> bool:
+        """Returns whether the number is below a probability."""
+        while (first := first_bits(probability, self.length)) == self.word:
+            self.word, self.length = self.word << 64 | int(self.bits(1)[0]), self.length + 64
+        return self.word < first
+
+
+def first_bits(probability: Probability, bits: int) -> int:
+    """Returns floor(2**bits * probability), exactly."""
     digits = _DIGITS + bits // 2
     while True:
         with localcontext(prec=digits):
@@ -174,22 +181,10 @@ def first_bits(probability: Callable[[int], Decimal], bits: int) -> int:
 
 def _bits_of(probability: Decimal, digits: int, bits: int) -> int | None:
     """Returns floor(2**bits * probability), or None if the digits do not determine it."""
-    error, unit = _error(digits), _unit(bits)
-    low = (unit * (probability - error)).to_integral_value(ROUND_FLOOR)
-    high = (unit * (probability + error)).to_integral_value(ROUND_FLOOR)
+    # The largest rounding error is a power of ten, and the unit is an integer: both are exact.
+    error, unit = Decimal(1).scaleb(_SPOILT - digits), Decimal(1 << bits)
+    low, high = ((unit * (probability + e)).to_integral_value(ROUND_FLOOR) for e in (-error, error))
     return int(low) if low == high else None
-
-
-@cache
-def _error(digits: int) -> Decimal:
-    """Returns the largest rounding error of a number with these digits; a power of ten, so exact."""
-    return Decimal(1).scaleb(_SPOILT - digits)
-
-
-@cache
-def _unit(bits: int) -> Decimal:
-    """Returns 2**bits, exactly."""
-    return Decimal(1 << bits)
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,15 +202,15 @@ class DiscreteLaplace:
         with localcontext(prec=digits + 5):
             return (-Decimal(self.scale.denominator) / Decimal(self.scale.numerator)).exp()
 
-    @cached_property
+    @property
     def magnitude(self) -> Geometric:
         """Distribution of the distance of a positive draw from 1: P(G >= g) = q**g."""
-        return _magnitude(self.scale)
+        return _tables(self.scale)[0]
 
-    @cached_property
+    @property
     def gap(self) -> Geometric:
         """Distribution of the number of consecutive draws that are not positive: each with probability 1 / (1 + q)."""
-        return _gap(self.scale)
+        return _tables(self.scale)[1]
 
     @property
     def positive_share(self) -> float:
@@ -238,11 +233,10 @@ class DiscreteLaplace:
         return place, 1 + self.magnitude.draw(len(place), bits)
 
     def threshold(self, bound: int, delta: float) -> int:
-        """Returns the smallest noisy count from which a pair may be published so that empty pairs stay hidden.
+        """Returns the smallest noisy count from which a pair may be published.
 
         A listed pair with trips of a single person reveals that person. At the threshold, the probability that any such
-        pair of one person is listed is at most δ, for any distribution of the person's trips: the sum of P(c + X >=
-        threshold).
+        pair of one person is listed, the sum of P(c + X >= threshold), is at most δ however the trips are distributed.
 
         For δ below 1/2 the threshold is above ``bound``, where P(c + X >= threshold) = q**(threshold - c) / (1 + q) is
         convex in c. So for a fixed number of pairs the worst case has one trip in all pairs but one. That sum is convex
@@ -253,32 +247,83 @@ class DiscreteLaplace:
         scale = float(self.scale)
         guess = max(bound - scale * log_target, 1 + scale * (math.log(bound) - log_target))
         threshold = max(bound + 1, math.floor(guess) - 2)
-        while not self._hides(threshold, bound, delta):
-            threshold += 1
-        return threshold
-
-    def _hides(self, threshold: int, bound: int, delta: float) -> bool:
         with localcontext(prec=_DIGITS):
             q = self.q(_DIGITS)
-            worst = max(q ** (threshold - bound), bound * q ** (threshold - 1)) / (1 + q)
             # Rounding must not decide in favour of publishing.
-            return worst * (1 + Decimal(10) ** (_SPOILT - _DIGITS)) <= Decimal(delta)
-
-
-# Tables depend on the scale alone and are expensive; noise on many slices shares them.
-
-
-@lru_cache(maxsize=64)
-def _magnitude(scale: Fraction) -> Geometric:
-    return Geometric(DiscreteLaplace(scale).q)
+            most = Decimal(delta) * (1 + q) / (1 + Decimal(10) ** (_SPOILT - _DIGITS))
+            while max(q ** (threshold - bound), bound * q ** (threshold - 1)) > most:
+                threshold += 1
+        return threshold
 
 
 @lru_cache(maxsize=64)
-def _gap(scale: Fraction) -> Geometric:
+def _tables(scale: Fraction) -> tuple[Geometric, Geometric]:
+    """Returns magnitude and gap; cached, because the tables are expensive and noise on many slices shares them."""
     q = DiscreteLaplace(scale).q
 
     def none_positive(digits: int) -> Decimal:
         with localcontext(prec=digits + 5):
             return 1 / (1 + q(digits + 5))
 
-    return Geometric(none_positive)
+    return Geometric(q), Geometric(none_positive)
+
+
+@dataclass(frozen=True, eq=False)
+class DiscreteGaussian:
+    """The distribution P(X = x) proportional to exp(-x² / (2 variance)).
+
+    Rejection sampling (Canonne, Kamath and Steinke 2020, algorithm 3): with t = floor(σ) + 1, a discrete Laplace draw y
+    of scale t is accepted with probability exp(-(abs(y) - σ² / t)² / (2 σ²)).
+
+    Attributes:
+        variance: σ², exact. For counts with L2 sensitivity Δ it gives ρ = Δ² / (2 σ²) of zero-concentrated privacy.
+    """
+
+    variance: Fraction
+
+    @cached_property
+    def proposal(self) -> DiscreteLaplace:
+        """The proposal distribution."""
+        return DiscreteLaplace(Fraction(math.isqrt(math.floor(self.variance)) + 1))
+
+    @property
+    def standard_deviation(self) -> float:
+        """Standard deviation of one draw: at most σ, and less if σ is small."""
+        sigma = math.sqrt(self.variance)
+        if sigma > 10:
+            return sigma
+        x = np.arange(1, 200, dtype=np.float64)
+        p = np.exp(-(x**2) / (2 * float(self.variance)))
+        return math.sqrt(2 * float(np.sum(x**2 * p)) / (1 + 2 * float(np.sum(p))))
+
+    def draw(self, n: int, bits: Bits) -> Counts:
+        """Returns independent draws."""
+        out = np.empty(n, dtype=np.int64)
+        missing = np.arange(n)
+        while len(missing):
+            y = self.proposal.draw(len(missing), bits)
+            kept = self._keeps(y, bits)
+            out[missing[kept]] = y[kept]
+            missing = missing[~kept]
+        return out
+
+    def _keeps(self, y: Counts, bits: Bits) -> NDArray[np.bool_]:
+        """Returns which proposals are accepted."""
+        variance, t = float(self.variance), float(self.proposal.scale)
+        chance = np.exp(-((np.abs(y) - variance / t) ** 2) / (2 * variance))
+        word = bits(len(y))
+        share = word.astype(np.float64) / 2.0**64
+        kept = share < chance
+        for i in np.flatnonzero(np.abs(share - chance) <= _CLOSE).tolist():
+            kept[i] = self._accepts(abs(int(y[i])), int(word[i]), bits)
+        return kept
+
+    def _accepts(self, size: int, word: int, bits: Bits) -> bool:
+        """Returns whether a proposal of this size is accepted by the random number that starts with this word."""
+        exponent = (size - self.variance / self.proposal.scale) ** 2 / (2 * self.variance)
+
+        def chance(digits: int) -> Decimal:
+            with localcontext(prec=digits + 5):
+                return (-Decimal(exponent.numerator) / Decimal(exponent.denominator)).exp()
+
+        return exponent == 0 or RandomNumber(word, bits).is_below(chance)
