@@ -174,7 +174,7 @@ def _groups_above(value: str, parents: Mapping[str, str | None]) -> list[str]:
     found: list[str] = []
     node: str | None = value
     while node is not None:
-        if node not in parents or node in found:
+        if node not in parents or node in found or list(parents.values()).count(None) != 1:
             raise FolderError("report.json: what a folded attribute states is no tree")
         found.append(node)
         node = parents[node]
