@@ -82,7 +82,8 @@ def test_every_case_is_published_recounted_and_measured(trips, case, tmp_path):
     assert case in ("cells", "with time, layers") or len(groups) > 1
     measured, want = attach(place, trips).metrics(), release.metrics()
     for basis in ("trips", "weight"):
-        assert measured[basis] == pytest.approx(want[basis], rel=1e-9)
+        known = {name: value for name, value in want[basis].items() if value is not None}
+        assert {name: measured[basis][name] for name in known} == pytest.approx(known, rel=1e-9)
 
 
 def moved(rows, old: str, new: str) -> list[dict]:
