@@ -21,6 +21,7 @@ from flowveil.methods.zones_of import ZonesOf
 from flowveil.paths import named_path
 from flowveil.progress import lines_every, log
 from flowveil.reading.limits import about, is_limited, room_for, temporary_folder
+from flowveil.record_values import refuse_numbers
 from flowveil.release.noisy import NoisyRelease, NoisySlices, NothingLeftError, nothing_left
 from flowveil.release.plan import CellRule, Plan
 from flowveil.release.post_rules import PostRules, refusal, suppressed_share
@@ -221,6 +222,7 @@ def anonymize(
     thresholds = (given_k, protect, max_suppressed, k_population, l, allow_small_k, population_only)
     asked = Thresholds(*thresholds, usual_share=chosen.max_suppressed)
     _check_request(flows, chosen, options, asked, afterwards)
+    _check_numbers(flows, chosen, revision=revision)
     return _anonymize(flows, chosen, asked, afterwards.on(flows), options, hierarchy=hierarchy, l_places=l_places)
 
 
@@ -286,6 +288,13 @@ def _check_request(
         method.refuse_thresholds([*asked.given, *afterwards.given])
     elif afterwards.t is not None and not method.homogeneous:
         raise refusal()
+
+
+def _check_numbers(flows: Flows, method: Method | None, **others: Any) -> None:
+    """Refuses means, totals and medians with what could reveal one person's value by a difference."""
+    if flows.values is not None:
+        unfit = method is not None and (method.promises != "k" or method.hierarchy is None)
+        refuse_numbers({f"method '{method.name}'" if method is not None else "": unfit, **others})
 
 
 def _default_method(flows: Flows, rules: PostRules) -> str:
@@ -359,6 +368,7 @@ def anonymize_slices(
     asked = Thresholds(k, protect, max_suppressed, k_population, l, allow_small_k, population_only)
     exact_only = {"resume": resume is not None, "accept_differencing": accept_differencing}
     if revision is not None:
+        _check_numbers(flows.slices[0], None, revision=True)
         kept = {"total": total, "also_every": also_every, "common_zones": common_zones, "values": values, **exact_only}
         how = {"method": method, "hierarchy": hierarchy, "zones_of": zones_of, **options}
         return _revised_slices(flows, Earlier.read(revision), asked, how, [name for name in kept if kept[name]])
@@ -368,9 +378,11 @@ def anonymize_slices(
     if values is not None and chosen.promises != "epsilon":
         raise ParameterError("Values of slices (--values) are declared for methods that add noise; others find them.")
     if chosen.promises != "k":
+        _check_numbers(flows.slices[0], chosen)
         chosen.refuse_thresholds([*asked.given, *(name for name, given in exact_only.items() if given)])
         chosen.on_hierarchy(flows, hierarchy)
         return _inexact_slices(chosen, flows, values or {}, options, steps, total)
+    _check_numbers(flows.slices[0], chosen, total=total, also_every=steps, accept_differencing=accept_differencing)
     sliced = {**_how_sliced(flows, steps, total), "common_zones": common_zones}
     task = _slice_task(flows, chosen, asked, options, hierarchy, sliced, resume)
     coarser = task.flows.coarser_keys(steps, total=total)

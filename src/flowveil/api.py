@@ -17,6 +17,7 @@ from flowveil.guarantee import Guarantee
 from flowveil.methods import find_method
 from flowveil.paths import named_path
 from flowveil.published.read_release import to_frame as to_frame
+from flowveil.record_values import refuse_numbers
 from flowveil.release.folder import ReleaseFolder, taken_at_its_word
 from flowveil.release.release import Publishable
 from flowveil.slices import SlicedFlows
@@ -522,6 +523,8 @@ def publish(release: Publishable, directory: str | PathLike[str], **writing: Any
 
     recording = {name: writing.pop(name) for name in ("accept_differencing", "epsilon_total") if name in writing}
     ledger = writing.pop("ledger", None)
+    if release.parameters.get("between"):
+        refuse_numbers({"accept_differencing": recording.get("accept_differencing")})
     if ledger is None:
         refuse_total_without_ledger(recording.get("epsilon_total"))
         return write(release, directory, **writing)

@@ -117,7 +117,7 @@ def with_value(name: str, value: str) -> str:
 
 
 def switched_on(name: str) -> str:
-    """How a switch is set in the interface that is used: ``--decimal-comma`` or ``decimal_comma=True``."""
+    """How a switch is set in the interface that is used: ``--same-zones`` or ``same_zones=True``."""
     return f"{option(name)}{'=true' if name in SET_ONLY else ''}" if _flags.get() else f"{name}=True"
 
 

@@ -129,6 +129,7 @@ def check_request(request: Request) -> None:
 
     checked(_about(request))
     _check_method(request)
+    _check_numbers(request)
     if request.slices.during is not None:
         _check_one_step(request)
     elif has_slices(request):
@@ -168,6 +169,21 @@ def _check_method(request: Request) -> None:
         )
     if request.slices.values and method.promises != "epsilon":
         raise ParameterError("--values is for methods that add noise; others find the values in the data.")
+
+
+def _check_numbers(request: Request) -> None:
+    """Refuses means, totals and medians with what could reveal one person's value by a difference."""
+    from flowveil.record_values import STATISTICS, refuse_numbers
+
+    if not any(name in request.given for name in STATISTICS):
+        return
+    method = find_request_method(request)
+    given = {_said(name): name in request.given for name in ("total", "accept_differencing", "revision")}
+    given["a second --every"] = len(steps_of(request)) > 1
+    given["--engine spark"] = request.resources.engine == "spark"
+    if method is not None:
+        given[f"method '{method.name}'"] = method.promises != "k" or method.hierarchy is None
+    refuse_numbers(given)
 
 
 def _check_one_step(request: Request) -> None:

@@ -18,6 +18,7 @@ from flowveil.errors import DataError
 from flowveil.folds import Fold
 from flowveil.hierarchy import Floats, Hierarchy, Ints, PlaceCounts
 from flowveil.read_summary import ReadSummary
+from flowveil.record_values import RecordValues
 
 #: A dense table of counts is used up to this many entries for each row that is counted into it. Below, one
 #: `bincount` is cheaper than a sort; above, clearing and scanning the table costs more than it saves.
@@ -423,6 +424,7 @@ class Flows(Cells):
         leaves: for each fold, the leaf of each flow. Flows are then distinct tuples, sorted by the folds last.
         l_places: number of listed places in each tile, if locations are counted by places; else None.
         keys: sum of the record keys of each flow (`flowveil.record_keys`), if they were read; else None.
+        values: values of the records of each flow, if numbers beyond counts are published; else None.
     """
 
     _: KW_ONLY
@@ -434,6 +436,7 @@ class Flows(Cells):
     leaves: tuple[Ints, ...] = ()
     l_places: PlaceCounts | None = None
     keys: NDArray[np.int64] | None = None
+    values: RecordValues | None = None
 
     def __post_init__(self) -> None:
         n = len(self.origin)

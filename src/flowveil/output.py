@@ -36,6 +36,10 @@ Place = str | PathLike[str]
 #: A text, or a function that writes a file to a path.
 Content = str | Callable[[Path], object]
 
+#: The `format` entry of a release's manifest.json; a folder without it is never overwritten.
+RELEASE_FORMAT = "flowveil release"
+#: Folders that DuckDB spills to start with this.
+SPILL = "flowveil-raw-trips-"
 _ROOM = re.compile(r"\.flowveil-draft-[0-9a-f]{16}")
 #: Entries of a hidden folder: the result, the earlier content of its place, and a withdrawn result.
 _NEW, _OLD, _BACK = "new", "old", "back"
@@ -103,14 +107,20 @@ def check_file(path: Place) -> Path:
     return try_place(path)
 
 
+def place_for_folder(path: Place) -> Path:
+    """Returns the place of a folder, links followed; refuses that of a file."""
+    target = real_place(path)
+    if target.exists() and not target.is_dir():
+        raise OutputError(f"'{path}' is a file; a folder is needed. Hint: name a new folder.")
+    return target
+
+
 def check_folder(path: Place, *, refuse: Callable[[Path], str | None]) -> Path:
     """Refuses a place where no folder can be written, before anything is computed; returns it with links followed.
 
     ``refuse`` says of a folder that is there why it may not be replaced, as the rest of a sentence, or None.
     """
-    target = real_place(path)
-    if target.exists() and not target.is_dir():
-        raise OutputError(f"'{path}' is a file; a folder is needed. Hint: name a new folder.")
+    target = place_for_folder(path)
     reason = refuse(target) if target.is_dir() else None
     if reason is not None:
         raise OutputError(f"'{path}' {reason}. Nothing was changed. Hint: name a new folder.")
@@ -262,16 +272,12 @@ def _stale_folders(parent: Path, is_ours: Callable[[str], bool]) -> Iterator[Pat
 
 def sync_folder(folder: Path) -> None:
     """Syncs the names in a folder to disk, if the system supports it (not on Windows)."""
-    try:
+    with suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
-    except OSError:
-        return
-    try:
-        os.fsync(handle)
-    except OSError:
-        return
-    finally:
-        os.close(handle)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 def _put_back(room: Path, name: str) -> None:
@@ -358,39 +364,24 @@ def lock_folder(room: Path) -> int | None:
     """Locks a folder; None if it is missing or there are no locks. BlockingIOError: a living process has locked it."""
     if fcntl is None:
         return None
-    try:
+    with ExitStack() as stack, suppress(FileNotFoundError):
         handle = os.open(room, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    except FileNotFoundError:
-        return None
-    try:
+        stack.callback(os.close, handle)
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        ours = os.fstat(handle)
         # Another process may have removed it between opening and locking.
-        there = os.lstat(room)
-        if (ours.st_dev, ours.st_ino) == (there.st_dev, there.st_ino):
+        if os.path.samestat(os.fstat(handle), os.lstat(room)):
+            stack.pop_all()
             return handle
-    except FileNotFoundError:
-        pass
-    except BaseException:
-        os.close(handle)
-        raise
-    os.close(handle)
     return None
 
 
-#: The `format` entry of a release's manifest.json.
-_RELEASE_FORMAT = "flowveil release"
-#: Folders that DuckDB spills to start with this.
-SPILL = "flowveil-raw-trips-"
-
-
-def check_place(path: str | PathLike[str], *, release: str | PathLike[str] | None = None) -> None:
+def check_place(path: Place, *, release: Place | None = None) -> None:
     """Refuse a file that cannot be written, or that lies inside a release. Nothing is computed or written."""
     refuse_inside_release(path, release=release)
     check_file(path)
 
 
-def refuse_inside_release(path: str | PathLike[str], *, release: str | PathLike[str] | None = None) -> None:
+def refuse_inside_release(path: Place, *, release: Place | None = None) -> None:
     """Refuses a place inside a release folder, or in one that is about to be written."""
     target = real_place(path)
     around = {Path(os.path.realpath(release))} if release is not None else set()
@@ -401,19 +392,17 @@ def refuse_inside_release(path: str | PathLike[str], *, release: str | PathLike[
         )
 
 
-def write_private(path: str | PathLike[str], document: str, *, folder: str | PathLike[str] | None = None) -> Path:
+def write_private(path: Place, document: str, *, folder: Place | None = None) -> Path:
     """Writes a document that only its owner may read, outside of all releases and of ``folder``."""
     check_place(path, release=folder)
     write_files({path: lambda file: file.write_text(document, encoding="utf-8", newline="")}, private=True)
     return Path(path)
 
 
-def make_private_folder(directory: str | PathLike[str], *, release: str | PathLike[str] | None = None) -> Path:
+def make_private_folder(directory: Place, *, release: Place | None = None) -> Path:
     """Create a folder that only its owner may enter (mode 0700). An existing folder keeps its mode."""
     refuse_inside_release(directory, release=release)
-    target = real_place(directory)
-    if target.exists() and not target.is_dir():
-        raise OutputError(f"'{directory}' is a file; a folder is needed. Hint: name a new folder.")
+    target = place_for_folder(directory)
     try:
         target.mkdir(0o700, parents=True, exist_ok=True)
     except OSError as problem:
@@ -428,8 +417,7 @@ def write_private_files(folder: Path, files: Mapping[str, Content]) -> None:
 
 def _is_release(folder: Path) -> bool:
     try:
-        content = read_json(folder / "manifest.json")
-        return bool(content["format"] == _RELEASE_FORMAT)
+        return bool(read_json(folder / "manifest.json")["format"] == RELEASE_FORMAT)
     except (OSError, ValueError, KeyError, TypeError):
         return False
 

@@ -58,6 +58,7 @@ class ReadSummary:
         outline: the study area as text that `flowveil.reading.areas.parse_area` reads, or as WKB in hexadecimal digits
             if it came from a file; private.
         key: fingerprint of the key of the record keys; None if none were read.
+        between, value_share, p_percent: bounds and rules of the numbers that cells publish.
     """
 
     rows: int = 0
@@ -94,6 +95,9 @@ class ReadSummary:
     days: Days | None = None
     outline: str | None = None
     key: str | None = None
+    between: tuple[str, ...] = ()
+    value_share: float | None = None
+    p_percent: float | None = None
 
     @property
     def left_out(self) -> dict[str, int]:
@@ -117,7 +121,7 @@ class ReadSummary:
 
     def parameters(self) -> dict[str, Any]:
         """How the input was read, as a report records it; `Reading.from_parameters` reads it the same again."""
-        said = {
+        said: dict[str, Any] = {
             "time_format": self.time_format,
             "timezone": self.timezone,
             "during": self.during,
@@ -125,6 +129,8 @@ class ReadSummary:
             "crs": self.crs,
             "decimal_comma": self.decimal_comma or None,
         }
+        if self.between:
+            said |= {"between": list(self.between), "value_share": self.value_share, "p_percent": self.p_percent}
         return {
             **{name: value for name, value in said.items() if value is not None},
             "resolution": self.resolution,

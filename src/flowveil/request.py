@@ -55,7 +55,9 @@ class Input(Section, key="input", heading="Input", call="reading"):
         "Largest share of rows or trips that may be dropped because they cannot be read.",
         default=0.05, between=(0, 1), example="0.01", metavar="SHARE", recorded=True,
     )  # fmt: skip
-    skip_unknown: bool = setting("Drop rows whose tile is unknown, instead of refusing them.", recorded=True)
+    skip_unknown: bool = setting(
+        "Drop rows whose tile is unknown, instead of refusing them.", tier="recipe", recorded=True
+    )
     partition_columns: tuple[str, ...] = setting(
         "Columns taken from names of folders such as month=3/; other folder names are ignored.",
         tier="recipe", example="month", metavar="A,B,...", recorded=True, page=False,
@@ -74,14 +76,14 @@ class Input(Section, key="input", heading="Input", call="reading"):
         example="EPSG:25832",
         recorded=True,
     )
-    decimal_comma: bool = setting("Numbers in text have a decimal comma.", recorded=True)
+    decimal_comma: bool = setting("Numbers in text have a decimal comma.", tier="recipe", recorded=True)
     key_file: str | None = setting(
         "Secret key of the methods cellkey and rounding; `flowveil key FILE` writes one.",
         example="secret.key", metavar="FILE", page=False, **PLACE,
     )  # fmt: skip
     record_id: str | None = setting(
         "Column of the id of a record, from which its key is made.",
-        default="all columns of the row", example="trip_id", page=False, **COLUMN,
+        tier="recipe", default="all columns of the row", example="trip_id", page=False, **COLUMN,
     )  # fmt: skip
     remote: bool = setting("Allow INPUT to be an address: s3:// or https://.", tier="recipe", page=False)
 
@@ -189,6 +191,33 @@ class Slices(Section, key="slices", heading="Time and slices", call="reading"):
     accept_differencing: bool = setting(
         "Publish although releases or slices can be subtracted from each other; the statement says so.", call="slices"
     )
+
+
+@dataclass(frozen=True)
+class Numbers(Section, key="numbers", heading="Numbers in a cell", call="reading"):
+    """Numbers beyond counts: means, totals and medians of columns, where no contributor dominates."""
+
+    mean: tuple[str, ...] = setting(
+        "Also publish the mean of this column in each cell (repeatable).", example="minutes", page=False, **COLUMN
+    )
+    total_of: tuple[str, ...] = setting(
+        "Also publish the total of this column (repeatable).", example="kilometres", page=False, **COLUMN
+    )
+    median: tuple[str, ...] = setting(
+        "Also publish the median of this column (repeatable).", example="fare", page=False, **COLUMN
+    )
+    between: tuple[str, ...] = setting(
+        "Smallest and largest possible value of such a column, known without the data (repeatable).",
+        example="minutes=0,180", metavar="COLUMN=LOW,HIGH", recorded=True, page=False, commas=False,
+    )  # fmt: skip
+    value_share: float | None = setting(
+        "Largest share of the total of a cell that one contributor may have.",
+        tier="recipe", default=0.5, between=(0.05, 0.5), example="0.4", metavar="SHARE", recorded=True, page=False,
+    )  # fmt: skip
+    p_percent: float | None = setting(
+        "p % rule: the second largest contributor cannot estimate the largest from above within this.",
+        tier="recipe", default=10, between=(1, 30), example="15", metavar="PERCENT", recorded=True, page=False,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -372,7 +401,7 @@ class Derive(Section, key="derive", heading="Derive", call="derive"):
 
 #: The sections in the order of help, recipes and the reference page.
 SECTIONS: dict[str, type[Section]] = {
-    one.key: one for one in (Input, People, Zones, Slices, Protection, Method, Output, Resources)
+    one.key: one for one in (Input, People, Zones, Slices, Numbers, Protection, Method, Output, Resources)
 }
 
 
@@ -419,6 +448,7 @@ class Request:
     people: People = field(default_factory=People)
     zones: Zones = field(default_factory=Zones)
     slices: Slices = field(default_factory=Slices)
+    numbers: Numbers = field(default_factory=Numbers)
     protection: Protection = field(default_factory=Protection)
     method: Method = field(default_factory=Method)
     output: Output = field(default_factory=Output)

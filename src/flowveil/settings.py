@@ -112,14 +112,16 @@ class Setting:
             return text.casefold() == "true"
         if self.kind in ("whole", "number"):
             try:
-                return self.check(int(text) if self.kind == "whole" else float(text))
+                number = int(text) if self.kind == "whole" else float(text)
             except ValueError:
                 raise self._wrong(text, _WANTED[self.kind]) from None
+            return self.check(number)
         return self.check(text)
 
     def _wrong(self, value: Any, wanted: str, hint: str = "") -> ParameterError:
         found = repr(value) if len(repr(value)) <= 60 else f"{repr(value)[:57]}..."
-        return ParameterError(f"{option(self.name, flag=self.flag)} must be {wanted}; found {found}.{hint}")
+        flag = None if self.tier == "recipe" else self.flag
+        return ParameterError(f"{option(self.name, flag=flag)} must be {wanted}; found {found}.{hint}")
 
 
 #: West, south, east and north in degrees, or H3 cells.

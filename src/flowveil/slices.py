@@ -24,6 +24,7 @@ from flowveil.folds import Fold
 from flowveil.hierarchy import Hierarchy
 from flowveil.read_summary import ReadSummary
 from flowveil.record_keys import merged_keys
+from flowveil.record_values import merged_values
 from flowveil.remote_people import RemotePeople
 from flowveil.times import TIME, TIME_COLUMNS, Every, fold_times
 
@@ -110,6 +111,7 @@ class SlicedFlows:
             intake=self.intake,
             whole_map=self.slices[0].whole_map,
             **merged_keys(parts, merged.row, len(merged.cells)),
+            **merged_values(parts, merged.row),
         )
 
     def folded(self, trees: Mapping[str, Hierarchy] | None = None) -> Flows:
@@ -148,6 +150,7 @@ class SlicedFlows:
             whole_map=self.slices[0].whole_map,
             folds=tuple(folds),
             leaves=tuple(leaf[order] for leaf in leaves),
+            **merged_values(self.slices, np.argsort(order)),
         )
 
     def coarser_keys(self, every: Sequence[Every] = (), *, total: bool = False) -> list[Key]:

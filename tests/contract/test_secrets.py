@@ -127,6 +127,8 @@ RUNS: dict[str, list[tuple[str, ...]]] = {
     "anonymize": [
         ("{trips}", *READ, "--out", "{out}", "--person", "person_id", *EXPORTS),
         ("{trips}", *READ, "--out", "{out}", "--by", "sex", "--format", "csv,arrow"),
+        ("{trips}", *READ, "--out", "{out}", "--person", "person_id", "--mean", "weight", "--between", "weight=0,200",
+         "--method", "twincut", *EXPORTS),
         ("{visits}", "--k", "5", "--out", "{out}", "--origin-tile", "from", "--destination-tile", "to",
          "--zones", "{zones}", "--zones-tile", "zone", *EXPORTS),
         ("{trips}", "--resolution", "8", "--out", "{out}", "--method", "laplace", "--option", "epsilon=1",

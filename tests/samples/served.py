@@ -234,8 +234,8 @@ class _Here(jobs._Process):
         return cls(_Thread())  # type: ignore[arg-type]
 
     def end(self) -> None:
-        if self._busy is not None:
-            self._busy.cancel()
+        if self.busy is not None:
+            self.busy.cancel()
         if not self.ended:
             self._process.kill()
 

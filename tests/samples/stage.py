@@ -86,7 +86,12 @@ def build(folder: Path) -> None:
     no_zones = trips.drop_columns(["home_iris", "work_iris"])
     csv.write_csv(no_zones, folder / "trips.csv")
     csv.write_csv(no_zones, folder / "survey.csv")
-    pq.write_table(no_zones, folder / "trips.parquet")
+    rng = np.random.default_rng(4)
+    measured = {name: rng.gamma(2, mean / 2, len(no_zones)).round(1) for name, mean in (("minutes", 20), ("km", 6))}
+    pq.write_table(
+        pa.table({**dict(zip(no_zones.column_names, no_zones.columns, strict=True)), **measured}),
+        folder / "trips.parquet",
+    )
     (folder / "trips").mkdir()
     pq.write_table(no_zones, folder / "trips" / "part-0.parquet")
     rides = no_zones.drop_columns(["person_id", "weight", "sex", "age", "profession"])

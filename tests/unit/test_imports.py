@@ -17,7 +17,7 @@ SOURCE = Path(flowveil.__file__).parent
 #: Core and small shared files.
 CORE = (
     *("errors", "hierarchy", "flows", "folds", "guarantee", "slices", "times", "remote_people"),
-    *("headers", "read_summary", "record_keys", "output", "paths", "progress", "workers"),
+    *("headers", "read_summary", "record_keys", "record_values", "output", "paths", "progress", "workers"),
     *("settings", "request"),
 )
 #: The rooms, top to bottom: each imports only rooms above it, and its own layer. Imports inside functions count.

@@ -12,6 +12,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from flowveil.audit.perturbed import PerturbedCounts, attack_perturbed
 from flowveil.audit.published import PublishedRelease, read_release
 from flowveil.audit.shadow_releases import Membership, Minimality, membership, minimality
 from flowveil.audit.single_release import (
@@ -103,6 +104,7 @@ class Audit:
     fail_on: Mapping[str, float] = field(default_factory=dict)  # the largest share that is accepted of a figure
     checked: int = 0  # with the trips: how many groups were recounted, and how many lie within their bounds
     true: int = 0
+    perturbed: PerturbedCounts | None = None  # what perturbed tables reveal together
 
     @property
     def confined(self) -> int:
@@ -118,6 +120,12 @@ class Audit:
                 f"Subtraction confines {len(self.groups):,} groups of trips below the guarantee; "
                 f"{self.groups.single_trips:,} of them are exactly one trip."
             )
+        if self.perturbed is not None and self.perturbed.groups:
+            figures = self.perturbed.figures
+            found.append(
+                f"Perturbed tables determine {figures['determined']:,} counts, {figures['single_trips']:,} of them one "
+                f"trip, and make {figures['certain']:,} almost certain."
+            )
         for name, limit in sorted(self.fail_on.items()):
             shares = [one.figures()[name] for one in self.releases if name in one.figures()]
             if not shares:
@@ -132,7 +140,7 @@ class Audit:
         names = [one.name for one in self.releases]
         found = [
             f"{' and '.join(names[i] for i in dict.fromkeys(places))}: {reason}."
-            for places, reason in self.groups.unchecked
+            for places, reason in (*self.groups.unchecked, *(self.perturbed.unchecked if self.perturbed else ()))
         ]
         noisy = (one.name for one in self.releases if one.noisy)
         found += [f"{name}: its counts carry noise, and were not attacked." for name in noisy]
@@ -140,6 +148,11 @@ class Audit:
             found.append(
                 f"In {self.groups.contradictions:,} areas the releases contradict each other: they do not count the "
                 "same trips."
+            )
+        if self.perturbed is not None and self.perturbed.figures["contradictions"]:
+            found.append(
+                f"Nothing explains {self.perturbed.figures['contradictions']:,} perturbed counts: the tables do not "
+                "count the same trips."
             )
         return found
 
@@ -164,12 +177,13 @@ class Audit:
             "confined": self.confined,
             "failures": self.failures,
             "subtraction": {**self.groups.to_dict(), "recounted": self.checked, "true": self.true},
+            "perturbed": None if self.perturbed is None else dict(self.perturbed.figures),
             "releases": [one.to_dict() for one in self.releases],
         }
         if show_cells:
             content["groups"] = [
                 {name: list(v) if isinstance(v, tuple) else v for name, v in vars(group).items()}
-                for group in self.groups.groups
+                for group in (*self.groups.groups, *(self.perturbed.groups if self.perturbed else ()))
             ]
         return content
 
@@ -219,7 +233,7 @@ def audit(
             for release, own in zip(read, flows, strict=True)
         )
         groups = confined_groups(read)
-        return Audit(groups, ones, limits, *recounted(groups.groups, read, flows))
+        return Audit(groups, ones, limits, *recounted(groups.groups, read, flows), attack_perturbed(read))
 
 
 def _flows(release: PublishedRelease, against: Any, reading: Mapping[str, Any]) -> Flows | None:
@@ -240,7 +254,8 @@ def _audit_slices(release: PublishedRelease, against: Any, reading: Mapping[str,
 def _audit_one(release: PublishedRelease, flows: Flows | None, shadows: int, seed: int) -> AuditOfOne:
     common = None if release.noisy else homogeneity(release)
     if flows is None:
-        return AuditOfOne(release.name, common, minimality=minimality(release), noisy=release.noisy)
+        noisy = release.noisy and not release.perturbed
+        return AuditOfOne(release.name, common, minimality=minimality(release), noisy=noisy)
     trips = place_trips(release, flows)
     persons = trips.has_persons
     listed = any(release.report["parameters"].get(name) is not None for name in ("stricter", "l_places"))
@@ -275,7 +290,7 @@ def audit_files(audit: Audit, *, show_cells: bool = False) -> dict[str, str]:
 def audit_lines(audit: Audit) -> Iterator[str]:
     """What was found, in counts."""
     found = audit.groups
-    if len(audit.releases) > 1 or found.compared:
+    if sum(one.homogeneity is not None for one in audit.releases) > 1 or found.compared or found.unchecked:
         result = "no group is confined below the guarantee"
         if len(found):
             result = (
@@ -295,6 +310,8 @@ def audit_lines(audit: Audit) -> Iterator[str]:
             f"Linear programs: {found.solved:,} groups of overlapping cells were solved exactly (HiGHS), "
             f"{found.bounded:,} only bounded."
         )
+    if audit.perturbed is not None:
+        yield f"Perturbed tables: {audit.perturbed.in_words()}"
     if audit.checked:
         yield f"With the trips: of {audit.checked:,} groups recounted, {audit.true:,} lie within their bounds."
     for one in audit.releases:

@@ -75,6 +75,11 @@ class PublishedRelease:
     report: Mapping[str, Any]  # the content of report.json
     manifest: str | None = None  # SHA-256 of its manifest.json; None for tables in memory
 
+    @property
+    def perturbed(self) -> bool:
+        """Whether its counts have a stated error, and no ε."""
+        return bool(self.report["kind"] == "perturbed")
+
 
 def read_release(folder: str | Path) -> PublishedRelease:
     """Read a published folder. Its files are taken at their word; `flowveil verify` checks them."""

@@ -187,6 +187,9 @@ class _Work:
     def compare(self, i: int, j: int) -> None:
         """All that follows from two releases of the same trips, or of a part of the other's."""
         a, b = self.releases[i], self.releases[j]
+        if a.perturbed and b.perturbed:
+            # See `flowveil.audit.perturbed`.
+            return
         if have_equal_tables(a, b) and not (a.noisy or b.noisy):
             names = differing_statements(a, b)
             if names:

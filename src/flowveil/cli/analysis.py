@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from flowveil.analysis.papers import PRESETS, READINGS, TREES, segmented_by
-from flowveil.cli.command import PLACE, READING, Output, numbers, with_output, with_request
+from flowveil.cli.command import PLACE, READING, Output, numbers, place, several, with_output, with_request
 from flowveil.errors import ParameterError
 from flowveil.methods import find_method
 from flowveil.request import Request
@@ -43,23 +43,13 @@ def describe(output: Output, source: str, request: Request) -> None:
 
 @click.command()
 @click.argument("directory", type=PLACE, metavar="RELEASE")
-@click.option("--against", type=PLACE, required=True, metavar="INPUT", help="The trips the release was made from.")
-@click.option("--districts", type=PLACE, metavar="FILE", help="Your polygons: errors between them are computed too.")
-@click.option("--out", type=PLACE, metavar="DIR", help="Private folder for measures.json and the before/after page.")
-@click.option(
-    "--dpia", type=PLACE, metavar="FILE", help="Text of a data protection impact assessment, Markdown. Private."
-)
+@place("--against", "INPUT", "The trips the release was made from.", required=True)
+@place("--districts", "FILE", "Your polygons: errors between them are computed too.")
+@place("--out", "DIR", "Private folder for measures.json and the before/after page.")
+@place("--dpia", "FILE", "Text of a data protection impact assessment, Markdown. Private.")
 @with_request("zones", "within")
 @with_output
-def analyze(
-    output: Output,
-    directory: str,
-    against: str,
-    districts: str | None,
-    out: str | None,
-    dpia: str | None,
-    request: Request,
-) -> None:
+def analyze(output: Output, directory: str, out: str | None, dpia: str | None, request: Request, **given: Any) -> None:
     """Compute every measure of RELEASE from the raw trips: before and after. Not for publication.
 
     Trips are read as the release's report says. Give --zones and --within where it was made with a file.
@@ -74,14 +64,14 @@ def analyze(
         check_place(dpia, release=directory)
     reading = reading_arguments(request)
     with output.working("Analysing"):
-        analysis = measure(directory, against=against, districts=districts, **reading)
+        analysis = measure(directory, **given, **reading)
     if out is not None:
         output.say(f"Private folder, NOT for publication: {analysis.write(out, release=directory)}")
     if dpia is not None:
         from flowveil.analysis.dpia import dpia_text
 
         with output.working("Auditing"):
-            text = dpia_text(directory, analysis, against=against, **reading)
+            text = dpia_text(directory, analysis, against=given["against"], **reading)
         output.say(f"Impact assessment, NOT for publication: {write_private(dpia, text, folder=directory)}")
     output.result({"release": directory, **analysis.to_dict()})
     output.say(*analysis.lines())
@@ -99,15 +89,9 @@ def options_by_method(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
     return chosen
 
 
-method_option = click.option(
-    "--option", "options", multiple=True, metavar="METHOD.NAME=VALUE", help="Option of a method (repeatable)."
-)
-method_limits = click.option(
-    "--max-suppressed",
-    multiple=True,
-    metavar="SHARE|METHOD=SHARE",
-    help="Share that may be suppressed, of all methods or of one (repeatable) [default: 0.1].",
-)
+_LIMIT = "Share that may be suppressed, of all methods or of one (repeatable) [default: 0.1]."
+method_option = several("--option", "options", "METHOD.NAME=VALUE", "Option of a method (repeatable).")
+method_limits = several("--max-suppressed", "max_suppressed", "SHARE|METHOD=SHARE", _LIMIT)
 
 
 def _shared(request: Request, given: dict[str, Any]) -> dict[str, Any]:
@@ -135,9 +119,7 @@ def _shared(request: Request, given: dict[str, Any]) -> dict[str, Any]:
 @click.command()
 @click.argument("source", type=PLACE, metavar="INPUT")
 @click.option("--methods", default="all", show_default=True, help="Methods, comma-separated.")
-@click.option(
-    "--k", callback=numbers(int), default="5,10,20", show_default=True, help="One or several k, comma-separated."
-)
+@click.option("--k", callback=numbers(int), default="5,10,20", show_default=True, help="k, comma-separated.")
 @click.option(
     "--protect",
     multiple=True,
@@ -146,14 +128,9 @@ def _shared(request: Request, given: dict[str, Any]) -> dict[str, Any]:
 @method_limits
 @click.option("--time-limit", type=float, default=300, show_default=True, help="Seconds that one run may take.")
 @method_option
-@click.option(
-    "--epsilon",
-    callback=numbers(float),
-    metavar="NUMBERS",
-    help="ε of methods that add noise, comma-separated; adds these methods.",
-)
-@click.option("--picture", type=PLACE, metavar="FILE", help="Also draw the zones; those of two runs over each other.")
-@click.option("--out", type=PLACE, required=True, help="Folder of the tables and the page; not for publication.")
+@click.option("--epsilon", callback=numbers(float), metavar="NUMBERS", help="ε of methods that add noise; adds these.")
+@place("--picture", "FILE", "Also draw the zones; those of two runs over each other.")
+@place("--out", None, "Folder of the tables and the page; not for publication.", required=True)
 @with_request(*READING, "every", "fold_time", "population_only")
 @with_output
 def compare(
@@ -189,10 +166,10 @@ def compare(
     folder = comparison.write(out)
     if picture is not None:
         output.say(f"Picture, NOT for publication: {comparison.picture(picture)}")
-    runs: list[dict[str, Any]] = [
-        {"method": r.method, "k": r.k, "protect": list(r.protect), "status": r.status} for r in comparison.runs
-    ]
-    runs += [{"method": r.method, "epsilon": r.epsilon, "status": r.status} for r in comparison.noisy]
+    runs: list[dict[str, Any]] = [{"k": run.k, "protect": list(run.protect)} for run in comparison.runs]
+    runs += [{"epsilon": run.epsilon} for run in comparison.noisy]
+    for run, row in zip((*comparison.runs, *comparison.noisy), runs, strict=True):
+        row |= {"method": run.method, "status": run.status}
     summary = {"columns": flows.intake.columns, "notes": list(flows.intake.notes)}
     output.result({"comparison": str(folder), "runs": runs, **summary})
     output.say(*flows.intake.about_reading())
@@ -212,7 +189,7 @@ _SETTINGS = ("preset", "k", "trees", "reading", "time_limit", "fewest_trips", "s
     metavar="COLUMN",
     help="Segments by this attribute (repeatable); 'none': no segments.",
 )
-@click.option("--out", type=PLACE, required=True, help="Folder of the results; an earlier study there is continued.")
+@place("--out", None, "Folder of the results; an earlier study there is continued.", required=True)
 @click.option("--methods", metavar="A,B,...", help="Methods to compare [default: all, or the preset's].")
 @click.option(
     "--protect", multiple=True, help="trips, people, population or a+b (repeatable) [default: trips, population]."
@@ -261,9 +238,7 @@ def study(output: Output, source: str, out: str, methods: str | None, request: R
             with output.working("Running") as progress:
                 results = run_study(flows, out, progress=progress, **settings)
         except KeyboardInterrupt:
-            raise KeyboardInterrupt(
-                f"Runs that were done are kept in '{out}'; the same command continues there."
-            ) from None
+            raise KeyboardInterrupt(f"Finished runs are kept in '{out}'; the same command continues there.") from None
     by_status = Counter(row["status"] for row in results.rows)
     output.say(*flows.intake.about_reading())
     output.say(", ".join(f"{n:,} results {status}" for status, n in sorted(by_status.items())) + ".")

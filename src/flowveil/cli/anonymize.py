@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from flowveil.cli.command import PLACE, Output, RequestCommand, with_output, with_request
+from flowveil.cli.command import PLACE, Output, RequestCommand, several, with_output, with_request
 from flowveil.errors import ParameterError
 from flowveil.request import Request, settings
 
@@ -40,9 +40,7 @@ def anonymize(output: Output, source: str, request: Request, save_recipe: str | 
 @click.argument("recipe", type=PLACE, metavar="RECIPE")
 @click.option("--input", "source", type=PLACE, metavar="INPUT", help="Other trips than those of the recipe.")
 @click.option("--out", type=PLACE, metavar="DIR", help="Another folder than that of the recipe.")
-@click.option(
-    "--set", "changes", multiple=True, metavar="NAME=VALUE", help="Another value, such as protection.k=20 (repeatable)."
-)
+@several("--set", "changes", "NAME=VALUE", "Another value, such as protection.k=20 (repeatable).")
 @with_output
 def run(output: Output, recipe: str, source: str | None, out: str | None, changes: tuple[str, ...]) -> None:
     """Repeat a run from RECIPE, a file that `flowveil anonymize --save-recipe` wrote."""
@@ -80,17 +78,12 @@ def publish_request(output: Output, request: Request, *, save_recipe: str | None
         if save_recipe is not None:
             _save(given, save_recipe)
             output.say(f"Recipe: {save_recipe}")
-        output.say(f"Verify: {_verify_command(request)}")
+        zones = [] if request.zones.zones is None else ["--zones", str(request.zones.zones)]
+        words = ["flowveil", "verify", str(out), "--against", str(request.input.input), *zones]
+        output.say(f"Verify: {shlex.join(words)}")
         over_map = request.method.zones_of is not None and not request.method.revision and not run.has_slices(request)
         if over_map and (request.output.show_measures or (sys.stderr.isatty() and not output.quiet)):
             _print_loss(output, release, request.value("new_map_at"))
-
-
-def _verify_command(request: Request) -> str:
-    """Returns the command that verifies the release."""
-    given = (("--against", request.input.input), ("--zones", request.zones.zones))
-    places = [part for flag, place in given if place is not None for part in (flag, str(place))]
-    return shlex.join(["flowveil", "verify", str(request.output.out), *places])
 
 
 def _say_default(output: Output, request: Request) -> None:
@@ -173,6 +166,7 @@ def _recorded(writing: Mapping[str, Any]) -> dict[str, Any]:
 
 def _print_release(output: Output, release: Any, folder: Path, *, show_measures: bool) -> None:
     """Prints what is published on stdout; what only the operator may see on stderr, on request or in a terminal."""
+    from flowveil.analysis.release_analysis import collapse_lines
     from flowveil.paths import read_json
 
     report = read_json(folder / "report.json")
@@ -180,19 +174,13 @@ def _print_release(output: Output, release: Any, folder: Path, *, show_measures:
         if line.startswith("Weak:"):
             output.warn(line)
     output.say(*release_lines(report, folder))
-    for line in _collapse_lines(release):
+    # A map that has collapsed to one zone or nearly so.
+    for line in collapse_lines(release) if release.kind in ("plain", "layered") else ():
         output.warn(line)
     if show_measures or (sys.stderr.isatty() and not output.quiet):
         for line in _private_lines(release):
             click.echo(line, err=True)
     output.result(report)
-
-
-def _collapse_lines(release: Any) -> list[str]:
-    """What to say of a map that has collapsed to one zone or nearly so."""
-    from flowveil.analysis.release_analysis import collapse_lines
-
-    return collapse_lines(release) if release.kind in ("plain", "layered") else []
 
 
 def _private_lines(release: Any) -> Iterator[str]:

@@ -163,6 +163,16 @@ def options(*declared: Callable[[Any], Any]) -> Callable[[Command], Command]:
     return add
 
 
+def several(flag: str, name: str, metavar: str, meaning: str, **more: Any) -> Callable[[Any], Any]:
+    """Returns an option that may be given several times."""
+    return click.option(flag, name, multiple=True, metavar=metavar, help=meaning, **more)
+
+
+def place(flag: str, metavar: str | None, meaning: str, **more: Any) -> Callable[[Any], Any]:
+    """Returns an option that is a path."""
+    return click.option(flag, type=PLACE, metavar=metavar, help=meaning, **more)
+
+
 def setting_option(one: Setting, *, required: bool = False, meaning: str | None = None) -> Callable[[Any], Any]:
     """The click option of a setting."""
     kinds: dict[str, Any] = {"whole": int, "number": float}
@@ -192,25 +202,15 @@ def help_text(one: Setting, *, brief: bool = False) -> str:
     return f"{one.meaning}{choices}{default}"
 
 
-set_option = click.option(
-    "--set",
-    "changes",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="Any setting of docs/reference/options.md, such as people.person_case=keep (repeatable).",
-)
-_recipe_option = click.option(
-    "--recipe", type=PLACE, metavar="FILE", help="Take settings from a recipe; options win over it."
-)
+_ANY_SETTING = "Any setting of docs/reference/options.md, such as people.person_case=keep (repeatable)."
+set_option = several("--set", "changes", "NAME=VALUE", _ANY_SETTING)
+_recipe_option = place("--recipe", "FILE", "Take settings from a recipe; options win over it.")
 
 
 def with_request(*names: str, required: Sequence[str] = (), **meanings: str) -> Callable[[Command], Command]:
     """Give a command the options of settings, --recipe and --set; it gets the `Request` as ``request``.
 
-    Args:
-        names: of the settings.
-        required: those that must be given.
-        **meanings: help of settings that mean something else in this command.
+    Some are ``required``; ``meanings`` has the help of settings that mean something else in this command.
     """
 
     def add(command: Command) -> Command:

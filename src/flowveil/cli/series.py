@@ -17,16 +17,7 @@ from flowveil.request import Request
 @click.option("--every", metavar="month|day", help="Length of a step [default: month].")
 @click.option("--revision", is_flag=True, help="Publish a revision of a published step whose trips have changed.")
 @with_request(
-    "out",
-    "k",
-    "protect",
-    "max_suppressed",
-    "method",
-    "zones_of",
-    "formats",
-    "ledger",
-    *READING,
-    "no_person",
+    *("out", "k", "protect", "max_suppressed", "method", "zones_of", "formats", "ledger", *READING, "no_person"),
     required=("out",),
 )
 @with_output

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import click
 
-from flowveil.cli.command import PLACE, Output, with_output
+from flowveil.cli.command import Output, place, with_output
 from flowveil.errors import ParameterError
 
 _SIZE = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)\s*([kMGT]?B)", re.IGNORECASE)
@@ -15,11 +16,7 @@ _UNITS = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
 
 
 def size_of(text: str) -> int:
-    """Returns the bytes of a size such as 2GB.
-
-    Raises:
-        ParameterError: the size cannot be read.
-    """
+    """Returns the bytes of a size such as 2GB; ParameterError if it cannot be read."""
     found = _SIZE.fullmatch(text.strip())
     size = 0 if found is None else int(float(found[1]) * _UNITS[found[2].lower()])
     if size < 1:
@@ -31,12 +28,7 @@ def size_of(text: str) -> int:
 @click.option("--port", type=click.IntRange(0, 65535), default=0, show_default="a free one", help="Port to listen on.")
 @click.option("--no-open", is_flag=True, help="Do not open the page in a browser.")
 @click.option("--max-upload", default="2GB", show_default=True, metavar="SIZE", help="Largest file that is taken.")
-@click.option(
-    "--ledger",
-    type=PLACE,
-    metavar="DIR",
-    help="Compare with all earlier releases of this data set, which DIR lists, and record those made here.",
-)
+@place("--ledger", "DIR", "Compare with all earlier releases of this data set, which DIR lists, and record new ones.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option(
     "--i-know-this-exposes-raw-data",
@@ -45,9 +37,7 @@ def size_of(text: str) -> int:
     help="Confirm a --host that other machines can reach: anyone with the address sees raw trips.",
 )
 @with_output
-def serve(
-    output: Output, *, port: int, no_open: bool, max_upload: str, ledger: str | None, host: str, exposed: bool
-) -> None:
+def serve(output: Output, *, no_open: bool, max_upload: str, ledger: str | None, **listening: Any) -> None:
     """Open the workbench in a browser, on this machine only, until it is stopped.
 
     Files below the folder that it is started in can be picked in the page; others are dropped onto it.
@@ -60,23 +50,13 @@ def serve(
             # The workbench cannot be used without the address, so it is printed with --quiet too.
             click.echo(f"The workbench is open at {address}")
 
-    run(
-        Path.cwd(),
-        host=host,
-        port=port,
-        max_upload=size_of(max_upload),
-        exposed=exposed,
-        ledger=None if ledger is None else Path(ledger).absolute(),
-        ready=ready,
-        open_browser=not no_open,
-    )
-
-
-SHELLS = ("bash", "zsh", "fish")
+    folder = None if ledger is None else Path(ledger).absolute()
+    size = size_of(max_upload)
+    run(Path.cwd(), max_upload=size, ledger=folder, ready=ready, open_browser=not no_open, **listening)
 
 
 @click.command()
-@click.argument("shell", type=click.Choice(SHELLS), metavar="SHELL")
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]), metavar="SHELL")
 @with_output
 def completion(output: Output, shell: str) -> None:
     """Print a script that completes commands and options in SHELL: bash, zsh or fish."""

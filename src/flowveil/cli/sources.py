@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from flowveil.cli.anonymize import publish_one
-from flowveil.cli.command import PLACE, Output, named_values, with_output
+from flowveil.cli.command import PLACE, Output, named_values, place, several, with_output
 
 _ABOUT = {
     "title": "Travel in Île-de-France, a synthetic survey",
@@ -49,19 +49,13 @@ _OPTIONS: dict[str, Callable[[str], Any]] = {
 @click.command()
 @click.argument("name", metavar="netmob25|porto|nyc-tlc|gps|cdr")
 @click.argument("source", type=PLACE, metavar="SRC")
-@click.option("--out", type=PLACE, required=True, metavar="FILE", help="Parquet file of the trips.")
-@click.option("--individuals", type=PLACE, metavar="FILE", help="netmob25: the file of individuals.")
-@click.option("--zones", type=PLACE, metavar="FILE", help="nyc-tlc: the zone table.")
+@place("--out", "FILE", "Parquet file of the trips.", required=True)
+@place("--individuals", "FILE", "netmob25: the file of individuals.")
+@place("--zones", "FILE", "nyc-tlc: the zone table.")
 @click.option("--person", metavar="COLUMN", help="gps, cdr: column that identifies the person.")
 @click.option("--time", metavar="COLUMN", help="gps, cdr: column of the time.")
-@click.option("--antennas", type=PLACE, metavar="FILE", help="cdr: table of antennas with latitude and longitude.")
-@click.option(
-    "--option",
-    "options",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="gps, cdr, netmob25: an option of docs/sources, such as gap=600 or lat=latitude (repeatable).",
-)
+@place("--antennas", "FILE", "cdr: table of antennas with latitude and longitude.")
+@several("--option", "options", "NAME=VALUE", "Option of docs/sources, such as gap=600 or lat=latitude (repeatable).")
 @with_output
 def prepare(output: Output, name: str, source: str, out: str, options: tuple[str, ...], **files: Any) -> None:
     """Make one table of trips from the files of a known data set."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from flowveil.cli.command import Output, named_values, numbers, options, with_output
+from flowveil.cli.command import Output, named_values, numbers, options, several, with_output
 from flowveil.errors import DataError, ParameterError
 from flowveil.methods.epsilon import weakness
 
@@ -38,19 +38,15 @@ _NOISE = "The distribution of the noise: laplace for epsilon, gaussian for epsil
 _CHOOSE = "Cut the widest quasi-identifier, or the one with the most distinct values."
 
 
-def _several(flag: str, name: str, metavar: str, meaning: str, **more: Any) -> Callable[[Any], Any]:
-    return click.option(flag, name, multiple=True, metavar=metavar, help=meaning, **more)
-
-
-_missing = _several("--missing", "missing", "TEXT", "A text that marks a missing value, such as '?' (repeatable).")
-_margins = _several("--margin", "margins", "A*B", "A margin to keep (repeatable); by default all pairs.")
+_missing = several("--missing", "missing", "TEXT", "A text that marks a missing value, such as '?' (repeatable).")
+_margins = several("--margin", "margins", "A*B", "A margin to keep (repeatable); by default all pairs.")
 _columns = options(
     click.option("--choose", type=click.Choice(["width", "distinct"]), default="width", help=_CHOOSE),
-    _several("--quasi", "quasi", "COLUMN", "A quasi-identifier (repeatable).", required=True),
-    _several("--identifier", "identifiers", "COLUMN", "A direct identifier: dropped (repeatable)."),
+    several("--quasi", "quasi", "COLUMN", "A quasi-identifier (repeatable).", required=True),
+    several("--identifier", "identifiers", "COLUMN", "A direct identifier: dropped (repeatable)."),
     click.option("--no-identifiers", is_flag=True, help="Say that the table has no direct identifiers."),
-    _several("--allow-identifier", "allowed", "COLUMN", _ALLOW),
-    _several("--column", "settings", "COLUMN.NAME=VALUE", _COLUMN),
+    several("--allow-identifier", "allowed", "COLUMN", _ALLOW),
+    several("--column", "settings", "COLUMN.NAME=VALUE", _COLUMN),
     _missing,
 )
 
@@ -145,8 +141,8 @@ def tabular() -> None:
 @click.option("--out", required=True, metavar="FILE", help="Output file (.csv or .parquet).")
 @click.option("--k", type=int, required=True, help="Fewest records of a class.")
 @_columns
-@_several("--sensitive", "sensitive", "COLUMN", "Published unchanged, protected by l and t.")
-@_several("--keep", "keep", "COLUMN", "Published unchanged, not protected.")
+@several("--sensitive", "sensitive", "COLUMN", "Published unchanged, protected by l and t.")
+@several("--keep", "keep", "COLUMN", "Published unchanged, not protected.")
 @click.option("--l", type=int, help="Fewest distinct sensitive values of a class.")
 @click.option("--t", type=float, help="Largest distance of a class from the table, 0 to 1.")
 @click.option("--strict/--relaxed", default=False, help="Classes whose regions do not overlap, or finer classes.")
@@ -179,7 +175,7 @@ def mondrian_command(output: Output, source: str, out: str, k: int, **given: Any
 @click.argument("source", metavar="INPUT")
 @click.option("--out", required=True, metavar="FILE", help="Output file (.csv or .parquet).")
 @click.option("--epsilon", callback=_budget, required=True, help="The privacy budget, or none (not private).")
-@_several("--variable", "variables", "COLUMN", _VARIABLE)
+@several("--variable", "variables", "COLUMN", _VARIABLE)
 @_margins
 @click.option("--priorn", type=float, default=0.0, help="Records spread evenly over each margin's cells.")
 @click.option("--noise", type=click.Choice(["laplace", "gaussian"]), default="laplace", help=_NOISE)
@@ -235,7 +231,7 @@ _KINDS: dict[str, Callable[[str], Any]] = {
 @click.option("--k", "ks", callback=numbers(int), default="2,5,10,15,20", help="The k to try.")
 @click.option("--epsilon", "epsilons", callback=numbers(float), default="0.2,0.5,1,2", help="The epsilon to try.")
 @_margins
-@_several("--set", "changes", "NAME=VALUE", _SET)
+@several("--set", "changes", "NAME=VALUE", _SET)
 @with_output
 def compare_command(output: Output, source: str, out: str, **given: Any) -> None:
     """Sweep k, ε and the prior count, and write tables and figures of privacy and utility."""

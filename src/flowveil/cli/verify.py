@@ -4,33 +4,27 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
-from flowveil.cli.command import PLACE, Output, named_values, with_output, with_request
+from flowveil.cli.command import PLACE, Output, named_values, place, several, with_output, with_request
 from flowveil.errors import ParameterError
 from flowveil.request import Request
+
+#: What --fail-on limits.
+_SHARES = ("homogeneity", "dominance", "linkage", "membership", "minimality")
+_CERTIFICATE = "Also write a certificate of what was verified and found: .json or .html (repeatable). Private."
 
 
 @click.command()
 @click.argument("directory", type=PLACE, metavar="DIR")
-@click.option("--against", type=PLACE, metavar="INPUT", help="The trips the release was made from.")
+@place("--against", "INPUT", "The trips the release was made from.")
 @click.option("--from", "source", type=PLACE, metavar="SOURCE", help="The release that a derived one was made from.")
-@click.option(
-    "--strict",
-    is_flag=True,
-    help="Fail where something cannot be compared, because another version of flowveil or of a library wrote it.",
-)
-@click.option(
-    "--certificate",
-    "certificates",
-    multiple=True,
-    type=PLACE,
-    metavar="FILE",
-    help="Also write a certificate of what was verified and found: .json or .html (repeatable). Private.",
-)
+@click.option("--strict", is_flag=True, help="Fail where another version wrote what cannot be compared.")
+@several("--certificate", "certificates", "FILE", _CERTIFICATE, type=PLACE)
 @click.option("--certificate-date", metavar="TEXT", help="A date for the certificate; it has none otherwise.")
 @click.option("--signer", metavar="TEXT", help="Who signs the certificate.")
 @with_request(
@@ -68,13 +62,8 @@ def verify(output: Output, directory: str, against: str | None, request: Request
         check.check_suffix(path)
         check_place(path, release=directory)
     expect = {name: request.given.get(name) for name in ("k", "protect", "k_population", "l")}
-    private = check.PrivateFiles(
-        zones_of=request.method.zones_of,
-        stricter=request.protection.stricter,
-        l_places=request.protection.l_places,
-        revision=request.method.revision,
-        key_file=request.input.key_file,
-    )
+    names = ("zones_of", "stricter", "l_places", "revision", "key_file")
+    private = check.PrivateFiles(**{name: request.given[name] for name in names if name in request.given})
     # Zones of an earlier release say nothing about the reading: the report of this one does.
     reading = reading_arguments(request.with_values(zones_of=None, revision=None, key_file=None))
     how = {**reading, "strict": strict, "expect": expect}
@@ -84,11 +73,9 @@ def verify(output: Output, directory: str, against: str | None, request: Request
             "--certificate, --zones-of, --stricter, --l-places, --key-file and --revision are for one release; a "
             "series has its own map."
         )
+    run: Any = check.verify_series if is_series else partial(check.verify_release, private=private)
     with resources(request), output.working("Recounting"):
-        if is_series:
-            found = check.verify_series(directory, against=against, **how)
-        else:
-            found = check.verify_release(directory, against=against, private=private, **how)
+        found = run(directory, against=against, **how)
     if paths:
         report = ReleaseFolder(Path(directory)).report if found.holds else None
         signed = {"date": given["certificate_date"], "signer": given["signer"]}
@@ -134,12 +121,12 @@ def _what_holds(directory: str, found: Any) -> Iterator[str]:
     verified = "every cell was recounted from the raw trips, and every file follows from what is published."
     if statement.boxes is not None and not statement.boxes["disjoint"]:
         verified = "no cell claims more trips than its boxes contain. Boxes share flows, so cells can only be bounded."
-    if statement.kind == "noisy":
+    elif statement.kind == "noisy":
         verified = "it has the form of its promise, and its counts can be noise of the stated distribution."
-    if statement.kind == "perturbed":
+    elif statement.kind == "perturbed" and found.not_compared:
+        verified = "it has the form that it states."
+    elif statement.kind == "perturbed":
         verified = "every count is the one that the key and the raw trips give."
-        if found.not_compared:
-            verified = "it has the form that it states."
     first, *others = sentences(statement)
     yield f"{directory} holds{' as far as it could be compared' if found.not_compared else ''}: {verified} {first}"
     for line in others:
@@ -151,23 +138,12 @@ def _what_holds(directory: str, found: Any) -> Iterator[str]:
     yield f"Read as the release states: {', '.join(used)}."
 
 
-#: What --fail-on limits.
-_SHARES = ("homogeneity", "dominance", "linkage", "membership", "minimality")
-
-
 @click.command()
 @click.argument("folders", nargs=-1, required=True, type=PLACE, metavar="RELEASE...")
-@click.option("--against", type=PLACE, metavar="INPUT", help="The trips: say how much of what can be computed is true.")
-@click.option("--out", type=PLACE, metavar="FOLDER", help="Also write audit.json, audit.md and audit.html. Internal.")
-@click.option(
-    "--show-cells", is_flag=True, help="List the groups with their zones in --out and --json: for the holder."
-)
-@click.option(
-    "--fail-on",
-    multiple=True,
-    metavar="NAME=SHARE",
-    help="Exit 3 if homogeneity, dominance, linkage, membership or minimality is above a share (repeatable).",
-)
+@place("--against", "INPUT", "The trips: say how much of what can be computed is true.")
+@place("--out", "FOLDER", "Also write audit.json, audit.md and audit.html. Internal.")
+@click.option("--show-cells", is_flag=True, help="List groups with their zones in --out and --json: for the holder.")
+@several("--fail-on", "fail_on", "NAME=SHARE", f"Exit 3 if above a share: {', '.join(_SHARES)} (repeatable).")
 @click.option(
     "--shadows",
     type=int,

@@ -208,6 +208,7 @@ class Query:
         described = con.execute(f"DESCRIBE SELECT * FROM {relation}").fetchall()
         types = {name: str(row[1]) for name, row in zip(names, described, strict=True)}
         numbers = [*(() if used.has_tiles else used.ends), *used.added.values(), *([used.trips] if used.trips else [])]
+        numbers += used.value_names()
         _check_types(used, types, numbers, tiling)
         at = {name: f"c{i}" for i, name in enumerate(names)}
         select = []
@@ -219,6 +220,8 @@ class Query:
         counted = ({"trips": used.trips} if used.trips else {}) | used.added
         comma = reading.decimal_comma
         select += [f"{_number_sql(at[name], types[name], comma=comma)} AS {role}" for role, name in counted.items()]
+        for i, name in enumerate(used.value_names()):
+            select.append(f"{_number_sql(at[name], types[name], comma=comma)} AS value{i}")
         if used.person:
             select.append(f"{spelling_sql(at[used.person], types[used.person])} AS person")
         if reading.key is not None:

@@ -51,6 +51,7 @@ from flowveil.reading.persons import known_persons, person_sql, placeholder_name
 from flowveil.reading.screening import Kept, Screening
 from flowveil.reading.tiling import tiling_of
 from flowveil.record_keys import RECORD_KEY, SecretKey, set_key
+from flowveil.record_values import refuse_numbers
 from flowveil.slices import SlicedFlows
 
 #: Libraries that interpret values; a worker with other versions could read other flows.
@@ -65,6 +66,8 @@ def read(source: Any, reading: Reading, *, progress: Callable[[float], None] | N
         reading: how to read it; columns that it does not name are recognised.
         progress: called with the share that is read, from 0 to 1.
     """
+    if reading.numbers is not None:
+        refuse_numbers({"engine='spark' (--engine spark)": True})
     tiling = tiling_of(reading)
     spark = source.sparkSession if is_dataframe(source) else session()
     with open_database(None) as con, on_the_cluster("the input"):
@@ -91,7 +94,8 @@ def _parts(spark: Any, table: SparkTable) -> int:
     most, context = int(spark.conf.get("spark.sql.shuffle.partitions")), context_of(spark)
     if context is None:
         return most
-    return max(1, min(most, max(table.selected.rdd.getNumPartitions(), context.defaultParallelism)))
+    here: int = max(table.selected.rdd.getNumPartitions(), context.defaultParallelism)
+    return max(1, min(most, here))
 
 
 def _versions() -> dict[str, str]:

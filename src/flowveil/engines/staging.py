@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import cached_property
 from itertools import pairwise
 from queue import Full, Queue
@@ -31,6 +32,7 @@ from flowveil.reading.persons import known_persons, person_sql, placeholder_name
 from flowveil.reading.screening import Kept
 from flowveil.reading.tiling import Tiling
 from flowveil.record_keys import MODULUS, RECORD_KEY
+from flowveil.record_values import ONE, RecordValues
 from flowveil.slices import MOST_SLICES, SlicedFlows, refuse_many_values
 from flowveil.times import TIME
 
@@ -145,6 +147,9 @@ class Staged:
         #: The summed columns; rows of one trip each need no number of trips.
         counted = ("trips", FRACTION) if used.trips else ("trips",) if grouped else ()
         self._has_keys = reading.key is not None
+        #: Records with their values, if cells publish numbers beyond counts.
+        self._records: list[pa.Table] = []
+        self._numbers, self._value_names = reading.numbers, used.value_names()
         self._amounts = (*counted, *self._added, *((RECORD_KEY,) if self._has_keys else ()))
         #: Whether every spelling is a different person.
         self._as_persons = True
@@ -171,6 +176,10 @@ class Staged:
             columns["person"] = of_kept("person")
         counted = {"trips": kept.trips, FRACTION: kept.fraction, **kept.added}
         counted |= {RECORD_KEY: of_kept(RECORD_KEY)} if self._has_keys else {}
+        if self._numbers is not None:
+            trips = kept.trips * ONE if kept.fraction is None else kept.trips * ONE + kept.fraction
+            values = {f"value{i}": of_kept(f"value{i}") for i in range(len(self._value_names))}
+            self._records.append(pa.table(columns | {"weight": kept.added.get("weight", trips)} | values))
         self.take(pa.table(columns | {name: counted[name] for name in self._amounts}))
 
     def take(self, rows: pa.Table) -> None:
@@ -277,6 +286,10 @@ class Staged:
         added = {name: grouped.column(name).to_numpy() / MILLION for name in self._added}
         record_keys = grouped.column(RECORD_KEY).to_numpy() if self._has_keys else None
         people = self._people() if self._has_person else None
+        records = None
+        if self._numbers is not None:
+            records, note = self._record_values()
+            intake = replace(intake, notes=(*intake.notes, *note))
         tree_o = self._tiling.hierarchy(origins)
         tree_d = tree_o if self._reading.same_zones else self._tiling.hierarchy(destinations)
 
@@ -297,6 +310,7 @@ class Staged:
                 intake=intake,
                 whole_map=self._tiling.whole_map,
                 keys=None if record_keys is None else record_keys[a:b].copy(),
+                values=None if records is None else records.rows(a, b),
             )
             for a, b in pairwise(start.tolist())
         )
@@ -355,6 +369,46 @@ class Staged:
         columns = [grouped.column(name).take(pa.array(at)).to_pylist() for name in self._slices]
         keys = tuple(zip(*columns, strict=True)) if columns else ((),)
         return keys, np.append(at, len(grouped))
+
+    def _record_values(self) -> tuple[RecordValues, list[str]]:
+        """Returns the values of the records of each flow, in an order that does not depend on that of the rows.
+
+        Also returns sentences on missing values, for the operator.
+
+        Raises:
+            DataError: too many values are outside their bounds.
+        """
+        assert self._numbers is not None
+        keys = " AND ".join(f"records.{key} = flows.{key}" for key in self._keys)
+        number = "coalesce(number, -1)" if self._has_person else "0"
+        joined = "LEFT JOIN spelled ON spelling = records.person" if self._has_person else ""
+        values = "".join(f", value{i}" for i in range(len(self._value_names)))
+        self._con.register("records", pa.concat_tables(self._records))
+        rows = fetch_table(
+            self._con,
+            f"SELECT cell, CAST({number} AS INTEGER) AS person, records.weight{values} FROM records "
+            f"JOIN flows ON {keys} {joined} ORDER BY ALL",
+        )
+        self._con.unregister("records")
+        self._records = []
+        found, notes = {}, []
+        for i, name in enumerate(self._value_names):
+            low, high = self._numbers.bounds[name]
+            value = rows.column(f"value{i}").to_numpy()
+            missing, inside = np.isnan(value), (value >= low) & (value <= high)
+            outside, present = int(np.sum(~inside & ~missing)), max(int(np.sum(~missing)), 1)
+            if outside > self._reading.max_dropped * present:
+                raise DataError(
+                    f"Too many values of column '{name}' are outside {option('between')} {name}={low:g},{high:g}: "
+                    f"{outside:,} of {present:,}; allowed are {self._reading.max_dropped:.1%}. Hint: check the unit of "
+                    f"the column, give wider bounds, or a larger {option('max_dropped')}."
+                )
+            notes.append(f"Values of '{name}': {int(missing.sum()):,} missing, {outside:,} outside their bounds; "
+                         "their trips count, the values do not.")  # fmt: skip
+            found[name] = np.where(inside, value, np.nan)
+        person = rows.column("person").to_numpy() if self._has_person else None
+        flow, weight = rows.column("cell").to_numpy(), rows.column("weight").to_numpy()
+        return RecordValues(self._numbers, flow, person, weight, found), notes
 
     def _people(self) -> People:
         """Returns the distinct people of each flow and their trips, numbered in the order of their names."""

@@ -2,10 +2,9 @@
 
 No recount can check free text. So it is short, one line of visible characters, and escaped in every file.
 
-dcat.jsonld describes a release for data portals and national access points, from what is published of it: one
-``dcat:Dataset`` by DCAT-AP and mobilityDCAT-AP 1.1. Nothing is invented: who publishes is the declared contact, the
-frequency is stated as unknown, and a missing licence is stated as missing. Addresses of files are relative, so that
-they are right wherever the folder is published.
+dcat.jsonld describes a release for data portals and national access points: one ``dcat:Dataset`` by DCAT-AP and
+mobilityDCAT-AP 1.1. The publisher is the declared contact, the frequency is unknown, a missing licence is stated as
+missing. Addresses of files are relative, so that they are right wherever the folder is published.
 """
 
 from __future__ import annotations
@@ -34,11 +33,9 @@ PERIOD = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}(/[0-9]{4}-[0-9]{2}-[0-9]{2})?")
 def checked(about: Mapping[str, Any]) -> dict[str, str]:
     """Returns the entries that were given, stripped.
 
-    Raises:
-        ParameterError: an entry is unknown, too long, has several lines or invisible characters; the period is not one
-            day, or two in order.
+    Raises ParameterError for unknown entries, long or invisible texts, and a period that is not a day or two in order.
     """
-    said: dict[str, str] = {}
+    given: dict[str, str] = {}
     for name, text in about.items():
         if name not in ENTRIES:
             raise ParameterError(
@@ -50,21 +47,18 @@ def checked(about: Mapping[str, Any]) -> dict[str, str]:
             raise ParameterError(f"--{name} is a text of 1 to {LONGEST} signs. Hint: leave it out, or shorten it.")
         if any(unicodedata.category(sign) in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp") for sign in text.strip()):
             raise ParameterError(f"--{name} is one line of visible signs; it has others. Hint: type it again.")
-        said[name] = text.strip()
-    if "period" in said:
-        _check_period(said["period"])
-    return {name: said[name] for name in ENTRIES if name in said}
-
-
-def _check_period(text: str) -> None:
-    try:
-        days = [date.fromisoformat(day) for day in text.split("/")] if PERIOD.fullmatch(text) else []
-    except ValueError:
-        days = []
-    if not days or days[0] > days[-1]:
-        raise ParameterError(
-            f"--period is the first and the last day, like 2024-01-01/2024-03-31, or one day; found '{text}'."
-        )
+        given[name] = text.strip()
+    period = given.get("period")
+    if period is not None:
+        try:
+            days = [date.fromisoformat(day) for day in period.split("/")] if PERIOD.fullmatch(period) else []
+        except ValueError:
+            days = []
+        if not days or days[0] > days[-1]:
+            raise ParameterError(
+                f"--period is the first and the last day, like 2024-01-01/2024-03-31, or one day; found '{period}'."
+            )
+    return {name: given[name] for name in ENTRIES if name in given}
 
 
 def title(report: Mapping[str, Any], area: str | None = None) -> str:
@@ -80,8 +74,8 @@ def title(report: Mapping[str, Any], area: str | None = None) -> str:
 
 def described(about: Mapping[str, str]) -> list[tuple[str, str]]:
     """Returns names and texts of all entries but the title; the period is spelled out."""
-    said = {name: about[name] for name in ENTRIES if name in about and name != "title"}
-    return [(ENTRIES[name], period_in_words(text) if name == "period" else text) for name, text in said.items()]
+    others = {name: about[name] for name in ENTRIES if name in about and name != "title"}
+    return [(ENTRIES[name], period_in_words(text) if name == "period" else text) for name, text in others.items()]
 
 
 def one_line(about: Mapping[str, str]) -> str:
@@ -92,8 +86,7 @@ def one_line(about: Mapping[str, str]) -> str:
 def period_in_words(text: str) -> str:
     """Returns a period like "1 January 2024 to 31 March 2024"."""
     days = [date.fromisoformat(day) for day in text.split("/")]
-    said = [f"{day.day} {_MONTHS[day.month - 1]} {day.year}" for day in days]
-    return " to ".join(dict.fromkeys(said))
+    return " to ".join(dict.fromkeys(f"{day.day} {_MONTHS[day.month - 1]} {day.year}" for day in days))
 
 
 #: Not those of the machine's language: the page is in English.
@@ -162,24 +155,18 @@ def describe_release(
 
 
 def _distribution(name: str, licence: str | None) -> dict[str, Any]:
-    described: dict[str, Any] = {
+    rights = "No licence is stated." if licence is None else f"Licence: {licence}"
+    standard = "none: a table of trips between zones"
+    return {
         "@type": "dcat:Distribution",
         "dct:title": {"@language": "en", "@value": name},
         "dcat:accessURL": _link(name),
         "dcat:downloadURL": _link(name),
         "dct:format": _link(f"{_EU}/file-type/{_FILE_TYPES.get(Path(name).suffix, 'OCTET')}"),
-        "dct:rights": {
-            "@type": "dct:RightsStatement",
-            "rdfs:label": "No licence is stated." if licence is None else f"Licence: {licence}",
-        },
-        "mobilitydcatap:mobilityDataStandard": {
-            "@type": "mobilitydcatap:MobilityDataStandard",
-            "rdfs:label": "none: a table of trips between zones",
-        },
+        "dct:rights": {"@type": "dct:RightsStatement", "rdfs:label": rights},
+        "mobilitydcatap:mobilityDataStandard": {"@type": "mobilitydcatap:MobilityDataStandard", "rdfs:label": standard},
+        **({} if licence is None else {"dct:license": _licence(licence)}),
     }
-    if licence is not None:
-        described["dct:license"] = _licence(licence)
-    return described
 
 
 def _licence(licence: str) -> dict[str, Any]:

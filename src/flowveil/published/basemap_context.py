@@ -73,16 +73,13 @@ class _Shapes:
 class World:
     """The world of the package."""
 
-    names: tuple[str, ...]  # places, the largest first; the last is a row of ``countries``
+    names: tuple[str, ...]  # places, the largest first
     lat: Floats
     lon: Floats
     population: Floats
-    country: NDArray[np.int64]
-    countries: tuple[str, ...]  # names of countries
-    land: _Shapes  # areas
-    lakes: _Shapes
-    borders: _Shapes  # lines
-    rivers: _Shapes
+    country: NDArray[np.int64]  # rows of ``countries``
+    countries: tuple[str, ...]
+    shapes: dict[str, _Shapes]  # land and lakes are areas, borders and rivers lines
 
 
 @cache
@@ -96,7 +93,7 @@ def world() -> World:
             population=arrays["population"].astype(np.float64),
             country=arrays["country"].astype(np.int64),
             countries=tuple(arrays["countries"].tobytes().decode().split("\n")),
-            **{name: _Shapes.load(arrays, name) for name in ("land", "lakes", "borders", "rivers")},
+            shapes={name: _Shapes.load(arrays, name) for name in ("land", "lakes", "borders", "rivers")},
         )
 
 
@@ -115,13 +112,14 @@ def context_of(bounds: Floats) -> Context:
     wide, high = max(_LEAST, _AROUND * (east - west)), max(_LEAST, _AROUND * (north - south))
     box = (west - wide, south - high, east + wide, north + high)
     here = world()
-    sea = shapely.difference(shapely.box(*box), shapely.union_all(here.land.inside(*box, areas=True)))
-    water = np.concatenate((shapely.get_parts(sea), here.lakes.inside(*box, areas=True)))
+    land, lakes = (here.shapes[name].inside(*box, areas=True) for name in ("land", "lakes"))
+    sea = shapely.difference(shapely.box(*box), shapely.union_all(land))
+    water = np.concatenate((shapely.get_parts(sea), lakes))
     step = max(box[2] - box[0], box[3] - box[1]) / 4000
     inside = (here.lon > box[0]) & (here.lon < box[2]) & (here.lat > box[1]) & (here.lat < box[3])
     return Context(
         water=_thinned(water[shapely.get_type_id(water) == 3], step),
-        lines={n: _thinned(getattr(here, n).inside(*box, areas=False), step) for n in ("borders", "rivers")},
+        lines={n: _thinned(here.shapes[n].inside(*box, areas=False), step) for n in ("borders", "rivers")},
         towns=np.flatnonzero(inside)[:MAX_TOWNS],
     )
 
@@ -198,7 +196,10 @@ def nearest_towns(lat: Floats, lon: Floats, area_km2: Floats) -> NearestTowns:
     towns = np.flatnonzero(near)
     if len(towns) == 0:
         return nothing
-    vectors, places = _vectors(here.lat[towns], here.lon[towns]), _vectors(lat[known], lon[known])
+    vectors, places = (
+        np.column_stack((np.cos(a) * np.cos(b), np.cos(a) * np.sin(b), np.sin(a)))
+        for a, b in (np.radians((here.lat[towns], here.lon[towns])), np.radians((lat[known], lon[known])))
+    )
     closest = np.empty(len(known), dtype=np.int64)
     for start in range(0, len(known), _BATCH):
         some = places[start : start + _BATCH]
@@ -235,8 +236,3 @@ def _numbers_of_shared_names(word: NDArray[np.int64], km: Floats, area_km2: Floa
     number = np.empty(len(name), dtype=np.int64)
     number[order] = 1 + np.arange(len(name)) - first[name[order]]
     return np.where((count[name] > 1) & (word >= 0), number, 0)
-
-
-def _vectors(lat: Floats, lon: Floats) -> Floats:
-    a, b = np.radians(lat), np.radians(lon)
-    return np.column_stack((np.cos(a) * np.cos(b), np.cos(a) * np.sin(b), np.sin(a)))

@@ -272,11 +272,9 @@ def line_chart(lines: Sequence[Line], *, title: str, x_label: str, ticks: Sequen
     ends.sort()
     for (y, x, name, colour), at in zip(ends, apart([end[0] for end in ends]), strict=True):
         shapes += [name_beside(name, at, colour), pointer(x, y, at, colour)]
-    said = []
-    for line in lines:
-        points_said = (f"{_short(x)} gives {'no value' if y is None else _short(y)}" for x, y in line.points)
-        said.append(f"{line.name}: {', '.join(points_said)}")
-    return svg(shapes, title=title, description="; ".join(said))
+    values = [(f"{_short(x)} gives {'no value' if y is None else _short(y)}" for x, y in line.points) for line in lines]
+    described = (f"{line.name}: {', '.join(texts)}" for line, texts in zip(lines, values, strict=True))
+    return svg(shapes, title=title, description="; ".join(described))
 
 
 @dataclass(frozen=True)
@@ -314,12 +312,12 @@ def curve_chart(
         shape("text", limit_text, class_="mark", x=here + 6, y=TOP - 6),
         polyline([(across(x), height_of(y)) for x, y in curve], class_="front"),
     ]
-    placed = sorted((height_of(mark.y), across(mark.x), n, mark.name) for n, mark in enumerate(marks))
-    for (y, x, n, name), at in zip(placed, apart([found[0] for found in placed]), strict=True):
-        given = marks[n].place
-        number = n + 1 if given is None else given
+    placed = sorted((height_of(mark.y), across(mark.x), n) for n, mark in enumerate(marks))
+    for (y, x, n), at in zip(placed, apart([y for y, _, _ in placed]), strict=True):
+        place = marks[n].place
+        number = n + 1 if place is None else place
         colour = colour_of(number)
-        shapes += [marker(number, x, y, colour), pointer(x, y, at, colour), name_beside(name, at, colour)]
-    said = [f"{mark.name}: {_short(mark.y)} at {mark.x:.3g}" for mark in marks]
+        shapes += [marker(number, x, y, colour), pointer(x, y, at, colour), name_beside(marks[n].name, at, colour)]
     ends = f"from {_short(curve[0][1])} at {curve[0][0]:.3g} to {_short(curve[-1][1])} at {curve[-1][0]:.3g}"
-    return svg(shapes, title=title, description="; ".join([ends, *said]))
+    described = (f"{mark.name}: {_short(mark.y)} at {mark.x:.3g}" for mark in marks)
+    return svg(shapes, title=title, description="; ".join([ends, *described]))

@@ -24,7 +24,8 @@ from flowveil.errors import GuaranteeError, OutputError, ParameterError, did_you
 from flowveil.output import Draft, explained, real_place
 from flowveil.published.folder import FolderContent, check_target, refuse_weaker, write_files
 from flowveil.published.tables import ENDS, SUMS, add_up, finest_rows, has_nested_zones, zones_table
-from flowveil.release.statement import Kind, Published, Statement
+from flowveil.record_values import STATISTICS, value_columns
+from flowveil.release.statement import INEXACT, Kind, Published, Statement
 from flowveil.release.zone_map import FrozenMap
 from flowveil.times import TIME, TIME_COLUMNS, Every
 from flowveil.zoning.public_map import zone_chains
@@ -69,19 +70,18 @@ class Derivation:
 
 def parse_pick(given: Mapping[str, Any] | Iterable[str]) -> tuple[tuple[str, str | None], ...]:
     """Returns the slices to keep, from ``{"sex": "f"}``, ``{"sex": ["f", "m"]}`` or ``["sex=f"]``."""
+    pairs: list[tuple[str, str | None]] = []
     if isinstance(given, Mapping):
-        listed = [
-            (name, value)
-            for name, values in given.items()
-            for value in ([values] if values is None or isinstance(values, str) else values)
-        ]
-        return tuple((str(name), str(value) if value else None) for name, value in listed)
-    texts = [given] if isinstance(given, str) else list(given)
-    for text in texts:
-        if "=" not in text:
+        for name, values in given.items():
+            listed = [values] if values is None or isinstance(values, str) else values
+            pairs += [(str(name), str(value) if value else None) for value in listed]
+        return tuple(pairs)
+    for text in [given] if isinstance(given, str) else given:
+        name, sign, value = text.partition("=")
+        if not sign:
             raise ParameterError(f"--pick must be COLUMN=VALUE; found '{text}'.")
-    parts = (text.partition("=") for text in texts)
-    return tuple((name.strip(), value.strip() or None) for name, _, value in parts)
+        pairs.append((name.strip(), value.strip() or None))
+    return tuple(pairs)
 
 
 def derive_published(
@@ -94,10 +94,8 @@ def derive_published(
 ) -> Published:
     """Returns the derived release; entries of ``about`` replace those of the source.
 
-    Raises:
-        ParameterError: the source has no such column or value; its zones have no levels; slices to be added up have
-            different zones; nothing is left.
-        GuaranteeError: a cell of the result is smaller than every cell of the source: a bug.
+    Raises ParameterError for what the source does not have, slices of different zones, or an empty result, and
+    GuaranteeError if a cell is smaller than every cell of the source: a bug.
     """
     statement = source.statement
     if statement.kind == "perturbed" and (how.level is not None or how.zones_of is not None or how.sum):
@@ -105,17 +103,14 @@ def derive_published(
     slices, fold = (dict(statement.parameters.get(name) or {}) for name in ("slices", "fold"))
     table = _Table(source.cells, statement.slice_columns, slices, fold)
     table = _drop(_pick(table, how.pick), how.drop)
-    zones, most = _coarser_zones(source, how), 1
-    if zones is not None:
-        table = replace(table, cells=_renamed(table.cells, zones))
-    merged = zones is not None or bool(how.sum)
+    coarser, most = how.level is not None or how.zones_of is not None, 1
+    if coarser:
+        table = replace(table, cells=_with_coarser_zones(table.cells, source, how))
+    merged = coarser or bool(how.sum)
     if merged:
         others = [name for name in table.cells.column_names if name not in {*table.keys, *SUMS, "layer", "revised"}]
-        if others:
-            named = ",".join(others)
-            raise ParameterError(
-                f"The columns {', '.join(others)} cannot be added up. Hint: leave them out with --drop {named}."
-            )
+        # A mean of two cells needs the number of values in each, which is not published.
+        how, table = replace(how, drop=(*how.drop, *others)), _drop(table, others)
         for name in how.sum:
             table = _summed(table, name, source)
         cells, most = add_up(table.cells, table.keys)
@@ -148,16 +143,10 @@ class Derived(FolderContent):
         replace_stronger: bool = False,
         source: str | PathLike[str] | None = None,
     ) -> Path:
-        """Writes the release folder: to a draft, then renamed.
+        """Writes the release folder, to a draft that is renamed. After an OutputError what was there is untouched.
 
-        Args:
-            directory: new, empty, or an earlier release.
-            overwrite: whether an earlier release may be replaced.
-            replace_stronger: confirms that a release with a stronger guarantee may be replaced.
-            source: folder of the source, which is never replaced.
-
-        Raises:
-            OutputError: the folder may not or cannot be written. What was there is untouched.
+        ``overwrite`` allows to replace an earlier release, ``replace_stronger`` also one with a stronger guarantee;
+        the folder of the ``source`` is never replaced.
         """
         if source is not None and real_place(directory) == real_place(source):
             raise OutputError(f"'{directory}' is the source; both are needed to verify. Hint: name a new folder.")
@@ -188,11 +177,6 @@ class _Table:
     fold: dict[str, Any]
 
     @property
-    def every(self) -> str | None:
-        """The shortest step of time."""
-        return self.slices.get("every")
-
-    @property
     def keys(self) -> list[str]:
         """The columns that identify a row once layers are added up, in the order of sorting."""
         folds = [name for name in self.cells.column_names if name in (*self.fold, *TIME_COLUMNS)]
@@ -200,19 +184,17 @@ class _Table:
 
 
 def _pick(table: _Table, pick: Sequence[tuple[str, str | None]]) -> _Table:
-    chosen: dict[str, list[str | None]] = {}
+    cells = table.cells
     for name, value in pick:
         _check_column(table, name, "--pick")
         known = pc.unique(table.cells[name]).to_pylist()
         if value not in known:
             shown = ", ".join("(all)" if one is None else f"'{one}'" for one in known[:5]) + " ..." * (len(known) > 5)
             raise ParameterError(f"The release has no slice with {name} = '{value or ''}'; found {shown}.")
-        chosen.setdefault(name, []).append(value)
-    for name, values in chosen.items():
         # Null is a value here: the matrix of all values of the column.
-        kept = pc.is_in(table.cells[name], value_set=pa.array(values, pa.string()))
-        table = replace(table, cells=table.cells.filter(kept))
-    return table
+        chosen = pa.array([one for column, one in pick if column == name], pa.string())
+        cells = cells.filter(pc.is_in(cells[name], value_set=chosen))
+    return replace(table, cells=cells)
 
 
 def _drop(table: _Table, names: Sequence[str]) -> _Table:
@@ -233,19 +215,20 @@ def _check_column(table: _Table, name: str, flag: str) -> None:
 
 def _summed(table: _Table, name: str, source: Published) -> _Table:
     """Returns the table with a column, or a unit of time, added up; equal rows are merged later."""
-    if TIME_COLUMNS[0] in table.cells.column_names and name in (TIME, *TIME_COLUMNS, table.every):
+    every = table.slices.get("every")  # the shortest step of time
+    if TIME_COLUMNS[0] in table.cells.column_names and name in (TIME, *TIME_COLUMNS, every):
         return replace(table, cells=table.cells.drop_columns(list(TIME_COLUMNS)), slices={})
     if name in table.fold:
         others = {other: parents for other, parents in table.fold.items() if other != name}
         return replace(table, cells=table.cells.drop_columns([name]), fold=others)
     label: tuple[slice, str] | None = None
     column = name
-    if name not in table.slice_columns and TIME in table.slice_columns and table.every is not None:
-        label = _coarser_label(table.every, name)
-        column = TIME if label is not None or name == table.every else name
+    if name not in table.slice_columns and TIME in table.slice_columns and every is not None:
+        label = _coarser_label(every, name)
+        column = TIME if label is not None or name == every else name
     _check_column(table, column, "--sum")
     # Matrices of all values and of longer steps hold the same trips again.
-    cells = finest_rows(table.cells, (column,), table.every)
+    cells = finest_rows(table.cells, (column,), every)
     if not len(cells):
         raise ParameterError(f"--sum {name}: the release has no slices by {column} to add up.")
     rest = tuple(one for one in table.slice_columns if one != column)
@@ -283,38 +266,29 @@ def _refuse_different_zones(cells: pa.Table, name: str, rest: Sequence[str], sou
     )
 
 
-def _coarser_zones(source: Published, how: Derivation) -> dict[str, dict[str, str]] | None:
-    """Returns the new zone of each zone, by end; None where zones do not change."""
-    if how.level is None and how.zones_of is None:
-        return None
+def _with_coarser_zones(cells: pa.Table, source: Published, how: Derivation) -> pa.Table:
+    """Returns the cells with their zones renamed; equal rows are merged later."""
     if how.level is not None and how.zones_of is not None:
         raise ParameterError("--level and --zones-of both choose the zones. Hint: give one of them.")
     if source.statement.boxes is not None:
         raise ParameterError("The zones of this release are boxes, which have no levels. Hint: leave --level out.")
     if how.zones_of is not None and not how.zones_of.homogeneous:
         raise ParameterError("The zones of the other release overlap. Hint: name a release whose zones do not.")
-    renamed = {}
     for end in ENDS:
+        # Of the whole release, whatever slices are picked.
         codes = pc.unique(source.cells[end]).to_pylist()
         chains = zone_chains(source.map, codes)
-        if how.level is not None:
+        if how.zones_of is None:
             # A zone that is not finer stays as it is.
-            level = how.level
-            found = [next((code for code, height in one if height <= level), one[-1][0]) for one in chains]
+            level = -1 if how.level is None else how.level
+            coarser = [next((code for code, height in one if height <= level), one[-1][0]) for one in chains]
         else:
-            wanted = set() if how.zones_of is None else set(how.zones_of.zones(end.removesuffix("_zone")))
-            found = [next((code for code, _ in chain if code in wanted), chain[0][0]) for chain in chains]
-            if not wanted & set(found):
+            wanted = set(how.zones_of.zones(end.removesuffix("_zone")))
+            coarser = [next((code for code, _ in chain if code in wanted), chain[0][0]) for chain in chains]
+            if not wanted & set(coarser):
                 raise ParameterError("No zone of this release is inside a zone of the other one: check --zones-of.")
-        renamed[end] = dict(zip(codes, found, strict=True))
-    return renamed
-
-
-def _renamed(cells: pa.Table, zones: Mapping[str, Mapping[str, str]]) -> pa.Table:
-    for end, names in zones.items():
-        codes = pa.array(list(names), pa.string())
-        renamed = pa.array(list(names.values()), pa.string()).take(pc.index_in(cells[end], value_set=codes))
-        cells = cells.set_column(cells.column_names.index(end), end, renamed)
+        places = pc.index_in(cells[end], value_set=pa.array(codes, pa.string()))
+        cells = cells.set_column(cells.column_names.index(end), end, pa.array(coarser, pa.string()).take(places))
     return cells
 
 
@@ -346,6 +320,7 @@ def _statement(source: Published, table: _Table, how: Derivation, *, merged: boo
     if merged and (how.level is not None or how.zones_of is not None):
         # A coarser zone may contain a listed place whose own cells are suppressed.
         parameters.pop("stricter", None)
+    parameters = _without_dropped(parameters, columns)
     homogeneous = before.homogeneous
     if before.boxes is None and not {"layer", *TIME_COLUMNS, *table.fold} & set(columns):
         homogeneous = not has_nested_zones(table.cells, table.slice_columns, source.map)
@@ -360,9 +335,11 @@ def _statement(source: Published, table: _Table, how: Derivation, *, merged: boo
         guarantee = {**guarantee, "deviation": guarantee["deviation"] * factor}
     has_time = TIME in table.slice_columns or TIME_COLUMNS[0] in columns
     kept_zones = None if merged else before.zones_of
+    kind: Kind = "folded" if TIME_COLUMNS[0] in columns else "layered" if "layer" in columns else "plain"
+    kind = "sliced" if table.slice_columns else kind if before.boxes is None else "boxed"
     return replace(
         before,
-        kind=_kind(before, table),
+        kind=before.kind if before.kind in INEXACT else kind,
         parameters=parameters,
         guarantee=guarantee,
         homogeneous=homogeneous,
@@ -385,3 +362,17 @@ def _kind(before: Statement, table: _Table) -> Kind:
         return "boxed"
     is_folded = bool({TIME_COLUMNS[0], *table.fold} & set(columns))
     return "folded" if is_folded else "layered" if "layer" in columns else "plain"
+
+
+def _without_dropped(parameters: dict[str, Any], columns: Sequence[str]) -> dict[str, Any]:
+    """Returns the parameters without the means, totals and medians that are not in the table."""
+    roles = dict(parameters.get("columns", {}))
+    gone = {column for name, (_, column) in value_columns(roles).items() if name not in columns}
+    for role in STATISTICS if gone else ():
+        left = [column for column in roles.pop(role, "").split(",") if column and column not in gone]
+        roles |= {role: ",".join(left)} if left else {}
+    between = [text for text in parameters.get("between", ()) if text.rpartition("=")[0].strip() not in gone]
+    rules = {"between", "value_share", "p_percent"} if not between else set()
+    return {name: value for name, value in parameters.items() if name not in rules} | (
+        {"columns": roles, **({"between": between} if between else {})} if gone else {}
+    )

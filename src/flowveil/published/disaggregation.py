@@ -18,7 +18,7 @@ Everything is a column over (cell, origin area, destination area); pairs of tile
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,20 +70,18 @@ class Estimate:
     origin: Positions  # numbers of the areas of each pair, sorted
     destination: Positions
     values: dict[str, Floats]  # the estimated volumes of each pair, by name
-    lower: Floats  # trips of cells that lie wholly between the two areas, and of all cells that touch the pair
-    upper: Floats
+    # Trips of cells that lie wholly between the two areas, and of all cells that touch the pair.
+    bounds: dict[str, Floats]
     origins: NDArray[np.str_]  # codes of the areas
     destinations: NDArray[np.str_]
 
     def table(self, *, bounds: bool = False) -> pa.Table:
         """``origin``, ``destination`` and volumes, sorted by code; with bounds ``trips_low`` and ``trips_high``."""
-        columns: dict[str, Any] = {
+        ends = {
             "origin": self.origins[self.origin].tolist(),
             "destination": self.destinations[self.destination].tolist(),
-            **self.values,
         }
-        if bounds:
-            columns |= {LOWER: self.lower, UPPER: self.upper}
+        columns: dict[str, Any] = {**ends, **self.values, **(self.bounds if bounds else {})}
         return pa.table(columns).sort_by([("origin", "ascending"), ("destination", "ascending")]).combine_chunks()
 
 
@@ -161,7 +159,7 @@ class _Rows:
     area_d: Ints
     share_o: Floats  # the share of the area inside the cell's zone
     share_d: Floats
-    pair: Ints | Positions  # the pair of areas of each row, a place in ``pairs``
+    pair: Positions  # the pair of areas of each row, a place in ``pairs``
     pairs: Positions  # origin area times the number of destination areas plus destination area; sorted
     n_cells: int  # how many cells there are
     whole: NDArray[np.bool_]  # which cells are completely inside one pair of areas
@@ -186,7 +184,7 @@ class _Rows:
         at_o = origins.first[zone_o][cell] + place // length_d[cell]
         at_d = destinations.first[zone_d][cell] + place % length_d[cell]
         area_o, area_d = origins.area[at_o], destinations.area[at_d]
-        pairs, pair = _numbered(area_o, area_d, len(origins.codes), len(destinations.codes))
+        pairs, pair = np.unique(area_o.astype(np.int64) * len(destinations.codes) + area_d, return_inverse=True)
         share_o, share_d = (
             over.measure[at] / np.where(over.size > 0, over.size, 1.0)[area]
             for over, at, area in ((origins, at_o, area_o), (destinations, at_d, area_d))
@@ -209,9 +207,8 @@ class _Rows:
         total = np.bincount(self.cell, weight, self.n_cells)
         length = np.bincount(self.cell, minlength=self.n_cells)
         none = total <= 0
-        return np.where(
-            none[self.cell], 1 / np.maximum(length, 1)[self.cell], weight / np.where(none, 1.0, total)[self.cell]
-        )
+        even = 1 / np.maximum(length, 1)
+        return np.where(none[self.cell], even[self.cell], weight / np.where(none, 1.0, total)[self.cell])
 
     def uncovered(self, layers: NDArray[np.int8]) -> Floats:
         """The share of each row's pair of areas that no cell of an earlier layer covers.
@@ -230,28 +227,11 @@ class _Rows:
 
     def estimate(self, values: dict[str, Floats], trips: Floats) -> Estimate:
         """Sums over the rows of each pair."""
-        n = len(self.pairs)
-        inside = np.where(self.whole, trips, 0.0)[self.cell]
-        return Estimate(
-            self.pair_origin,
-            self.pair_destination,
-            {name: sum_by(self.pair, column, n) for name, column in values.items()},
-            sum_by(self.pair, inside, n),
-            sum_by(self.pair, trips[self.cell], n),
-            self.origins.codes,
-            self.destinations.codes,
-        )
-
-
-def _numbered(first: Ints, second: Ints, n_first: int, n_second: int) -> tuple[Positions, Ints | Positions]:
-    """The distinct pairs of numbers in order, each as one number, and the place of each among them."""
-    key = first.astype(np.int64) * n_second + second
-    if n_first * n_second > MOST_ROWS:
-        return np.unique(key, return_inverse=True)
-    # Without sorting: a table of all pairs is no larger than the rows.
-    present = np.zeros(n_first * n_second, dtype=np.bool_)
-    present[key] = True
-    return np.flatnonzero(present), (np.cumsum(present, dtype=np.int32) - np.int32(1))[key]
+        rows = {**values, LOWER: np.where(self.whole, trips, 0.0)[self.cell], UPPER: trips[self.cell]}
+        sums = {name: sum_by(self.pair, column, len(self.pairs)) for name, column in rows.items()}
+        bounds = {name: sums.pop(name) for name in (LOWER, UPPER)}
+        codes = self.origins.codes, self.destinations.codes
+        return Estimate(self.pair_origin, self.pair_destination, sums, bounds, *codes)
 
 
 def _distance_bins(rows: _Rows, origins: Overlap, destinations: Overlap) -> Positions | None:
@@ -264,8 +244,7 @@ def _distance_bins(rows: _Rows, origins: Overlap, destinations: Overlap) -> Posi
     half = np.sin((lat_b - lat_a) / 2) ** 2 + np.cos(lat_a) * np.cos(lat_b) * np.sin(lon / 2) ** 2
     km = 2 * _EARTH_KM * np.arcsin(np.sqrt(np.clip(half, 0.0, 1.0)))
     # An area without a place, such as everything outside, has the first class.
-    bins: Positions = np.floor(2 * np.log2(np.maximum(np.nan_to_num(km), 1.0))).astype(np.int64)
-    return bins
+    return np.asarray(np.floor(2 * np.log2(np.maximum(np.nan_to_num(km), 1.0))), dtype=np.int64)
 
 
 def rounded(table: pa.Table, *, keys: Sequence[str] = ()) -> pa.Table:
@@ -276,27 +255,31 @@ def rounded(table: pa.Table, *, keys: Sequence[str] = ()) -> pa.Table:
     and bounds are rounded outwards: a value within its bounds stays within them. The table is sorted by origin; each
     combination of the slice columns ``keys`` is rounded separately.
     """
-    names = [*keys, "origin"]
     group = np.zeros(len(table), dtype=np.int64)
-    for name in names:
+    for name in (*keys, "origin"):
         values = table[name].combine_chunks().dictionary_encode().indices.fill_null(-1).to_numpy().astype(np.int64) + 1
         group = group * (int(values.max(initial=0)) + 1) + values
     _, group = np.unique(group, return_inverse=True)
-    for name in (name for name in VOLUMES if name in table.column_names):
-        at = table.schema.get_field_index(name)
-        table = table.set_column(at, name, pa.array(_whole(table[name].to_numpy(), group), pa.int64()))
-    for name, outwards in ((LOWER, _whole_below), (UPPER, lambda values: -_whole_below(-values))):
-        if name in table.column_names:
-            at = table.schema.get_field_index(name)
-            table = table.set_column(at, name, pa.array(outwards(table[name].to_numpy()), pa.int64()))
-    kept = np.flatnonzero(table["trips"].to_numpy() != 0)
-    return table.take(pa.array(kept)).combine_chunks()
+    rounding = {
+        **dict.fromkeys(VOLUMES, lambda values: _whole(values, group)),
+        LOWER: _whole_below,
+        UPPER: lambda values: -_whole_below(-values),
+    }
+    table = with_columns(table, {name: rounding[name] for name in rounding if name in table.column_names})
+    return table.filter(pc.not_equal(table["trips"], 0)).combine_chunks()
+
+
+def with_columns(table: pa.Table, changes: Mapping[str, Callable[[Floats], NDArray[Any]]]) -> pa.Table:
+    """Returns the table with some columns changed."""
+    for name, change in changes.items():
+        values = pa.array(change(table[name].to_numpy()))
+        table = table.set_column(table.schema.get_field_index(name), name, values)
+    return table
 
 
 def _whole_below(values: Floats) -> Positions:
-    """The largest whole number that is not above a value; sums of shares may be off by a rounding error."""
-    below: Positions = np.floor(values + _ROUNDING).astype(np.int64)
-    return below
+    """Returns the largest whole number not above a value; sums of shares may be off by a rounding error."""
+    return np.asarray(np.floor(values + _ROUNDING), dtype=np.int64)
 
 
 def _whole(values: Floats, group: Positions) -> Positions:
@@ -310,8 +293,7 @@ def _whole(values: Floats, group: Positions) -> Positions:
     first = np.cumsum(np.bincount(group)) - np.bincount(group)
     rank = np.empty(len(values), dtype=np.int64)
     rank[order] = np.arange(len(values)) - first[group[order]]
-    whole: Positions = (low + (rank < missing[group])).astype(np.int64)
-    return whole
+    return np.asarray(low + (rank < missing[group]), dtype=np.int64)
 
 
 def calibrated(table: pa.Table, totals: pa.Table, *, rounds: int = 100, tolerance: float = 1e-6) -> pa.Table:
@@ -344,4 +326,4 @@ def calibrated(table: pa.Table, totals: pa.Table, *, rounds: int = 100, toleranc
             values = np.where(at >= 0, values * factor[np.maximum(at, 0)], values)
         if change <= tolerance:
             break
-    return table.set_column(table.schema.get_field_index("trips"), "trips", pa.array(values))
+    return with_columns(table, {"trips": lambda _: values})

@@ -120,17 +120,15 @@ def frame(document: str, *, height: int = 800) -> str:
 
 def sensible(value: Any) -> str:
     """A measure for people: four digits of what is not a count."""
-    if isinstance(value, float) and not value.is_integer():
-        return f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
-    return number(value)
+    return number(value, digits=4)
 
 
-def number(value: Any) -> str:
-    """A measure for people: thousands separated, no false digits."""
+def number(value: Any, *, digits: int = 6) -> str:
+    """A measure for people: thousands separated, few digits of what is not a count."""
     if value is None:
         return "not known"
     if isinstance(value, bool) or not isinstance(value, int | float):
         return str(value)
     if isinstance(value, int) or (value.is_integer() and abs(value) < 1e15):
         return f"{int(value):,}"
-    return f"{value:,.6g}" if abs(value) < 1e6 else f"{value:,.0f}"
+    return f"{value:,.{digits}g}" if abs(value) < 10**digits else f"{value:,.0f}"

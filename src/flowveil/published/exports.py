@@ -35,16 +35,15 @@ import shapely
 from flowveil.errors import ParameterError, did_you_mean
 from flowveil.published.about import describe_release, one_line, title
 from flowveil.published.geopackage import as_multi, write_geopackage
-from flowveil.published.maps import ENDS, geometries, zones_of
+from flowveil.published.maps import ENDS, floats, geometries, zone_of_flow, zones_of
 from flowveil.published.matrices import check_omx, matrices_table, wide_table, write_omx
 from flowveil.published.spreadsheets import write_csv
 from flowveil.published.tables import SUMS, add_up, finest_rows
+from flowveil.record_values import value_columns
 from flowveil.times import TIME_COLUMNS
 
 #: Rows of a batch of an Arrow file: fixed, because it is part of the bytes.
 _ROWS_PER_BATCH = 1 << 20
-#: What a release is about; see `flowveil.published.about`.
-About = Mapping[str, str]
 #: Formats whose cells have all columns of the release.
 _OF_ALL_COLUMNS = ("csv", "geojson", "gpkg", "arrow", "dcat")
 #: Formats whose flows may have folds.
@@ -62,7 +61,7 @@ class Tables:
     every: str | None = None  # shortest step of time, if time is one of them
 
     @property
-    def about(self) -> About:
+    def about(self) -> dict[str, str]:
         """What the operator declared: title, source, ..."""
         return dict(self.report["statement"]["about"])
 
@@ -113,14 +112,10 @@ def check_formats(
     revised: bool = False,
     contact: bool = True,
 ) -> None:
-    """Refuses what cannot be written, before anything is.
+    """Refuses what cannot be written (ParameterError), or needs a library (MissingExtraError), before any work.
 
     ``zones`` is their number, ``mapped`` whether all have a place, ``folded`` whether cells have folds, ``revised``
     whether they say if their value is a new one, ``contact`` whether one is declared.
-
-    Raises:
-        ParameterError: a format needs places that the zones do not have, or fewer zones.
-        MissingExtraError: a library is not installed.
     """
     for wanted in formats:
         name, problem = wanted.name, None
@@ -195,8 +190,9 @@ def centers(flows: pa.Table, zones: pa.Table) -> tuple[np.ndarray, np.ndarray]:
     ends = []
     for end in ENDS:
         listed = zones_of(zones, end)
-        at = pc.index_in(flows[f"{end}_zone"], value_set=listed["zone"].combine_chunks())
-        ends.append(np.column_stack([listed[c].take(at).to_numpy(zero_copy_only=False) for c in ("lon", "lat")]))
+        at = zone_of_flow(flows, listed, end)
+        # The last row is for zones that are not listed.
+        ends.append(np.column_stack([np.append(floats(listed, name), np.nan)[at] for name in ("lon", "lat")]))
     return ends[0], ends[1]
 
 
@@ -222,43 +218,37 @@ def lines(flows: pa.Table, zones: pa.Table) -> Any:
     return drawn
 
 
+def _rounded(shapes: Any) -> Any:
+    """Returns shapes with seven decimals: a centimetre."""
+    return shapely.transform(shapes, lambda xy: np.round(xy, 7))
+
+
 def _write_geojson(folder: Path, tables: Tables) -> None:
-    flows, zones, about = tables.flows, tables.zones, tables.about
-    outlines = geometries(zones)
-    _feature_collection(folder / "zones.geojson", zones.drop_columns(["geometry"]), outlines, about)
-    _feature_collection(folder / "flows.geojson", flows, lines(flows, zones), about)
-
-
-def _feature_collection(path: Path, properties: pa.Table, shapes: Any, about: About) -> None:
-    rounded = shapely.transform(shapes, lambda xy: np.round(xy, 7))
-    geometry = shapely.to_geojson(rounded)
-    with open(path, "w", encoding="utf-8", newline="\n") as file:
-        metadata = f'"metadata": {json.dumps(dict(about), ensure_ascii=False)}, ' if about else ""
-        file.write(f'{{"type": "FeatureCollection", {metadata}"features": [\n')
-        for number, (row, shape) in enumerate(zip(properties.to_pylist(), geometry, strict=True)):
-            comma = ",\n" if number else ""
-            named = json.dumps(row, ensure_ascii=False)
-            file.write(f'{comma}{{"type": "Feature", "properties": {named}, "geometry": {shape or "null"}}}')
-        file.write("\n]}\n")
+    flows, zones = tables.flows, tables.zones
+    metadata = f'"metadata": {json.dumps(tables.about, ensure_ascii=False)}, ' if tables.about else ""
+    layers = {"zones": (zones.drop_columns(["geometry"]), geometries(zones)), "flows": (flows, lines(flows, zones))}
+    for name, (properties, shapes) in layers.items():
+        rows = zip(properties.to_pylist(), shapely.to_geojson(_rounded(shapes)), strict=True)
+        with open(folder / f"{name}.geojson", "w", encoding="utf-8", newline="\n") as file:
+            file.write(f'{{"type": "FeatureCollection", {metadata}"features": [')
+            for number, (row, shape) in enumerate(rows):
+                named = json.dumps(row, ensure_ascii=False)
+                feature = f'{{"type": "Feature", "properties": {named}, "geometry": {shape or "null"}}}'
+                file.write(("," if number else "") + f"\n{feature}")
+            file.write("\n]}\n")
 
 
 def _write_gpkg(folder: Path, tables: Tables) -> None:
     flows, zones = tables.flows, tables.zones
-    outlines = geometries(zones)
-    parts = np.array([as_multi(shape) for shape in outlines], dtype=object)
+    drawn, kind = lines(flows, zones), "LINESTRING"
+    # Lines cut at the 180th meridian have two parts; all lines of a layer have the same type.
+    if (shapely.get_type_id(drawn) == shapely.GeometryType.MULTILINESTRING).any():
+        drawn, kind = as_multi(drawn), "MULTILINESTRING"
     layers = {
-        "zones": (_with_listed_cells(zones).drop_columns(["geometry"]), parts, "MULTIPOLYGON"),
-        "flows": (flows, *_layer_of_lines(lines(flows, zones))),
+        "zones": (_with_listed_cells(zones).drop_columns(["geometry"]), as_multi(geometries(zones)), "MULTIPOLYGON"),
+        "flows": (flows, drawn, kind),
     }
     write_geopackage(folder / "release.gpkg", layers, description=one_line(tables.about))
-
-
-def _layer_of_lines(drawn: Any) -> tuple[Any, str]:
-    """Lines of one type, and its name: lines cut at the 180th meridian are of two parts."""
-    if not any(shape is not None and shape.geom_type == "MultiLineString" for shape in drawn):
-        return drawn, "LINESTRING"
-    multi = [None if s is None else shapely.MultiLineString(list(shapely.get_parts(s))) for s in drawn]
-    return np.array([*multi, None], dtype=object)[:-1], "MULTILINESTRING"
 
 
 def _write_omx(folder: Path, tables: Tables) -> None:
@@ -294,12 +284,11 @@ def _write_flowmap(folder: Path, tables: Tables) -> None:
     The page adds up the flows of a pair, so only the finest slices are in it.
     """
     zones, flows, names = tables.zones, tables.finest, names_by_code(tables.zones)
-    places: dict[str, tuple[str, str, float, float]] = {}
-    for zone, lat, lon in zip(*(zones[c].to_pylist() for c in ("zone", "lat", "lon")), strict=True):
-        places.setdefault(zone, (zone, names.get(zone, zone), lat, lon))
-    types = {"id": pa.string(), "name": pa.string(), "lat": pa.float64(), "lon": pa.float64()}
-    columns = zip(types.items(), zip(*places.values(), strict=True), strict=True)
-    write_csv(pa.table({c: pa.array(values, kind) for (c, kind), values in columns}), folder / "flowmap_locations.csv")
+    codes = zones["zone"].to_pylist()
+    called = pa.array([names.get(code, code) for code in codes], pa.string())
+    places = pa.table({"id": zones["zone"], "name": called, "lat": zones["lat"], "lon": zones["lon"]})
+    first = sorted({code: row for row, code in reversed([*enumerate(codes)])}.values())
+    write_csv(places.take(first), folder / "flowmap_locations.csv")
     table = pa.table({"origin": flows["origin_zone"], "dest": flows["destination_zone"], "count": flows["trips"]})
     for name in tables.slice_columns:
         table = table.append_column(_free_name(name, table.column_names), flows[name])
@@ -319,11 +308,11 @@ def _write_kepler(folder: Path, tables: Tables) -> None:
 
     The flow layer adds up the flows of a pair, so only the finest slices are in it; filters choose among them.
     """
-    zones, about = tables.zones, tables.about
-    flows = tables.finest if tables.slice_columns else tables.flows
+    zones, about, flows = tables.zones, tables.about, tables.finest if tables.slice_columns else tables.flows
     start, stop = centers(flows, zones)
     flow_columns = {c: flows[c].to_pylist() for c in ("origin_zone", "destination_zone")}
-    flow_columns |= {c: flows[c].to_pylist() for c in (*SUMS, *TIME_COLUMNS) if c in flows.column_names}
+    numbers = value_columns(tables.report["parameters"].get("columns", {}))
+    flow_columns |= {c: flows[c].to_pylist() for c in (*SUMS, *numbers, *TIME_COLUMNS) if c in flows.column_names}
     for end, points in zip(ENDS, (start, stop), strict=True):
         for name, axis in (("lat", 1), ("lng", 0)):
             flow_columns[f"{end}_{name}"] = [None if value != value else value for value in points[:, axis].tolist()]
@@ -333,7 +322,7 @@ def _write_kepler(folder: Path, tables: Tables) -> None:
     zone_columns = {c: zones[c].to_pylist() for c in shown}
     zone_columns["_geojson"] = [
         None if g is None else {"type": "Feature", "properties": {}, "geometry": json.loads(shapely.to_geojson(g))}
-        for g in shapely.transform(geometries(zones), lambda xy: np.round(xy, 7))
+        for g in _rounded(geometries(zones))
     ]
     name = about.get("title", "Origin-destination matrix")
     content = {
@@ -358,7 +347,8 @@ def _kepler_data(name: str, columns: dict[str, list[Any]]) -> dict[str, Any]:
     return {"version": "v1", "data": data}
 
 
-def _kepler_layer(name: str, kind: str, data: str, **config: Any) -> dict[str, Any]:
+def _kepler_layer(kind: str, data: str, name: str = "", **config: Any) -> dict[str, Any]:
+    name = name or data
     return {"id": name, "type": kind, "config": {"dataId": data, "label": name, **config}}
 
 
@@ -367,34 +357,18 @@ def _kepler_config(start: np.ndarray, stop: np.ndarray) -> dict[str, Any]:
     points = points[~np.isnan(points).any(axis=1)]
     center = np.median(points, axis=0)
     span = max(float(np.ptp(points, axis=0).max()), 1e-3)
+    look: dict[str, Any] = {"opacity": 0.15, "stroked": True, "filled": True, "strokeOpacity": 0.6, "thickness": 0.5}
     zones_layer = _kepler_layer(
-        "zones",
-        "geojson",
-        "zones",
-        color=[127, 176, 223],
-        columns={"geojson": "_geojson"},
-        isVisible=True,
-        visConfig={"opacity": 0.15, "stroked": True, "filled": True, "strokeOpacity": 0.6, "thickness": 0.5},
+        "geojson", "zones", color=[127, 176, 223], columns={"geojson": "_geojson"}, isVisible=True, visConfig=look
     )
     ends = {"lat0": "origin_lat", "lng0": "origin_lng", "lat1": "destination_lat", "lng1": "destination_lng"}
-    flows_layer = _kepler_layer(
-        "flows",
-        "flow",
-        "flows",
-        columnMode="LAT_LNG",
-        columns={**ends, "count": "trips", "sourceName": "origin_zone", "targetName": "destination_zone"},
-        isVisible=True,
-        visConfig={"opacity": 0.9, "flowClusteringEnabled": False, "maxTopFlowsDisplayNum": 5000},
-    )
+    columns = {**ends, "count": "trips", "sourceName": "origin_zone", "targetName": "destination_zone"}
+    look = {"opacity": 0.9, "flowClusteringEnabled": False, "maxTopFlowsDisplayNum": 5000}
+    flows_layer = _kepler_layer("flow", "flows", columnMode="LAT_LNG", columns=columns, isVisible=True, visConfig=look)
     # For versions of kepler.gl without the flow layer, which skip it.
+    look = {"opacity": 0.6, "thickness": 2, "sizeRange": [0, 12], "targetColor": [194, 81, 12]}
     arcs_layer = _kepler_layer(
-        "arcs",
-        "arc",
-        "flows",
-        color=[31, 95, 191],
-        columns=ends,
-        isVisible=False,
-        visConfig={"opacity": 0.6, "thickness": 2, "sizeRange": [0, 12], "targetColor": [194, 81, 12]},
+        "arc", "flows", name="arcs", color=[31, 95, 191], columns=ends, isVisible=False, visConfig=look
     )
     size = {"sizeField": {"name": "trips", "type": "integer"}, "sizeScale": "sqrt"}
     view = {"latitude": round(float(center[1]), 5), "longitude": round(float(center[0]), 5)}

@@ -19,21 +19,9 @@ import shapely
 from numpy.typing import NDArray
 
 from flowveil.hierarchy import OUTSIDE
+from flowveil.published import maps
 from flowveil.published.basemap_context import CREDIT, area_name, nearest_towns
-from flowveil.published.maps import (
-    BASES,
-    ENDS,
-    Frame,
-    Geometries,
-    Rings,
-    floats,
-    geometries,
-    is_drawn,
-    part_bounds,
-    surroundings,
-    volume_of,
-    zone_of_flow,
-)
+from flowveil.published.maps import ENDS, Frame, Geometries, floats, geometries, is_drawn, volume_of, zone_of_flow
 from flowveil.published.user_outlines import Outline
 from flowveil.times import TIME, TIME_COLUMNS, Every
 
@@ -55,7 +43,7 @@ def flow_map(
     ``bases``, ``frame`` (None if no zone has a place), ``zones``, ``cells``, ``slices`` or ``times`` where cells
     differ in them, ``context``, and ``area``: what the area is called.
     """
-    bases = [basis for basis in BASES if basis in flows.column_names]
+    bases = [basis for basis in maps.BASES if basis in flows.column_names]
     held = flows
     if len(flows) > MAX_CELLS:
         held = flows.take(pa.array(np.sort(np.argsort(-flows[bases[-1]].to_numpy(), kind="stable")[:MAX_CELLS])))
@@ -104,7 +92,7 @@ def pack(values: NDArray[Any]) -> dict[str, str]:
 def _frame(zones: pa.Table, shapes: Geometries) -> Frame | None:
     points = np.column_stack([floats(zones, name) for name in ("lon", "lat", "lon", "lat")])
     points = points[~np.isnan(points).any(axis=1)]
-    bounds = np.concatenate((part_bounds(shapes[is_drawn(shapes)]), points))
+    bounds = np.concatenate((maps.part_bounds(shapes[is_drawn(shapes)]), points))
     return Frame.around(bounds) if len(bounds) else None
 
 
@@ -151,7 +139,7 @@ def pack_shapes(shapes: Geometries, frame: Frame | None, *, most: int = MAX_CORN
     sizes = np.zeros(len(shapes), dtype=np.int64)
     if frame is None or not there.any():
         return {"sizes": pack(sizes), "bytes": ""}
-    rings, n = Rings.from_shapes(shapes[there], frame, most), int(there.sum())
+    rings, n = maps.Rings.from_shapes(shapes[there], frame, most), int(there.sum())
     # Heads go in front of their lines: the number of corners, and in front of the first line that of the lines.
     line_at = 2 * (np.cumsum(rings.corners) - rings.corners)
     lines_of = np.bincount(rings.owner, minlength=n)
@@ -246,7 +234,7 @@ def _context(
     """Returns water, borders, rivers and towns around the zones; None across the 180th meridian."""
     if frame is None or frame.shifted:
         return None
-    around, towns = surroundings(zones, shapes, frame)
+    around, towns = maps.surroundings(zones, shapes, frame)
     lines = [shapely.multilinestrings([shapely.linestrings(line) for line in outline.lines]) for outline in outlines]
     named = []
     for outline in outlines:

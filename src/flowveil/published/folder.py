@@ -18,12 +18,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from flowveil.errors import OutputError
-from flowveil.output import Place, real_place, sync_folder, try_place
+from flowveil.output import RELEASE_FORMAT, Place, place_for_folder, real_place, sync_folder, try_place
 from flowveil.paths import read_json
 from flowveil.published.exports import Format, Tables, check_formats, parse_formats
 from flowveil.published.html import render
 from flowveil.published.reconstruction import estimate_tables
-from flowveil.published.report import FORMAT, json_text, make_report, manifest
+from flowveil.published.report import json_text, make_report, manifest
 from flowveil.published.spreadsheets import write_csv
 from flowveil.published.tables import has_nested_zones, lookup_table, zones_table
 from flowveil.published.user_outlines import CONTEXT, own_lines
@@ -93,11 +93,7 @@ class FolderContent:
 
 
 def write_files(content: FolderContent, folder: Path) -> dict[str, str]:
-    """Writes every file of a release into an empty folder and makes it durable.
-
-    Returns:
-        The SHA-256 of each file but the manifest, by name.
-    """
+    """Writes every file of a release into an empty folder; returns the SHA-256 of each but the manifest, by name."""
     report, formats, outlines = content.report, content.formats(), content.published.outlines
     for name, table in (("flows.parquet", content.flows), ("zones.parquet", content.zones)):
         pq.write_table(table, folder / name, row_group_size=ROWS_PER_GROUP, compression="zstd", version="2.6")
@@ -122,15 +118,11 @@ def write_files(content: FolderContent, folder: Path) -> dict[str, str]:
 
 
 def check_target(directory: str | PathLike[str], *, overwrite: bool = True) -> None:
-    """Refuse a folder that may not be written, before anything is computed.
+    """Refuses (OutputError) a folder that may not be written, before anything is computed.
 
-    Raises:
-        OutputError: it is a file, it holds something else than a release, it is a release and ``overwrite``
-            is False, its name cannot be, or its parent is missing or not writable.
+    It must be new, empty or a release alone, which ``overwrite`` allows to replace; its parent must be writable.
     """
-    target = real_place(directory)
-    if target.exists() and not target.is_dir():
-        raise OutputError(f"'{directory}' is a file; a folder is needed. Hint: name a new folder.")
+    target = place_for_folder(directory)
     try:
         found = {entry.name for entry in os.scandir(target)} - _LITTER if target.exists() else set()
     except OSError as problem:
@@ -154,11 +146,7 @@ def check_target(directory: str | PathLike[str], *, overwrite: bool = True) -> N
 
 
 def refuse_weaker(directory: Place, report: Mapping[str, Any]) -> None:
-    """Refuse to replace a release whose guarantee is stronger, or cannot be read.
-
-    Raises:
-        OutputError: the release that is there promises more than this one.
-    """
+    """Refuses (OutputError) to replace a release whose guarantee is stronger, or cannot be read."""
     target = real_place(directory)
     if not (target / MANIFEST).exists():
         return
@@ -178,7 +166,7 @@ def files_of_release(folder: Path) -> set[str] | None:
     """Returns the files that the manifest of a release lists, and the manifest; None without such a manifest."""
     try:
         content = read_json(folder / MANIFEST)
-        if content["format"] != FORMAT:
+        if content["format"] != RELEASE_FORMAT:
             return None
         return {MANIFEST, *map(str, content["sha256"])}
     except (OSError, ValueError, KeyError, TypeError):

@@ -156,6 +156,10 @@ def _blobs(shapes: Any) -> list[bytes | None]:
     ]
 
 
-def as_multi(shape: Any) -> Any:
-    """Returns a polygon as a multipolygon; everything else unchanged."""
-    return shapely.MultiPolygon([shape]) if shape is not None and shape.geom_type == "Polygon" else shape
+def as_multi(shapes: Any) -> Any:
+    """Returns polygons as multipolygons and lines as multilines; everything else unchanged."""
+    multi = np.array(shapes, dtype=object)
+    for kind, make in ((shapely.Polygon, shapely.MultiPolygon), (shapely.LineString, shapely.MultiLineString)):
+        for at in (at for at, shape in enumerate(multi) if isinstance(shape, kind)):
+            multi[at] = make([multi[at]])
+    return multi

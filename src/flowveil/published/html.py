@@ -20,15 +20,7 @@ from flowveil.published.document import Part, fill, number, page
 from flowveil.published.exports import parse_formats
 from flowveil.published.flow_map import flow_map
 from flowveil.published.report import distance_in_words
-from flowveil.published.sentences import (
-    guarantee_words,
-    is_noisy,
-    missing,
-    promise_of_noise,
-    rounded,
-    sentence,
-    sides,
-)
+from flowveil.published.sentences import guarantee_words, is_noisy, missing, promise_of_noise, rounded, sentence, sides
 
 if TYPE_CHECKING:
     from flowveil.published.user_outlines import Outline
@@ -110,13 +102,10 @@ def render(
 
 
 def tile_server(given: str | None) -> str | None:
-    """The address of the background map: None, the usual one for ``default``, or the one given.
+    """Returns the address of the background map: None, the usual one for ``default``, or the one given.
 
     The host becomes part of the page's security policy, where a blank, a semicolon or a quotation mark would add a
-    rule. So the address is made of the plain signs of addresses, without a user's name, and nothing else.
-
-    Raises:
-        ParameterError: it is not an https address with ``{z}``, ``{x}`` and ``{y}``, or has other signs.
+    rule. So ParameterError refuses all but the plain signs of an https address with ``{z}``, ``{x}`` and ``{y}``.
     """
     if given is None:
         return None
@@ -178,37 +167,31 @@ def _map_words(report: Mapping[str, Any], heading: str) -> dict[str, Any]:
 
 def _meaning(report: Mapping[str, Any]) -> list[str]:
     """Returns what a number is and how the map shows it."""
-    statement = report["statement"]
-    when = ""
-    fold = report["parameters"].get("fold") if report["kind"] == "folded" else None
+    columns, when, shown = report["statement"]["slice_columns"], "", []
     if report["kind"] == "folded":
+        fold = report["parameters"].get("fold") or ()
         timed = ["an interval of time"] if (report["parameters"].get("slices") or {}).get("fold_time") else []
-        when = f" in {' and '.join([*timed, *(f'a group of {name}' for name in fold or ())])}"
-    elif statement["slice_columns"]:
-        when = f", for each {' and '.join(statement['slice_columns'])}"
+        when = f" in {' and '.join([*timed, *(f'a group of {name}' for name in fold)])}"
+        shown = ["For one hour the map shows the mean per hour of the intervals that hold it."]
+        if fold:
+            shown = ["A group is a value or several values of an attribute. All cells together are everything."]
+    elif columns:
+        when, slices = f", for each {' and '.join(columns)}", report["parameters"].get("slices") or {}
+        totals = "; published totals are in the files" if slices.get("total") or slices.get("also_every") else ""
+        shown = [f"All slices together are the sum of the finest ones{totals}."]
     least = guarantee_words(report["guarantee"])
-    lines = [
+    protection = f"Every published number covers at least {least}; smaller ones were merged or suppressed."
+    if report["kind"] == "perturbed":
+        protection = f"Every number was perturbed: it is off by at most {report['guarantee']['maximum']:,} trips."
+    elif is_noisy(report):
+        protection = "Random noise was added to every number, so that single contributions cannot be found out."
+    return [
         f"A number counts the trips from one zone to another{when}.",
-        f"Every number was perturbed: it is off by at most {report['guarantee']['maximum']:,} trips."
-        if report["kind"] == "perturbed"
-        else "Random noise was added to every number, so that single contributions cannot be found out."
-        if is_noisy(report)
-        else f"Every published number covers at least {least}; smaller ones were merged or suppressed.",
-    ]
-    lines.append(
+        protection,
         "On the map a circle is a place, larger where more trips start and end. Zones that lie close together share a "
-        "circle until you zoom in. An arrow is a flow, wider where there are more trips."
-    )
-    if fold:
-        lines.append("A group is a value or several values of an attribute. Everything is the sum of all cells.")
-    elif report["kind"] == "folded":
-        lines.append("For one hour the map shows the mean per hour of the intervals that hold it.")
-    elif statement["slice_columns"]:
-        slices = report["parameters"].get("slices") or {}
-        has_totals = slices.get("total") or slices.get("also_every")
-        totals = "; published totals are in the files" if has_totals else ""
-        lines.append(f"All slices together are the sum of the finest ones{totals}.")
-    return lines
+        "circle until you zoom in. An arrow is a flow, wider where there are more trips.",
+        *shown,
+    ]
 
 
 def _precision(report: Mapping[str, Any]) -> dict[str, Any]:

@@ -208,11 +208,7 @@ def place_layers(
     centers = np.concatenate(points)
     centers = centers[~np.isnan(centers).any(axis=1)]
     bounds = np.concatenate((part_bounds(whole[has_shape]), np.hstack((centers, centers))))
-    if len(bounds) == 0:
-        for layer, center in zip(layers.values(), points, strict=True):
-            layer |= {"x": [None] * len(center), "y": [None] * len(center), "shape": [-1] * len(center)}
-        return None, []
-    frame = frame or Frame.around(bounds)
+    frame = (frame or Frame.around(bounds)) if len(bounds) else None
     first, number = np.unique(shapely.to_wkb(whole[has_shape]), return_index=True, return_inverse=True)[1:]
     shape_of = np.full(len(whole), -1, dtype=np.int64)
     shape_of[has_shape] = number
@@ -220,14 +216,15 @@ def place_layers(
     for layer, center, part in zip(layers.values(), points, parts, strict=True):
         layer["x"], layer["y"] = units_of(center, frame)
         layer["shape"] = part.tolist()
-    return frame, encode_shapes(whole[has_shape][first], frame)
+    return frame, [] if frame is None else encode_shapes(whole[has_shape][first], frame)
 
 
-def units_of(centers: Floats, frame: Frame) -> tuple[list[int | None], list[int | None]]:
+def units_of(centers: Floats, frame: Frame | None) -> tuple[list[int | None], list[int | None]]:
     """Points in degrees, longitude first, as whole units of a frame; None where a point is not known."""
     known = ~np.isnan(centers).any(axis=1)
     units = np.full(centers.shape, None, dtype=object)
-    units[known] = frame.whole_units(centers[known])
+    if frame is not None:
+        units[known] = frame.whole_units(centers[known])
     return units[:, 0].tolist(), units[:, 1].tolist()
 
 

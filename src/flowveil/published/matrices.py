@@ -51,18 +51,17 @@ class Matrix:
     slice: dict[str, str | None]  # value of each slice column; None for all values
     cells: pa.Table  # its rows
 
-    @property
-    def values(self) -> pa.ChunkedArray:
-        """The volume of each cell."""
-        return self.cells[self.volume]
-
 
 def list_matrices(flows: pa.Table, slice_columns: Sequence[str]) -> list[Matrix]:
     """Returns the matrices of a table in the order of its slices, with distinct names."""
     volumes = [name for name in VOLUMES if name in flows.column_names]
-    found: dict[str, Matrix] = {}
+    # Means, totals and medians.
+    volumes += [one.name for one in flows.schema if pa.types.is_floating(one.type) and one.name not in VOLUMES]
+    matrices: dict[str, Matrix] = {}
     for key, cells in split_slices(flows, slice_columns):
-        called = "_".join(_word(value) for value in key.values())
+        # Letters, digits, dots and dashes; ``all`` for all values.
+        words = ("all" if v is None else _NOT_PRINTED.sub("_", v).strip("_.") or "value" for v in key.values())
+        called = "_".join(words)
         for volume in volumes:
             plain = volume
             if key and volume.startswith("estimate"):
@@ -70,14 +69,9 @@ def list_matrices(flows: pa.Table, slice_columns: Sequence[str]) -> list[Matrix]
             elif key:
                 plain = called if volume == "trips" else f"{called}_{volume}"
             numbered = (f"{plain}_{number}" for number in count(2))
-            name = next(name for name in chain([plain], numbered) if name not in found)
-            found[name] = Matrix(name, volume, key, cells)
-    return list(found.values())
-
-
-def _word(value: str | None) -> str:
-    """Returns a value as part of a name: letters, digits, dots and dashes; ``all`` for all values."""
-    return "all" if value is None else _NOT_PRINTED.sub("_", value).strip("_.") or "value"
+            name = next(name for name in chain([plain], numbered) if name not in matrices)
+            matrices[name] = Matrix(name, volume, key, cells)
+    return list(matrices.values())
 
 
 def load_h5py() -> Any:
@@ -150,7 +144,7 @@ def _fill(written: Any, matrix: Matrix, codes: Sequence[str]) -> None:
     """Writes the cells in blocks of rows, never the whole square; blocks without cells are not stored."""
     n, known = len(codes), pa.array(codes, pa.string())
     row, column = (pc.index_in(matrix.cells[end], value_set=known).to_numpy() for end in ENDS)
-    volume = matrix.values.to_numpy().astype(np.float64)
+    volume = np.nan_to_num(matrix.cells[matrix.volume].to_numpy().astype(np.float64))
     order = np.argsort(row, kind="stable")
     row, column, volume = row[order], column[order], volume[order]
     for start in range(0, n, _CHUNK):
@@ -191,10 +185,8 @@ def wide_table(flows: pa.Table, slice_columns: Sequence[str]) -> pa.Table:
         )
     columns: list[Any] = [codes.take(pa.array(pairs // len(codes))), codes.take(pa.array(pairs % len(codes)))]
     for matrix in matrices:
-        at = np.searchsorted(pairs, _pair_numbers(matrix.cells, codes))
-        values, missing = np.zeros(len(pairs), matrix.values.to_numpy().dtype), np.ones(len(pairs), dtype=np.bool_)
-        values[at], missing[at] = matrix.values.to_numpy(), False
-        columns.append(pa.array(values, mask=missing))
+        found = pc.index_in(pa.array(pairs), value_set=pa.array(_pair_numbers(matrix.cells, codes)))
+        columns.append(matrix.cells[matrix.volume].take(found))
     # A slice may be called like a column of the table.
     names = [f"{one.name}_" if one.name in ("O", "D") else one.name for one in matrices]
     return pa.table(columns, names=["O", "D", *names])

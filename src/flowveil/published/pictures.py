@@ -70,34 +70,34 @@ def draw(flows: pa.Table, zones: pa.Table, path: str | PathLike[str], **style: A
         OutputError: the file cannot be written.
     """
     how, target = Style(**style), Path(path)
-    show, basis, over = how.show, how.basis, how.over
+    show, basis = how.show, how.basis
     check_picture(flows, zones, target, show, basis)
     check_file(path)
     matplotlib, figure_of = load_matplotlib()
-    zones, over = shifted_eastward(placed(zones)), None if over is None else shifted_eastward(placed(over))
+    zones = shifted_eastward(placed(zones))
+    over = None if how.over is None else shifted_eastward(placed(how.over))
     ends = {"both": ENDS, "flows": ("flows",)}.get(show, (show.removesuffix("s"),))
     with matplotlib.rc_context({"svg.hashsalt": "flowveil", "svg.fonttype": "none", "font.size": 8}):
         extent = (Extent.of(flows, zones, basis) if how.bbox is None else Extent.given(how.bbox)).nearer(how.zoom)
         figure = figure_of(figsize=size_of(extent, len(ends), how.width), layout="constrained", dpi=how.dpi)
         places = figure.subplots(1, len(ends), squeeze=False)[0]
         if show == "flows":
-            said = [_draw_flows(places[0], flows, zones, basis, how.lines, extent)]
+            sentences = [_draw_flows(places[0], flows, zones, basis, how.lines, extent)]
         else:
-            said = draw_zones(figure, places, flows, zones, basis, ends)
+            sentences = draw_zones(figure, places, flows, zones, basis, ends)
         for place, end in zip(places, ends, strict=True):
-            listed = zones if end == "flows" else zones_of(zones, end)
-            notes = [] if over is None else [draw_over(place, over if end == "flows" else zones_of(over, end))]
-            said += framed(place, extent, extent.outside(listed), notes)
-            of_ends = ENDS if end == "flows" else (end,)
-            volume = np.sum([volume_of(flows, listed, one, basis) for one in of_ends], axis=0)
-            said += _name_zones(place, listed, volume, extent, figure.get_figwidth() / len(ends))
+            listed, other = (t if t is None or end == "flows" else zones_of(t, end) for t in (zones, over))
+            notes = [] if other is None else [draw_over(place, other)]
+            sentences += framed(place, extent, extent.outside(listed), notes)
+            volume = np.sum([volume_of(flows, listed, e, basis) for e in (ENDS if end == "flows" else (end,))], axis=0)
+            sentences += _name_zones(place, listed, volume, extent, figure.get_figwidth() / len(ends))
         if how.title:
             figure.suptitle(how.title, parse_math=False)
         if how.caption:
-            below = {"x": 0.01, "ha": "left", "fontsize": 6.5, "color": _GREY}
-            figure.supxlabel(how.caption, **below, parse_math=False, wrap=True)
-            said.append(how.caption)
-        content = rendered(figure, target.suffix.lower(), how.title or _TITLES[show], " ".join(said))
+            below = {"x": 0.01, "ha": "left", "fontsize": 6.5, "color": _GREY, "parse_math": False, "wrap": True}
+            figure.supxlabel(how.caption, **below)
+            sentences.append(how.caption)
+        content = rendered(figure, target.suffix.lower(), how.title or _TITLES[show], " ".join(sentences))
     write_files({path: lambda file: file.write_bytes(content)})
     return target
 
@@ -115,22 +115,19 @@ def cells_from(flows: pa.Table, zones: pa.Table, place: tuple[float, float]) -> 
     return flows.filter(pc.is_in(flows["origin_zone"], value_set=origins.filter(pa.array(inside))["zone"]))
 
 
-def rendered(figure: Any, suffix: str, title: str, said: str) -> bytes:
-    """The file; an SVG says what it shows to those who do not see it."""
+def rendered(figure: Any, suffix: str, title: str, description: str) -> bytes:
+    """Returns the content of the file; an SVG has a title and a description for screen readers."""
     from markupsafe import Markup
 
     metadata = {".png": {"Software": "flowveil"}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
     sink = io.BytesIO()
     figure.savefig(sink, format=suffix[1:], metadata=metadata[suffix])
-    content = sink.getvalue()
     if suffix != ".svg":
-        return content
-    before, tag, rest = content.decode().partition("<svg")
-    attributes, end, inside = rest.partition(">")
-    assert tag
-    assert end
+        return sink.getvalue()
+    before, _, rest = sink.getvalue().decode().partition("<svg")
+    attributes, _, inside = rest.partition(">")
     drawn = {"before": Markup(before), "attributes": Markup(attributes), "content": Markup(inside)}
-    return fill("picture.svg", **drawn, title=title, said=said).encode()
+    return fill("picture.svg", **drawn, title=title, said=description).encode()
 
 
 def check_picture(flows: pa.Table, zones: pa.Table, target: Path, show: str, basis: str) -> None:
@@ -212,16 +209,14 @@ class Extent:
         return float(np.cos(np.radians((self.south + self.north) / 2)))
 
     @property
-    def margin(self) -> float:
-        """Room around it."""
-        return 0.03 * max(self.east - self.west, self.north - self.south)
+    def frame(self) -> tuple[float, float, float, float]:
+        """The extent with a margin: west, south, east, north."""
+        margin = 0.03 * max(self.east - self.west, self.north - self.south)
+        return self.west - margin, self.south - margin, self.east + margin, self.north + margin
 
     def outside(self, zones: pa.Table) -> int:
         """How many zones have no part in the picture."""
-        west, south, east, north = shapely.bounds(geometries(zones)).T
-        m = self.margin
-        away = (east < self.west - m) | (west > self.east + m) | (north < self.south - m) | (south > self.north + m)
-        return int(away.sum())
+        return int((~shapely.intersects(shapely.envelope(geometries(zones)), shapely.box(*self.frame))).sum())
 
 
 def size_of(extent: Extent, n: int, width: float | None) -> tuple[float, float]:
@@ -329,12 +324,11 @@ def _draw_flows(place: Any, flows: pa.Table, zones: pa.Table, basis: str, lines:
 def _shorter_ways(chosen: NDArray[np.int64], ends: Sequence[Any]) -> tuple[NDArray[np.int64], list[Any]]:
     """The ends of chosen flows; those whose shorter way leaves a map of the world are drawn on both of its sides."""
     start, stop = (end[chosen].astype(np.float64) for end in ends)
-    turn = np.where(np.abs(stop[:, 0] - start[:, 0]) > 180, np.sign(start[:, 0] - stop[:, 0]) * 360, 0)
-    again = np.flatnonzero(turn)
-    zero = np.zeros(len(turn))
-    to, back = np.column_stack((turn, zero)), np.column_stack((turn, zero))[again]
-    starts = np.concatenate((start, start[again] - back))
-    return np.concatenate((chosen, chosen[again])), [starts, np.concatenate((stop + to, stop[again]))]
+    turn = np.zeros_like(start)
+    turn[:, 0] = np.where(np.abs(stop[:, 0] - start[:, 0]) > 180, np.sign(start[:, 0] - stop[:, 0]) * 360, 0)
+    again = np.flatnonzero(turn[:, 0])
+    starts = np.concatenate((start, start[again] - turn[again]))
+    return np.concatenate((chosen, chosen[again])), [starts, np.concatenate((stop + turn, stop[again]))]
 
 
 def draw_over(place: Any, zones: pa.Table) -> str:
@@ -370,12 +364,8 @@ def _curves(start: NDArray[np.float64], stop: NDArray[np.float64]) -> NDArray[np
 
 def framed(place: Any, extent: Extent, outside: int, notes: Sequence[str] = ()) -> list[str]:
     """Draws limits, north and a scale of a map and notes below it; returns a description."""
-    margin = extent.margin
-    place.set_xlim(extent.west - margin, extent.east + margin)
-    place.set_ylim(extent.south - margin, extent.north + margin)
-    place.set_aspect(1 / extent.narrowing)
-    place.set_xticks([])
-    place.set_yticks([])
+    west, south, east, north = extent.frame
+    place.set(xlim=(west, east), ylim=(south, north), aspect=1 / extent.narrowing, xticks=[], yticks=[])
     for side in place.spines.values():
         side.set_color("#d6dce4")
     _scale_bar(place, extent)
@@ -384,9 +374,9 @@ def framed(place: Any, extent: Extent, outside: int, notes: Sequence[str] = ()) 
         "N", (0.03, 0.985), (0.03, 0.91), xycoords="axes fraction", ha="center", fontsize=7, arrowprops=arrow, zorder=6
     )
     away = [f"{outside:,} {'zone lies' if outside == 1 else 'zones lie'} outside this map."] if outside else []
-    said = [*notes, *away]
-    place.set_xlabel("\n".join(said), loc="left", fontsize=7, color=_GREY)
-    return said
+    below = [*notes, *away]
+    place.set_xlabel("\n".join(below), loc="left", fontsize=7, color=_GREY)
+    return below
 
 
 def _scale_bar(place: Any, extent: Extent) -> None:
@@ -408,9 +398,9 @@ _LETTER_WIDTH, _LINE_HEIGHT = 0.56, 1.5
 
 
 def _name_zones(place: Any, zones: pa.Table, volume: NDArray[np.float64], extent: Extent, inches: float) -> list[str]:
-    """Writes the names of the zones with the largest volume where they do not cover each other; what was written.
+    """Writes the names of the zones with the largest volume where they do not cover each other; returns a description.
 
-    ``zones`` has a column ``name`` where the map of the publisher has names; ``inches`` is the width of the map.
+    ``inches`` is the width of the map.
     """
     if "name" not in zones.column_names:
         return []
@@ -424,11 +414,9 @@ def _name_zones(place: Any, zones: pa.Table, volume: NDArray[np.float64], extent
     frame = shapely.box(extent.west, extent.south, extent.east, extent.north)
     taken: list[shapely.Polygon] = []
     written: list[str] = []
-    for row in np.lexsort((np.arange(len(names)), -volume)).tolist():
+    for row in np.argsort(-volume, kind="stable").tolist():
         name = names[row]
-        if len(written) == _MOST_NAMES:
-            break
-        if not name or volume[row] <= 0:
+        if len(written) == _MOST_NAMES or not name or volume[row] <= 0:
             continue
         text = name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 1].rstrip() + "…"
         x, y = middle[row].tolist()
@@ -438,7 +426,6 @@ def _name_zones(place: Any, zones: pa.Table, volume: NDArray[np.float64], extent
             continue
         taken.append(box)
         written.append(name)
-        centred = {"ha": "center", "va": "center", "parse_math": False}
-        said = place.text(x, y, text, fontsize=_NAME_SIZE, color=_INK, zorder=7, **centred)
-        said.set_path_effects([effects.withStroke(linewidth=1.6, foreground="white")])
+        look = {"ha": "center", "va": "center", "parse_math": False, "fontsize": _NAME_SIZE, "color": _INK, "zorder": 7}
+        place.text(x, y, text, **look, path_effects=[effects.withStroke(linewidth=1.6, foreground="white")])
     return [f"Named on the map: {'; '.join(written)}."] if written else []

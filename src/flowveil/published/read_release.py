@@ -16,6 +16,7 @@ from flowveil.published import document
 from flowveil.published.exports import lines
 from flowveil.published.maps import geometries
 from flowveil.published.user_outlines import CONTEXT
+from flowveil.record_values import value_columns
 from flowveil.release.folder import ReleaseFolder
 from flowveil.release.statement import Published, Statement
 from flowveil.zoning.files import ZoneMap
@@ -36,19 +37,12 @@ _CELL_TYPES = {
 
 @dataclass(frozen=True, eq=False)
 class PublishedFolder:
-    """What a release folder holds.
+    """What a release folder holds."""
 
-    Attributes:
-        path: the folder.
-        flows: the cells, as in flows.parquet.
-        zones: the zones, as in zones.parquet.
-        report: the content of report.json.
-    """
-
-    path: Path
-    flows: pa.Table
-    zones: pa.Table
-    report: dict[str, Any]
+    path: Path  # the folder
+    flows: pa.Table  # the cells, as in flows.parquet
+    zones: pa.Table  # the zones, as in zones.parquet
+    report: dict[str, Any]  # the content of report.json
 
     def zones_frame(self) -> Any:
         """Returns the zones as a GeoDataFrame in degrees; see `to_frame`."""
@@ -78,13 +72,9 @@ class PublishedFolder:
 
 
 def read_release(folder: str | PathLike[str]) -> PublishedFolder:
-    """Reads a published folder; nothing is verified.
-
-    Raises:
-        DataError: it is not a release that can be read.
-    """
-    found = ReleaseFolder(Path(folder))
-    return PublishedFolder(Path(folder), found.flows, found.zones, found.report)
+    """Reads a published folder; nothing is verified. Raises DataError if it is not a release that can be read."""
+    files = ReleaseFolder(Path(folder))
+    return PublishedFolder(Path(folder), files.flows, files.zones, files.report)
 
 
 def map_of_statement(statement: Statement, zones: ZoneMap | None) -> PublicMap | None:
@@ -117,10 +107,11 @@ def read_published(release: ReleaseFolder, given: PublicMap | None) -> Published
 
 def _plain_cells(found: pa.Table, statement: Statement) -> pa.Table:
     """Returns the cells with the types of a release and without metadata, in which something could be hidden."""
-    types = {name: _CELL_TYPES.get(name, pa.string()) for name in found.column_names}
+    known = {**_CELL_TYPES, **dict.fromkeys(value_columns(statement.parameters.get("columns", {})), pa.float64())}
+    types = {name: known.get(name, pa.string()) for name in found.column_names}
     if "trips" in types and pa.types.is_floating(found.schema.field("trips").type):
         types["trips"] = pa.float64()
-    extra = set(types) - set(_CELL_TYPES) - {*statement.slice_columns, *statement.fold_columns}
+    extra = set(types) - set(known) - {*statement.slice_columns, *statement.fold_columns}
     if extra:
         raise ParameterError(f"flows.parquet has {len(extra)} columns that no release of this kind has.")
     return found.cast(pa.schema(list(types.items()))).replace_schema_metadata(None)
@@ -130,17 +121,10 @@ TABLES = ("flows", "zones")
 
 
 def to_frame(content: Any, table: str, library: str) -> Any:
-    """A published table as one of pandas, polars or geopandas.
+    """Returns the table ``flows`` or ``zones`` of a release as one of pandas, polars or geopandas.
 
-    Args:
-        content: an object with the tables ``flows`` and ``zones``.
-        table: ``flows`` or ``zones``.
-        library: ``pandas``; ``polars``; or ``geopandas``, with outlines of zones, or lines from centre to centre, in
-            longitude and latitude (EPSG:4326).
-
-    Raises:
-        ParameterError: there is no such table, or the zones have no place.
-        MissingExtraError: the library is not installed.
+    That of geopandas has outlines of zones, or lines from centre to centre, in longitude and latitude (EPSG:4326).
+    Raises ParameterError for another table or zones without a place, MissingExtraError for a missing library.
     """
     if table not in TABLES:
         raise ParameterError(f"A release has the tables {' and '.join(TABLES)}; found {table!r}.")

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import shapely
 from numpy.typing import NDArray
@@ -24,9 +23,9 @@ from numpy.typing import NDArray
 from flowveil.errors import ParameterError
 from flowveil.hierarchy import OUTSIDE
 from flowveil.output import check_file, write_files
-from flowveil.published.disaggregation import LOWER, UPPER, VOLUMES, calibrated, disaggregate, rounded
+from flowveil.published.disaggregation import LOWER, UPPER, VOLUMES, calibrated, disaggregate, rounded, with_columns
 from flowveil.published.geopackage import as_multi, write_geopackage
-from flowveil.published.maps import ENDS, zones_of
+from flowveil.published.maps import ENDS, zone_of_flow, zones_of
 from flowveil.published.matrices import ESTIMATED, check_omx, write_omx
 from flowveil.published.spreadsheets import write_csv
 from flowveil.published.tables import lookup_table, split_slices
@@ -206,11 +205,8 @@ def _per_day(table: pa.Table, report: Mapping[str, Any]) -> pa.Table:
             "The release does not declare its period as first and last day, so there is no mean of a day."
         ) from None
     days = (last - first).days + 1
-    for name in (*VOLUMES, LOWER, UPPER):
-        if name in table.column_names:
-            at = table.schema.get_field_index(name)
-            table = table.set_column(at, name, pa.array(table[name].to_numpy() / days))
-    return table
+    counts = [name for name in (*VOLUMES, LOWER, UPPER) if name in table.column_names]
+    return with_columns(table, dict.fromkeys(counts, lambda values: values / days))
 
 
 def estimate_tables(published: Published, zones: pa.Table) -> tuple[pa.Table, pa.Table]:
@@ -239,9 +235,8 @@ def estimate_tables(published: Published, zones: pa.Table) -> tuple[pa.Table, pa
             "Hint: --method twincut, or another format."
         )
     table = table.rename_columns([ESTIMATED.get(name, name) for name in table.column_names])
-    for name in (name for name in ("estimate", "estimate_weight") if name in table.column_names):
-        values = pa.array(table[name].to_numpy().astype(np.float32))
-        table = table.set_column(table.schema.get_field_index(name), name, values)
+    volumes = [name for name in ("estimate", "estimate_weight") if name in table.column_names]
+    table = with_columns(table, dict.fromkeys(volumes, lambda values: values.astype(np.float32)))
     areas = sorted({*table["origin_zone"].to_pylist(), *table["destination_zone"].to_pylist()})
     if len(areas) > MOST_AREAS_OF_TABLES:
         raise ParameterError(
@@ -268,8 +263,7 @@ def _typical_level(flows: pa.Table, zones: pa.Table) -> int:
     levels, volumes = [], []
     for end in ENDS:
         listed = zones_of(zones, end)
-        at = pc.index_in(flows[f"{end}_zone"], value_set=listed["zone"].combine_chunks()).to_numpy()
-        levels.append(listed["level"].to_numpy().astype(np.int64)[at])
+        levels.append(listed["level"].to_numpy().astype(np.int64)[zone_of_flow(flows, listed, end)])
         volumes.append(flows["trips"].to_numpy())
     level, volume = np.concatenate(levels), np.concatenate(volumes)
     order = np.argsort(level, kind="stable")
@@ -330,9 +324,8 @@ def _write_geopackage(table: pa.Table, place: Path, outline: Callable[[str], Any
         shapely.LineString([centre[o], centre[d]])
         for o, d in zip(ends["origin"][drawn].tolist(), ends["destination"][drawn].tolist(), strict=True)
     ]
-    outlines = np.array([as_multi(shapes[code]) for code in codes.tolist()], dtype=object)
     layers = {
-        "areas": (areas, outlines, "MULTIPOLYGON"),
+        "areas": (areas, as_multi([shapes[code] for code in codes.tolist()]), "MULTIPOLYGON"),
         "flows": (table.take(pa.array(drawn)), np.array(lines, dtype=object), "LINESTRING"),
     }
     write_geopackage(place, layers, description="Estimate from a published release; not counts.")

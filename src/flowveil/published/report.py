@@ -14,15 +14,14 @@ import shapely
 from numpy.typing import NDArray
 
 from flowveil import __version__
-from flowveil.published.maps import ENDS, Geometries, floats, geometries, is_drawn, volume_of, zone_of_flow, zones_of
+from flowveil.output import RELEASE_FORMAT
+from flowveil.published.maps import ENDS, floats, geometries, is_drawn, volume_of, zone_of_flow, zones_of
 from flowveil.published.sentences import sentences
 from flowveil.published.tables import overview, split_slices
 from flowveil.release.statement import Published, Statement
 from flowveil.request import Derive, Request, command_line, find_setting, words_of
 from flowveil.settings import section_settings
 
-#: What a manifest.json of ours says of itself; a folder without it is never overwritten.
-FORMAT = "flowveil release"
 #: Radii in metres that planners ask for.
 RADII = (500, 1000, 2000, 5000)
 
@@ -73,15 +72,10 @@ def _slice_figures(cells: pa.Table, columns: Sequence[str]) -> list[dict[str, An
     rows = cells.group_by(list(columns), use_threads=False).aggregate(figures).to_pylist()
     # Values sort as in the table: all values (null) first.
     rows.sort(key=lambda row: [(row[name] is not None, row[name] or "") for name in columns])
+    names = {"cells": "trips_count", "trips": "trips_sum", "smallest_cell": "trips_min"}
+    names |= {f"{end}_zones": f"{end}_zone_count_distinct" for end in ENDS}
     return [
-        {
-            "slice": {name: row[name] for name in columns},
-            "cells": row["trips_count"],
-            "trips": row["trips_sum"],
-            "smallest_cell": row["trips_min"],
-            "origin_zones": row["origin_zone_count_distinct"],
-            "destination_zones": row["destination_zone_count_distinct"],
-        }
+        {"slice": {name: row[name] for name in columns}, **{name: row[column] for name, column in names.items()}}
         for row in rows
     ]
 
@@ -123,9 +117,9 @@ def _derive_command(statement: Statement) -> str:
     """Returns the command that computes this release again from its source."""
     how = statement.parameters.get("derive") or {}
     recorded: dict[str, Any] = {name: how.get(name) for name in ("level", "sum", "pick", "drop")}
-    wishes = Derive(**recorded)
-    given_wishes = [(one, wishes.given[one.name]) for one in section_settings(Derive) if one.name in wishes.given]
-    chosen = [word for one, value in given_wishes for word in words_of(one, value)]
+    wishes = Derive(**recorded).given
+    settings = [setting for setting in section_settings(Derive) if setting.name in wishes]
+    chosen = [word for setting in settings for word in words_of(setting, wishes[setting.name])]
     given = {
         "out": "DIR",
         "zones": "MAP" if statement.parameters.get("zones") else None,
@@ -140,7 +134,7 @@ def _derive_command(statement: Statement) -> str:
 def manifest(report: Mapping[str, Any], sha256: Mapping[str, str]) -> dict[str, Any]:
     """Returns the content of manifest.json: the hash of every other file, and what is and is not protected."""
     return {
-        "format": FORMAT,
+        "format": RELEASE_FORMAT,
         "version": report["version"],
         "about": dict(report["statement"]["about"]),
         "sha256": dict(sha256),
@@ -168,7 +162,7 @@ SHARE = 1e-6
 
 def count_overlaps(flows: pa.Table, zones: pa.Table, slice_columns: Sequence[str] = ()) -> int:
     """Pairs of zones of one role, in one matrix, whose outlines overlap by more than a millionth of the smaller one."""
-    found = set()
+    pairs = set()
     for end in ENDS:
         listed, column = zones_of(zones, end), f"{end}_zone"
         outlines = geometries(listed)
@@ -176,20 +170,15 @@ def count_overlaps(flows: pa.Table, zones: pa.Table, slice_columns: Sequence[str
         for _, cells in split_slices(used, slice_columns):
             of_matrix = np.sort(zone_of_flow(cells, listed, end))
             placed = of_matrix[is_drawn(outlines[of_matrix])]
-            found |= {(end, int(placed[a]), int(placed[b])) for a, b in _overlapping(outlines[placed])}
-    return len(found)
-
-
-def _overlapping(outlines: Geometries) -> list[tuple[int, int]]:
-    # Where all edges match there is nothing to intersect; older versions of the library cannot know.
-    if hasattr(shapely, "coverage_is_valid") and shapely.coverage_is_valid(outlines):
-        return []
-    first, second = shapely.STRtree(outlines).query(outlines, predicate="intersects")
-    first, second = first[first < second], second[first < second]
-    common = shapely.area(shapely.intersection(outlines[first], outlines[second]))
-    area = shapely.area(outlines)
-    over = common > SHARE * np.minimum(area[first], area[second])
-    return list(zip(first[over].tolist(), second[over].tolist(), strict=True))
+            # Where all edges match there is nothing to intersect; older versions of the library cannot know.
+            if hasattr(shapely, "coverage_is_valid") and shapely.coverage_is_valid(outlines[placed]):
+                continue
+            first, second = placed[shapely.STRtree(outlines[placed]).query(outlines[placed], predicate="intersects")]
+            first, second = first[first < second], second[first < second]
+            common = shapely.area(shapely.intersection(outlines[first], outlines[second]))
+            over = common > SHARE * np.minimum(shapely.area(outlines[first]), shapely.area(outlines[second]))
+            pairs |= set(zip([end] * int(over.sum()), first[over].tolist(), second[over].tolist(), strict=True))
+    return len(pairs)
 
 
 def _zone_radii(zones: pa.Table) -> list[tuple[str, pa.Table, NDArray[np.float64]]] | None:

@@ -9,6 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from flowveil.record_values import value_columns
 from flowveil.release.statement import INEXACT, Statement
 from flowveil.times import TIME_COLUMNS
 
@@ -70,6 +71,7 @@ def _of_counts(statement: Statement, overlapping: int | None) -> list[str]:
     if guarantee["k"] is not None and guarantee["k"] < WEAK_K:
         lines.append(f"Weak: k = {guarantee['k']} is below {WEAK_K}: the smallest cells protect few.")
     lines += _of_rules(parameters)
+    lines += _of_numbers(parameters) if parameters.get("between") else []
     if "people" not in guarantee:
         if parameters.get("columns", {}).get("person"):
             units = " ".join(f"--protect {unit}" for unit in guarantee["protect"])
@@ -133,6 +135,21 @@ def _of_rules(parameters: Mapping[str, Any]) -> list[str]:
             f"to {highest}."
         )
     return lines
+
+
+def _of_numbers(parameters: Mapping[str, Any]) -> list[str]:
+    """Means, totals and medians."""
+    share, p = parameters["value_share"], parameters["p_percent"]
+    who = "person" if parameters["columns"].get("person") else "trip"
+    listed = ", ".join(value_columns(parameters["columns"]))
+    return [
+        f"Numbers: {listed} are rounded to three significant digits, of values inside declared bounds "
+        f"({'; '.join(parameters['between'])}). A cell has no number if too few of its trips have a value, or if one "
+        f"{who} would stand out.",
+        f"Protected: no {who} has more than {share:.0%} of the total of a number, and the second largest contributor "
+        f"cannot estimate the largest from above within {p:g} % (p % rule).",
+        "Not protected: that a number is missing. It says that too few values are known, or that one is large.",
+    ]
 
 
 def _of_places(statement: Statement, overlapping: int | None) -> list[str]:

@@ -34,6 +34,8 @@ def zones_table(published: Published) -> pa.Table:
     codes, roles = _codes_and_roles(published)
     places = published.map.places(codes)
     area, outlines = _drawn(places, fit=published.statement.homogeneous)
+    # Little-endian and flat on every machine, for identical bytes.
+    wkb = None if outlines is None else shapely.to_wkb(outlines, output_dimension=2, byte_order=1)
     columns: dict[str, Any] = {
         "zone": pa.array(codes, pa.string()),
         "role": pa.array(roles, pa.string()),
@@ -42,12 +44,7 @@ def zones_table(published: Published) -> pa.Table:
         "area_km2": _column(area, pa.float64(), len(codes)),
         "lat": _column(places.lat, pa.float64(), len(codes)),
         "lon": _column(places.lon, pa.float64(), len(codes)),
-        # Little-endian and flat on every machine, for identical bytes.
-        "geometry": _column(
-            None if outlines is None else shapely.to_wkb(outlines, output_dimension=2, byte_order=1),
-            pa.binary(),
-            len(codes),
-        ),
+        "geometry": _column(wkb, pa.binary(), len(codes)),
     }
     if places.names is not None:
         columns["name"] = pa.array([name or None for name in places.names.tolist()], pa.string())

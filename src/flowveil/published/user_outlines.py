@@ -1,15 +1,14 @@
 """Outlines that a publisher brings for orientation: districts, roads, a shore.
 
-They are published with the release, so of the file that is brought only lines and names are taken: whatever else it
-says of its districts stays behind. What is published has one form (`written`), from which it can be read and written
-again without a difference; so a page with such outlines follows from the files of its folder like any other.
+They are published with the release, so only lines and names of the file are used. The published form (`written`) can be
+read and written again without a difference, so a page with outlines follows from the files of its folder.
 """
 
 from __future__ import annotations
 
 import json
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
 from typing import Any
@@ -39,15 +38,14 @@ class Outline:
 
     lines: tuple[Floats, ...]  # longitude and latitude of its lines
     name: str | None  # what it is called, if anything
-    label: tuple[float, float] | None  # where the name stands
+    label: Sequence[float] | None  # longitude and latitude of the name
 
 
 def read_own_lines(path: str | PathLike[str]) -> str:
     """Returns the outlines of a GeoJSON file in their published form.
 
-    Raises:
-        DataError: the file cannot be read, is not GeoJSON in degrees, holds other shapes than lines and polygons, or
-            more than can be drawn.
+    Raises DataError for a file that is not GeoJSON in degrees, or holds other shapes than lines and polygons, or too
+    much.
     """
     place = named_path(path, what="the outlines")
     try:
@@ -64,7 +62,7 @@ def read_own_lines(path: str | PathLike[str]) -> str:
         return written(own_lines(text))
     except ValueError:
         pass
-    outlines = [outline for feature in _features(content, path) for outline in _outlines(feature, path)]
+    outlines = [outline for feature in _features(content, path) if (outline := _outline(feature, path)) is not None]
     if not outlines:
         raise DataError(f"'{path}' holds no lines or polygons. Hint: a GeoJSON file of districts or roads.")
     if sum(outline.name is not None for outline in outlines) > MAX_NAMES:
@@ -89,35 +87,25 @@ def written(outlines: Sequence[Outline]) -> str:
 
 
 def own_lines(text: str) -> tuple[Outline, ...]:
-    """The outlines of a context.geojson that a release can have.
-
-    Raises:
-        ValueError: no release can have it.
-    """
+    """Returns the outlines of a context.geojson; raises ValueError if no release can have it."""
+    outlines = []
     try:
-        content = json.loads(text)
-        outlines = tuple(_outline_of(feature) for feature in content["features"])
+        for feature in json.loads(text)["features"]:
+            name, label = feature["properties"]["name"], feature["properties"]["label"]
+            if not isinstance(name, str | None) or (name is None) != (label is None):
+                raise ValueError("a name has a place")
+            place = None if label is None else _rounded([np.array([label], dtype=np.float64)], least=1)[0][0].tolist()
+            lines = _rounded([np.array(line, dtype=np.float64) for line in feature["geometry"]["coordinates"]])
+            outlines.append(Outline(lines, name, place))
     except (KeyError, TypeError, IndexError, OverflowError, RecursionError) as problem:
         raise ValueError("not the outlines of a release") from problem
     names = [outline.name for outline in outlines if outline.name is not None]
-    corners = sum(len(line) for outline in outlines for line in outline.lines)
-    if corners > MAX_CORNERS or len(names) > MAX_NAMES or any(_unfit(name) for name in names):
+    if _n_corners(outlines) > MAX_CORNERS or len(names) > MAX_NAMES or any(_unfit(name) for name in names):
         raise ValueError("more than the outlines of a release")
+    # Lines and labels that are not in their published form are written differently.
     if written(outlines) != text:
         raise ValueError("not written as a release writes it")
-    return outlines
-
-
-def _outline_of(feature: Mapping[str, Any]) -> Outline:
-    lines = tuple(_rounded(np.array(line, dtype=np.float64)) for line in feature["geometry"]["coordinates"])
-    name, label = feature["properties"]["name"], feature["properties"]["label"]
-    point = None if label is None else _rounded(np.array([label, label], dtype=np.float64), least=1)
-    if any(line is None for line in lines):
-        raise ValueError("a line is not one in degrees")
-    if (name is None) != (point is None) or (label is None) != (point is None) or not isinstance(name, str | None):
-        raise ValueError("a name has a place")
-    kept = tuple(line for line in lines if line is not None)
-    return Outline(kept, name, None if point is None else (float(point[0, 0]), float(point[0, 1])))
+    return tuple(outlines)
 
 
 def _features(content: Any, path: object) -> Iterator[Mapping[str, Any]]:
@@ -135,10 +123,10 @@ def _features(content: Any, path: object) -> Iterator[Mapping[str, Any]]:
         yield {"type": "Feature", "geometry": content, "properties": None}
 
 
-def _outlines(feature: Mapping[str, Any], path: object) -> Iterator[Outline]:
+def _outline(feature: Mapping[str, Any], path: object) -> Outline | None:
     geometry = feature.get("geometry")
     if geometry is None:
-        return
+        return None
     kind = geometry.get("type") if isinstance(geometry, dict) else None
     if kind not in _LINES | _AREAS:
         raise DataError(f"'{path}' holds shapes that are neither lines nor polygons. Hint: leave them out of the file.")
@@ -148,31 +136,24 @@ def _outlines(feature: Mapping[str, Any], path: object) -> Iterator[Outline]:
     except Exception as problem:
         # Whatever a broken shape makes the library raise.
         raise DataError(f"'{path}' holds a shape that cannot be read.") from problem
-    if drawn.is_empty:
-        return
-    borders = shapely.get_parts(drawn.boundary if kind in _AREAS else drawn)
-    lines = [_rounded(shapely.get_coordinates(border)) for border in borders]
-    if any(line is None and _outside(shapely.get_coordinates(b)) for line, b in zip(lines, borders, strict=True)):
+    if not _in_degrees(shapely.get_coordinates(drawn)):
         raise DataError(f"'{path}' is not in longitude and latitude. Hint: convert it to EPSG:4326 first.")
-    kept = tuple(line for line in lines if line is not None)
-    if kept:
-        name = _name(feature.get("properties"), path)
-        at = drawn.representative_point() if kind in _AREAS else drawn.interpolate(0.5, normalized=True)
-        label = (round(at.x, _DECIMALS), round(at.y, _DECIMALS))
-        yield Outline(kept, name, None if name is None else label)
-
-
-def _name(properties: Any, path: object) -> str | None:
-    given = properties.get("name") if isinstance(properties, dict) else None
-    if given is None or not str(given).strip():
+    borders = shapely.get_parts(drawn.boundary if kind in _AREAS else drawn)
+    lines = _rounded([shapely.get_coordinates(border) for border in borders])
+    if not lines:
         return None
-    name = str(given).strip()
+    properties = feature.get("properties")
+    given = properties.get("name") if isinstance(properties, dict) else None
+    name = None if given is None else str(given).strip() or None
+    if name is None:
+        return Outline(lines, None, None)
     if _unfit(name):
         raise DataError(
             f"A name in '{path}' has more than {LONGEST_NAME} signs, or invisible signs. Hint: shorten it, or "
             "leave out the property 'name'."
         )
-    return name
+    at = drawn.representative_point() if kind in _AREAS else drawn.interpolate(0.5, normalized=True)
+    return Outline(lines, name, (round(at.x, _DECIMALS), round(at.y, _DECIMALS)))
 
 
 def _unfit(name: str) -> bool:
@@ -180,32 +161,36 @@ def _unfit(name: str) -> bool:
     return unseen or not 0 < len(name) <= LONGEST_NAME or name != name.strip()
 
 
-def _outside(corners: Floats) -> bool:
-    return not bool(np.all(np.isfinite(corners)) and np.all(np.abs(corners) <= (180.0, 90.0)))
+def _n_corners(outlines: Sequence[Outline]) -> int:
+    return sum(len(line) for outline in outlines for line in outline.lines)
 
 
-def _rounded(corners: Floats, *, least: int = 2) -> Floats | None:
-    """The corners of a line to a metre, none twice in a row; None where no line is left."""
-    if corners.ndim != 2 or corners.shape[1] != 2 or _outside(corners):
-        return None
-    # Adding zero makes a negative zero one.
-    corners = np.round(corners, _DECIMALS) + 0.0
-    corners = corners[np.append(True, np.any(corners[1:] != corners[:-1], axis=1))]
-    return corners if len(corners) >= least else None
+def _in_degrees(corners: Floats) -> bool:
+    return bool(np.all(np.isfinite(corners)) and np.all(np.abs(corners) <= (180.0, 90.0)))
+
+
+def _rounded(lines: Iterable[Floats], *, least: int = 2) -> tuple[Floats, ...]:
+    """Returns lines in degrees with their corners to a metre, none twice in a row; others are left out."""
+    kept = []
+    for line in lines:
+        if line.ndim == 2 and line.shape[1] == 2 and _in_degrees(line):
+            # Adding zero makes a negative zero one.
+            corners = np.round(line, _DECIMALS) + 0.0
+            corners = corners[np.append(True, np.any(corners[1:] != corners[:-1], axis=1))]
+            kept += [corners] if len(corners) >= least else []
+    return tuple(kept)
 
 
 def _thinned(outlines: Sequence[Outline], path: object) -> list[Outline]:
-    """The same with fewer corners, as far as a release has room."""
+    """Returns the same with at most `MAX_CORNERS` corners."""
     tolerance = 10.0**-_DECIMALS
     kept = list(outlines)
-    while sum(len(line) for outline in kept for line in outline.lines) > MAX_CORNERS:
+    while _n_corners(kept) > MAX_CORNERS:
         tolerance *= 2
         if tolerance > 1:
             raise DataError(f"'{path}' has too many outlines for a map. Hint: leave some out.")
-        thinner = []
-        for outline in kept:
+        for at, outline in enumerate(kept):
             drawn = shapely.simplify([shapely.linestrings(line) for line in outline.lines], tolerance)
-            lines = (_rounded(shapely.get_coordinates(line)) for line in drawn)
-            thinner.append(replace(outline, lines=tuple(line for line in lines if line is not None)))
-        kept = [outline for outline in thinner if outline.lines]
+            kept[at] = replace(outline, lines=_rounded(shapely.get_coordinates(line) for line in drawn))
+        kept = [outline for outline in kept if outline.lines]
     return kept

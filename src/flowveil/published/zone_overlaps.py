@@ -56,20 +56,18 @@ class Overlap:
     ) -> Overlap:
         """Overlaps (zone, code and measure of an area) in any order, those of the same zone and area added up.
 
-        ``size`` is what whole areas are worth; by default the largest sum of disjoint overlaps that is known, its own.
+        ``size`` is what whole areas are worth; by default the largest sum of disjoint overlaps that is known.
         """
         codes, area = np.unique(code, return_inverse=True)
         key, where = np.unique(np.asarray(zone, dtype=np.int64) * len(codes) + area, return_inverse=True)
         summed = sum_by(where, measure, len(key))
         first = np.searchsorted(key, np.arange(len(zones) + 1) * len(codes))
-        own = np.zeros(len(codes))
-        np.maximum.at(own, key % len(codes), summed)
+        sizes, area = np.zeros(len(codes)), (key % len(codes)).astype(np.int32)
+        np.maximum.at(sizes, area, summed)
         if size is not None:
-            own = np.array([size.get(c, v) for c, v in zip(codes.tolist(), own.tolist(), strict=True)])
+            sizes = np.array([size.get(c, v) for c, v in zip(codes.tolist(), sizes.tolist(), strict=True)])
         partial = np.zeros(len(zones), dtype=np.bool_)
-        return cls(
-            pa.array(zones, pa.string()), first, (key % len(codes)).astype(np.int32), summed, own, codes, partial
-        )
+        return cls(pa.array(zones, pa.string()), first, area, summed, sizes, codes, partial)
 
     def placed(self, centres: Mapping[str, tuple[float, float]], **changes: Any) -> Overlap:
         """Returns the same with the latitude and longitude of its areas, where known."""
@@ -78,11 +76,10 @@ class Overlap:
 
     def numbers(self, codes: pa.ChunkedArray) -> Positions:
         """The zone of each code, or ParameterError if one is not listed."""
-        found = pc.index_in(codes, value_set=self.zones)
-        if found.null_count:
+        numbers = pc.index_in(codes, value_set=self.zones)
+        if numbers.null_count:
             raise ParameterError("The flows name zones that the list of zones does not have.")
-        numbers: Positions = found.to_numpy().astype(np.int64)
-        return numbers
+        return np.asarray(numbers.to_numpy(), dtype=np.int64)
 
 
 def sum_by(number: Any, values: Any, n: int) -> Floats:
@@ -104,37 +101,34 @@ def h3_overlap(zones: pa.Table, end: str, *, level: int, resolution: int, measur
     large = n_areas > MOST_AREAS
     if large.all():
         large[:] = n_areas > n_areas.min()
-    of_zone, area = [zone[finer]], [parent_of(cells[finer], level)]
-    pieces = [cells[finer]]
+    # Zone, area, and the part of the area that is in the zone.
+    parts = [(zone[finer], parent_of(cells[finer], level), cells[finer])]
     for at in np.flatnonzero(~finer & ~large[zone]).tolist():
         children = np.array(h3_int.cell_to_children(int(cells[at]), level), dtype=np.uint64)
-        of_zone.append(np.full(len(children), zone[at]))
-        area.append(children)
-        pieces.append(children)
-    known = np.unique(np.concatenate(area))
+        parts.append((np.full(len(children), zone[at]), children, children))
+    known = np.unique(np.concatenate([area for _, area, _ in parts]))
     for r in np.unique(resolution_of(cells[~finer & large[zone]])).tolist():
         above = np.flatnonzero(~finer & large[zone] & (resolution_of(cells) == r))
         up = parent_of(known, r)
         order = np.argsort(up, kind="stable")
         low, high = (np.searchsorted(up[order], cells[above], side=side) for side in ("left", "right"))
-        within = np.concatenate([order[a:b] for a, b in zip(low.tolist(), high.tolist(), strict=True)])
-        of_zone.append(np.repeat(zone[above], high - low))
-        area.append(known[within])
-        pieces.append(known[within])
-    piece, where = np.unique(np.concatenate(pieces), return_inverse=True)
+        within = known[np.concatenate([order[a:b] for a, b in zip(low.tolist(), high.tolist(), strict=True)])]
+        parts.append((np.repeat(zone[above], high - low), within, within))
+    of_zone, area, pieces = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+    piece, where = np.unique(pieces, return_inverse=True)
     # What lies outside has no cells; a large zone without a known area inside stays one area, under its own code.
-    outside = np.setdiff1d(np.arange(len(codes)), np.concatenate(of_zone))
+    outside = np.setdiff1d(np.arange(len(codes)), of_zone)
     unplaced = np.where(np.isin(outside, zone), np.array(codes, dtype=np.str_)[outside], OUTSIDE)
-    names = _texts(np.concatenate(area))
-    found = Overlap.of(
+    names = _texts(known).tolist()
+    overlap = Overlap.of(
         codes,
-        np.concatenate([*of_zone, outside]),
-        np.concatenate([names, unplaced]),
+        np.concatenate([of_zone, outside]),
+        np.concatenate([_texts(area), unplaced]),
         np.concatenate([worth(piece)[where], np.ones(len(outside))]),
-        dict(zip(_texts(known).tolist(), worth(known).tolist(), strict=True)),
+        dict(zip(names, worth(known).tolist(), strict=True)),
     )
-    centres = dict(zip(_texts(known).tolist(), (h3_int.cell_to_latlng(int(c)) for c in known), strict=True))
-    return found.placed(centres, partial=large)
+    centres = (h3_int.cell_to_latlng(int(cell)) for cell in known)
+    return overlap.placed(dict(zip(names, centres, strict=True)), partial=large)
 
 
 def _cells_of(listed: pa.Table) -> tuple[Positions, Cells64]:
@@ -191,17 +185,14 @@ def outline_overlap(
         raise ParameterError(
             "The zones of this release have no outlines, so areas of one's own cannot be laid over them."
         )
-    tree = shapely.STRtree(outlines)
-    zone, area = tree.query(shapes[drawn], predicate="intersects")
+    zone, area = shapely.STRtree(outlines).query(shapes[drawn], predicate="intersects")
     zone = drawn[zone]
-    parts = shapely.intersection(shapes[zone], outlines[area])
-    inside = worth(parts)
+    inside = worth(shapely.intersection(shapes[zone], outlines[area]))
     kept = inside > 0
     zone, area, inside = zone[kept], area[kept], inside[kept]
     covered = np.bincount(zone, inside, len(listed))
-    whole = np.zeros(len(listed))
+    whole = np.ones(len(listed))
     whole[drawn] = worth(shapes[drawn])
-    whole[np.setdiff1d(np.arange(len(listed)), drawn)] = 1.0
     # Outlines fit together up to rounding.
     left = np.flatnonzero(whole - covered > 1e-6 * np.maximum(whole, covered) if whole.any() else covered == 0)
     left = np.union1d(left, np.flatnonzero(covered == 0))
@@ -221,8 +212,7 @@ def areas_km2(outlines: Outlines) -> Floats:
     """Areas of outlines in degrees, on a plane at their own latitude: good to 1 % for areas of up to 100 km."""
     bounds = np.nan_to_num(shapely.bounds(outlines))
     middle = (bounds[:, 1] + bounds[:, 3]) / 2
-    areas: Floats = shapely.area(outlines) * _DEGREE_KM**2 * np.cos(np.radians(middle))
-    return areas
+    return np.asarray(shapely.area(outlines) * _DEGREE_KM**2 * np.cos(np.radians(middle)), dtype=np.float64)
 
 
 def hexagons_around(zones: pa.Table, level: int) -> tuple[NDArray[np.str_], Outlines]:
@@ -232,12 +222,10 @@ def hexagons_around(zones: pa.Table, level: int) -> tuple[NDArray[np.str_], Outl
     small = shapes[size <= max(np.quantile(size, 0.9), MOST_AREAS * size.min(initial=np.inf))]
     cells: set[int] = set()
     for part in shapely.get_parts(small):
-        found = set(h3_int.geo_to_cells(part, level)) or {
-            h3_int.latlng_to_cell(part.centroid.y, part.centroid.x, level)
-        }
-        cells.update(*(h3_int.grid_disk(cell, 1) for cell in found))
-    codes = sorted(cells)
-    cells64 = np.array(codes, dtype=np.uint64)
+        middle = part.centroid
+        inside = h3_int.geo_to_cells(part, level) or [h3_int.latlng_to_cell(middle.y, middle.x, level)]
+        cells.update(*(h3_int.grid_disk(cell, 1) for cell in inside))
+    cells64 = np.array(sorted(cells), dtype=np.uint64)
     return _texts(cells64), _hexagons(cells64)
 
 

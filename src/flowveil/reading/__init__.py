@@ -15,6 +15,7 @@ from flowveil.reading.areas import OUTSIDE, Area, parse_area
 from flowveil.reading.columns import ROLES, ColumnMap
 from flowveil.reading.times import check_time_options
 from flowveil.record_keys import SecretKey, as_key
+from flowveil.record_values import P_PERCENT, SHARE, STATISTICS, Numbers
 from flowveil.slices import check_slice_columns
 from flowveil.times import Every
 from flowveil.zoning.h3 import MAX_RESOLUTION
@@ -30,7 +31,8 @@ _LABELS = {"month": re.compile(r"\d{4}-\d{2}"), "day": re.compile(r"\d{4}-\d{2}-
 #: Settings that a report records under the names that users give; columns, zones and slices are recorded separately.
 _PLAIN = (
     "resolution", "within", "outside", "max_dropped", "skip_unknown", "partition_columns", "person_case", "time_format",
-    "timezone", "same_zones", "during", "matrix", "lookup", "wide", "crs", "decimal_comma",
+    "timezone", "same_zones", "during", "matrix", "lookup", "wide", "crs", "decimal_comma", "between", "value_share",
+    "p_percent",
 )  # fmt: skip
 
 
@@ -64,6 +66,8 @@ class Reading:
         ask_person: whether to refuse a table with a column that looks like persons if no person is named. Not recorded.
         remote: whether an address of another machine may be read. Not recorded.
         key: the secret from which record keys are made; None if they are not needed. Only its fingerprint is recorded.
+        between: bounds of the columns of numbers: ``minutes=0,180``.
+        value_share, p_percent: the rules of these numbers; see `flowveil.record_values`.
     """
 
     columns: ColumnMap = field(default_factory=ColumnMap)
@@ -89,6 +93,9 @@ class Reading:
     ask_person: bool = True
     remote: bool = False
     key: SecretKey | None = None
+    between: tuple[str, ...] = ()
+    value_share: float = SHARE
+    p_percent: float = P_PERCENT
 
     def __post_init__(self) -> None:
         if isinstance(self.resolution, bool) or not isinstance(self.resolution, int | np.integer):
@@ -118,6 +125,15 @@ class Reading:
             raise ParameterError("time_format and timezone (--time-format, --timezone) need a time (--time).")
         if self.columns.by or self.every is not None:
             check_slice_columns(self.columns.by, time=self.slice_time, every=self.every)
+        taken = set(self.numbers.columns) & set(self.columns.by) if self.numbers else ()
+        if taken:
+            raise ParameterError(f"A slice column and a published number are both called '{min(taken)}'. Rename one.")
+
+    @property
+    def numbers(self) -> Numbers | None:
+        """The means, totals and medians that cells publish; None without any."""
+        columns = {role: getattr(self.columns, role) for role in STATISTICS}
+        return Numbers.from_settings(columns, self.between, share=self.value_share, p_percent=self.p_percent)
 
     @property
     def slice_time(self) -> str | None:
@@ -139,6 +155,7 @@ class Reading:
         every: str | None = None,
         partition_columns: str | Iterable[str] = (),
         matrix: str | Iterable[str] = (),
+        between: str | Iterable[str] = (),
         no_person: bool = False,
         key_file: Any = None,
         **given: Any,
@@ -159,6 +176,7 @@ class Reading:
             outside=None if outside == "drop" else outside,
             partition_columns=_list_of(partition_columns),
             matrix=_list_of(matrix),
+            between=(between,) if isinstance(between, str) else tuple(between),
             key=as_key(key_file),
             **given,
         )

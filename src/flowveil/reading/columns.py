@@ -17,6 +17,7 @@ from flowveil.errors import DataError, ParameterError, option, with_value, witho
 from flowveil.flows import SUM_COLUMNS
 from flowveil.headers import Header, listed, plain_name
 from flowveil.reading.sql import MISSING
+from flowveil.record_values import STATISTICS
 
 Pair = tuple[str, str]
 #: Some values of a column, spread over the table.
@@ -98,6 +99,7 @@ class ColumnMap:
         by: attributes by which trips are sliced.
         time: time by which trips are sliced.
         record_id: id of a record, from which its key is made; see `flowveil.record_keys`.
+        mean, total_of, median: columns of numbers that cells publish; see `flowveil.record_values`.
     """
 
     origin: Pair | None = None
@@ -110,6 +112,9 @@ class ColumnMap:
     by: tuple[str, ...] = ()
     time: str | None = None
     record_id: str | None = None
+    mean: tuple[str, ...] = ()
+    total_of: tuple[str, ...] = ()
+    median: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         pairs = ("origin", "destination", "coordinates"), ("origin_tile", "destination_tile", "tiles")
@@ -136,8 +141,7 @@ class ColumnMap:
         destination: str | Sequence[str] | None = None,
         origin_tile: str | None = None,
         destination_tile: str | None = None,
-        by: str | Sequence[str] = (),
-        **others: str | None,
+        **others: Any,
     ) -> ColumnMap:
         """Makes a map from the arguments of users: pairs and lists may be texts with commas."""
         return cls(
@@ -145,8 +149,7 @@ class ColumnMap:
             destination=parse_pair(destination, role="destination"),
             origin_tile=origin_tile or None,
             destination_tile=destination_tile or None,
-            by=tuple(n.strip() for n in by.split(",") if n.strip()) if isinstance(by, str) else tuple(by),
-            **others,
+            **{name: _names_of(value) if name in LISTS else value for name, value in others.items()},  # type: ignore[arg-type]
         )
 
     @property
@@ -166,12 +169,16 @@ class ColumnMap:
     def names(self) -> tuple[str, ...]:
         """Returns every column that is used, the ends first."""
         counted = (self.person, *self.added.values(), self.trips, self.record_id)
-        return (*self.ends, *(name for name in counted if name), *self.slice_names())
+        return (*self.ends, *(name for name in counted if name), *self.value_names(), *self.slice_names())
 
     @property
     def added(self) -> dict[str, str]:
         """The named columns of `flowveil.flows.SUM_COLUMNS`, by role."""
         return {role: name for role in SUM_COLUMNS if (name := getattr(self, role))}
+
+    def value_names(self) -> tuple[str, ...]:
+        """Returns the columns of numbers that cells publish."""
+        return tuple(name for role in STATISTICS for name in getattr(self, role))
 
     def slice_names(self) -> tuple[str, ...]:
         """Returns the columns by which trips are sliced, the time last."""
@@ -189,6 +196,13 @@ class ColumnMap:
 
 #: The roles of columns, under the names of the arguments.
 ROLES = tuple(role.name for role in fields(ColumnMap))
+#: Roles of several columns.
+LISTS = ("by", *STATISTICS)
+
+
+def _names_of(value: str | Sequence[str] | None) -> tuple[str, ...]:
+    """Returns column names from a list, or from a text with commas."""
+    return tuple(n.strip() for n in value.split(",") if n.strip()) if isinstance(value, str) else tuple(value or ())
 
 
 def parse_pair(value: str | Sequence[str] | None, *, role: str) -> Pair | None:
@@ -346,6 +360,7 @@ def _refuse_partitions(named: ColumnMap, partitions: Sequence[str]) -> None:
     half = len(named.ends) // 2
     roles: dict[str, tuple[str | None, ...]] = {"origin": named.ends[:half], "destination": named.ends[half:]}
     roles |= {role: (getattr(named, role),) for role in ("person", *SUM_COLUMNS, "trips", "record_id")}
+    roles |= {role: getattr(named, role) for role in STATISTICS}
     for role, columns in roles.items():
         wrong = [name for name in columns if name and name in partitions]
         if wrong:

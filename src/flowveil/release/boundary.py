@@ -13,6 +13,7 @@ import pyarrow as pa
 from flowveil.flows import MILLION, Cells, is_fixed_point, to_fixed_point
 from flowveil.guarantee import DIFFERENCING
 from flowveil.hierarchy import Ints
+from flowveil.record_values import refuse_numbers
 from flowveil.release.statement import INEXACT, Published, Shares, Statement, round_share, share_step
 from flowveil.times import TIME
 from flowveil.zoning.h3 import is_h3, resolution_of
@@ -28,7 +29,7 @@ _BATCH_ROWS = 1 << 20
 #: Parameters that the statement states elsewhere.
 _STATED = ("confirmed", "ledger", "revision_of", "zones_of")
 #: Parameters that may contain a slash and are not paths.
-_NOT_PATHS = ("columns", "fold", "time_format", "timezone")
+_NOT_PATHS = ("between", "columns", "fold", "time_format", "timezone")
 
 
 def to_published(
@@ -203,9 +204,10 @@ def cells_table(release: Publishable) -> pa.Table:
     """Returns the published matrices, sorted by slice, then (origin_zone, destination_zone).
 
     Columns: ``origin_zone`` and ``destination_zone`` (text), ``trips`` (int64; float64 with fractions), where known
-    ``weight`` (float64), in a revision ``revised``, in layers ``layer``, and one text column for each slice column,
-    empty where a matrix holds all values, so rows of a total come first. Where columns fold, the code of each folded
-    attribute, and ``time_from`` and ``time_to``, by which rows are sorted first.
+    ``weight`` (float64), requested means, totals and medians (float64, null where refused), in a revision ``revised``,
+    in layers ``layer``, and one text column for each slice column, empty where a matrix holds all values, so rows of a
+    total come first. Where columns fold, the code of each folded attribute, and ``time_from`` and ``time_to``, by which
+    rows are sorted first.
     """
     ordered = sorted(release.parts, key=lambda part: tuple((value is not None, value or "") for value in part[0]))
     tables = []
@@ -227,6 +229,7 @@ def _matrix_tables(matrix: Matrix) -> Iterator[pa.Table]:
     folded = {} if plan.folded is None else {name: of[cells.origin] for name, of in plan.folded.columns.items()}
     layers = () if plan.layer is None else (plan.layer[cells.origin],)
     order = np.lexsort((*layers, *ends[::-1], *reversed(folded.values())))
+    numbers = _numbers(matrix)
     for first in range(0, len(cells), _BATCH_ROWS):
         rows = order[first : first + _BATCH_ROWS]
         columns: dict[str, pa.Array] = {
@@ -236,6 +239,8 @@ def _matrix_tables(matrix: Matrix) -> Iterator[pa.Table]:
         }
         if cells.weight is not None:
             columns["weight"] = pa.array(cells.weight[rows], type=pa.float64())
+        for name, values in numbers.items():
+            columns[name] = pa.array(values[rows], type=pa.float64(), from_pandas=True)
         revision = getattr(matrix, "revision", None)
         if revision is not None:
             columns["revised"] = pa.array(revision.revised[rows], type=pa.bool_())
@@ -244,6 +249,17 @@ def _matrix_tables(matrix: Matrix) -> Iterator[pa.Table]:
         for name, texts in folded.items():
             columns[name] = pa.array(texts[rows].tolist(), type=pa.string())
         yield pa.table(columns)
+
+
+def _numbers(matrix: Matrix) -> Mapping[str, Any]:
+    """Returns means, totals and medians of the cells of a matrix, as far as their rules allow."""
+    release = cast("Release", matrix)
+    records = matrix.input.values
+    if records is None:
+        return {}
+    # Checked when the run began; a plan of another kind is a defect of its method.
+    refuse_numbers({"boxes": matrix.plan.boxes, "revisions": release.revision})
+    return cast("Mapping[str, Any]", records.of_cells(release.cell_of_flow, len(release.cells), k=release.guarantee.k))
 
 
 def _codes_and_ranks(zones: Zones, number: Ints) -> tuple[pa.Array, Ints]:

@@ -34,16 +34,12 @@ DIMENSIONS = 4
 
 @dataclass(frozen=True)
 class Grid:
-    """The lines of box edges.
+    """The lines of box edges."""
 
-    Attributes:
-        lon_units, lat_units: width and height of a square in 10⁻⁷ degrees.
-        across: whether the map is cut at Greenwich instead of at 180 degrees, because it lies across the latter;
-            western longitudes then count as 180 to 360.
-    """
-
-    lon_units: int
+    lon_units: int  # width and height of a square in 10⁻⁷ degrees
     lat_units: int
+    # Whether the map is cut at Greenwich instead of at 180 degrees, because it lies across the latter; western
+    # longitudes then count as 180 to 360.
     across: bool = False
 
     def squares(self, lat: Floats, lon: Floats) -> tuple[Ints, Ints]:
@@ -71,36 +67,25 @@ class Grid:
 
 @dataclass(frozen=True)
 class Boxes:
-    """Properties of zones that are boxes.
+    """Properties of zones that are boxes."""
 
-    Attributes:
-        grid_lon, grid_lat: width and height in degrees of the grid of their edges.
-        disjoint: no flow is in two cells.
-        finer_than_tiles: the grid is finer than the tiles, so that an edge may reveal in which tile a flow is.
-    """
-
-    grid_lon: float
+    grid_lon: float  # width and height in degrees of the grid of their edges
     grid_lat: float
-    disjoint: bool
-    finer_than_tiles: bool
+    disjoint: bool  # no flow is in two cells
+    finer_than_tiles: bool  # the grid is finer than the tiles, so that an edge may reveal in which tile a flow is
 
 
 @dataclass(frozen=True, eq=False)
 class Frame:
-    """Positions of the flows in the grid.
-
-    Attributes:
-        origin_squares, destination_squares: column and row of every tile of each end.
-        point: int32, one row for each of the four dimensions and one column for each flow.
-        step_cm: width of a square in each dimension, in whole centimetres, so that equal lengths are equal numbers.
-        finer_than_tiles: a square is clearly smaller than a tile, so that an edge may reveal in which tile a flow is.
-    """
+    """Positions of the flows in the grid."""
 
     grid: Grid
-    origin_squares: tuple[Ints, Ints]
+    origin_squares: tuple[Ints, Ints]  # column and row of every tile of each end
     destination_squares: tuple[Ints, Ints]
-    point: Ints
+    point: Ints  # int32, one row for each of the four dimensions and one column for each flow
+    # Width of a square in each dimension, in whole centimetres, so that equal lengths are equal numbers.
     step_cm: NDArray[np.int64]
+    # A square is clearly smaller than a tile, so that an edge may reveal in which tile a flow is.
     finer_than_tiles: bool
 
     @classmethod
@@ -203,16 +188,11 @@ class Hulls:
 
 @dataclass(frozen=True, eq=False)
 class TileIndex:
-    """Counts tiles in rectangles of squares: a wavelet matrix, so a query costs a look-up for each bit of n.
+    """Counts tiles in rectangles of squares: a wavelet matrix, so a query costs a look-up for each bit of n."""
 
-    Attributes:
-        x: columns of the tiles, sorted.
-        y: rows of the tiles, sorted.
-        zeros: for each bit of the row's rank, from the highest, how many of the first i tiles have it unset.
-    """
-
-    x: Ints
-    y: Ints
+    x: Ints  # columns of the tiles, sorted
+    y: Ints  # rows of the tiles, sorted
+    # For each bit of the row's rank, from the highest, how many of the first i tiles have it unset.
     zeros: tuple[Ints, ...]
 
     @classmethod
@@ -251,21 +231,15 @@ class TileIndex:
 
 @dataclass(frozen=True, eq=False)
 class BoxZones:
-    """Zones that are rectangles of grid squares; distinct, in the order of their bounds.
-
-    Attributes:
-        squares: column and row of every tile of this end.
-        x0, y0, x1, y1: first and last column and row; both belong to the box.
-        size: tiles of this end with their centre in the box.
-    """
+    """Zones that are rectangles of grid squares; distinct, in the order of their bounds."""
 
     grid: Grid
-    squares: tuple[Ints, Ints]
-    x0: Ints
+    squares: tuple[Ints, Ints]  # column and row of every tile of this end
+    x0: Ints  # first and last column and row; both belong to the box
     y0: Ints
     x1: Ints
     y1: Ints
-    size: Ints
+    size: Ints  # tiles of this end with their centre in the box
 
     @classmethod
     def of(

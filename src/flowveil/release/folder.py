@@ -108,15 +108,10 @@ class ReleaseFolder:
 
 @dataclass(frozen=True)
 class FolderSlice(ReleaseFolder):
-    """One matrix of a sliced release, read as if it had been published alone.
+    """One matrix of a sliced release, read as if it had been published alone."""
 
-    Attributes:
-        whole: the folder of the sliced release.
-        key: the values of its slice columns.
-    """
-
-    whole: ReleaseFolder
-    key: tuple[str | None, ...]
+    whole: ReleaseFolder  # the folder of the sliced release
+    key: tuple[str | None, ...]  # the values of its slice columns
 
     @cached_property
     def flows(self) -> pa.Table:

@@ -32,20 +32,16 @@ class Zones(Protocol):
     @property
     def size(self) -> Ints:
         """Tiles in each zone."""
-        ...
 
     @property
     def level(self) -> Ints:
         """Level of each zone in its hierarchy."""
-        ...
 
     def codes(self, zones: Ints) -> NDArray[np.str_]:
         """Published codes."""
-        ...
 
     def centers(self, zones: Ints) -> tuple[Floats, Floats] | None:
         """Latitude and longitude of the centres, or None where the map is unknown."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -244,11 +240,9 @@ class Plan:
         of two groups; single ends may overlap.
         """
         grid, hulls = frame.grid, Hulls.around(frame.point, group)
-        (x0, y0, x2, y2), (x1, y1, x3, y3) = hulls.low, hulls.high
-        origins, origin = BoxZones.of(grid, frame.origin_squares, frame.origin_tiles, x0, y0, x1, y1)
-        destinations, destination = BoxZones.of(
-            grid, frame.destination_squares, frame.destination_tiles, x2, y2, x3, y3
-        )
+        bounds = np.concatenate((hulls.low[:2], hulls.high[:2])), np.concatenate((hulls.low[2:], hulls.high[2:]))
+        origins, origin = BoxZones.of(grid, frame.origin_squares, frame.origin_tiles, *bounds[0])
+        destinations, destination = BoxZones.of(grid, frame.destination_squares, frame.destination_tiles, *bounds[1])
         return cls(
             origin_zone=origin[group],
             destination_zone=destination[group],

@@ -56,19 +56,12 @@ class Planner(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class PostRules:
-    """The requested rules; None for those that are not set.
+    """The requested rules; None for those that are not set."""
 
-    Attributes:
-        dominance: the largest share of a cell's trips that one person may make.
-        stricter: the list of places around which cells must reach more, as it was given.
-        earlier: the releases that are revised.
-        t: the largest distance of the trips of a zone from all published trips.
-    """
-
-    dominance: float | None = None
-    stricter: Any = None
-    earlier: Earlier | None = None
-    t: float | None = None
+    dominance: float | None = None  # the largest share of a cell's trips that one person may make
+    stricter: Any = None  # the list of places around which cells must reach more, as it was given
+    earlier: Earlier | None = None  # the releases that are revised
+    t: float | None = None  # the largest distance of the trips of a zone from all published trips
 
     @classmethod
     def from_request(
@@ -105,12 +98,8 @@ class PostRules:
     ) -> tuple[Plan, dict[str, Any]]:
         """Plans flows under the rules; returns the plan, and what the report says of the rules.
 
-        Args:
-            decide: the method.
-            flows: what is anonymised, prepared for the guarantee.
-            guarantee: what every cell must satisfy.
-            max_suppressed: the largest share of the volume that may be suppressed in all.
-            in_layers: whether the method takes rules on cells.
+        ``flows`` are prepared for the guarantee; ``max_suppressed`` is the largest share of the volume that may be
+        suppressed in all; ``in_layers`` says whether the method takes rules on cells.
         """
         parameters: dict[str, Any] = {}
         if self.stricter is not None:
@@ -148,8 +137,7 @@ class PostRules:
             rules.append(_dominance_rule(flows, self.dominance))
 
         def breaks_any(rows: Positions, cell: Positions, nodes: Sequence[Ints]) -> Mask:
-            broken: Mask = np.any([rule(rows, cell, nodes) for rule in rules], axis=0)
-            return broken
+            return np.asarray(np.any([rule(rows, cell, nodes) for rule in rules], axis=0))
 
         try:
             plan = decide(max_suppressed, cell_rule=breaks_any)
@@ -315,12 +303,8 @@ def _stricter_rule(flows: Flows, places: Places, guarantee: Guarantee) -> CellRu
 def total_variation(own: NDArray[Any], other: NDArray[Any], trips: NDArray[Any], n_own: int, n_other: int) -> Floats:
     """Returns for each zone of one end the distance of its trips from all trips; 0 for a zone without trips.
 
-    Products of counts are exact below 2**53, so that equal distances are equal numbers.
-
-    Args:
-        own, other: the zones of each cell at this end and at the other; no two cells have the same pair.
-        trips: trips of each cell.
-        n_own, n_other: number of zones of each end.
+    ``own`` and ``other`` are the zones of each cell at this end and at the other, all pairs distinct; ``n_own`` and
+    ``n_other`` count them. Products of counts are exact below 2**53, so that equal distances are equal numbers.
     """
     each = np.asarray(trips, dtype=np.float64)
     total = np.bincount(own, weights=each, minlength=n_own).astype(np.float64)

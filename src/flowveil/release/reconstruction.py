@@ -29,44 +29,38 @@ MOST_ROWS = 100_000_000
 
 @dataclass(frozen=True, eq=False)
 class Zoning:
-    """A partition of the tiles at each end into areas.
+    """A partition of the tiles at each end into areas."""
 
-    Attributes:
-        origin_area, destination_area: the area of each tile; -1 for tiles outside all areas.
-        origin_codes, destination_codes: the names of the areas.
-    """
-
-    origin_area: Ints
+    origin_area: Ints  # the area of each tile; -1 for tiles outside all areas
     destination_area: Ints
-    origin_codes: NDArray[np.str_]
+    origin_codes: NDArray[np.str_]  # the names of the areas
     destination_codes: NDArray[np.str_]
 
     @classmethod
     def at_level(cls, origins: Hierarchy, destinations: Hierarchy, level: int) -> Zoning:
         """Returns the nodes of one level (the resolution, for H3); tiles that end above it are separate areas."""
-        (area_o, codes_o), (area_d, codes_d) = _level(origins, level), _level(destinations, level)
-        return cls(area_o, area_d, codes_o, codes_d)
+        (cut_o, area_o), (cut_d, area_d) = (
+            np.unique(nodes_at(tree, level), return_inverse=True) for tree in (origins, destinations)
+        )
+        codes = origins.code_text(cut_o.astype(np.int32)), destinations.code_text(cut_d.astype(np.int32))
+        return cls(area_o.astype(np.int32), area_d.astype(np.int32), *codes)
 
 
-def _level(tree: Hierarchy, level: int) -> tuple[Ints, NDArray[np.str_]]:
+def nodes_at(tree: Hierarchy, level: int) -> NDArray[Any]:
+    """Returns the node of a level above each tile; a tile above the level is an area itself."""
     node = tree.leaf_node.copy()
     for _ in range(tree.max_depth):
         # Not below the level, and not a part of a zone of this level.
         above = (tree.parent[node] >= 0) & (tree.level[tree.lift(node)] >= level)
         node = np.where(above, tree.lift(node), node)
-    cut, area = np.unique(node, return_inverse=True)
-    return area.astype(np.int32), tree.code_text(cut.astype(np.int32))
+    return node
 
 
 @dataclass(frozen=True, eq=False)
 class Reconstruction:
-    """Estimated flows between areas, one row for each pair that has any; trips are not whole.
+    """Estimated flows between areas, one row for each pair that has any; trips are not whole."""
 
-    Attributes:
-        zoning: the areas, which ``origin`` and ``destination`` number.
-    """
-
-    zoning: Zoning
+    zoning: Zoning  # the areas, which ``origin`` and ``destination`` number
     origin: Ints
     destination: Ints
     trips: Floats
@@ -86,36 +80,24 @@ class Reconstruction:
 
 
 def reconstruct(release: Release, zones: int | Zoning) -> Reconstruction:
-    """Spreads the published cells of a release evenly over their tiles and adds up by area.
+    """Spreads the published cells of a release evenly over their tiles and adds up by area: a level, or a zoning.
 
     Guaranteed: where areas hold every tile, the total is that of the published cells; where every cell is in one pair
-    of areas, the result is exact.
-
-    Args:
-        release: its zones are nodes of a tree.
-        zones: a level (for H3 the resolution), or a zoning.
-
-    Raises:
-        ParameterError: its zones are not nodes of the tree, or the zoning is too fine.
+    of areas, the result is exact. Raises ParameterError for zones that are not nodes of a tree, and too fine areas.
     """
     cells, plan, flows = release.cells, release.plan, release.input
     zoning = zones if isinstance(zones, Zoning) else Zoning.at_level(flows.origins, flows.destinations, zones)
-    origin = _shares(plan.origin_zones, flows.origins, zoning.origin_area, cells.origin)
-    rows, area_o, share = origin.spread(cells.origin)
+    volumes = [cells.trips] if cells.weight is None else [cells.trips, cells.weight]
+    shares = _shares(plan.origin_zones, flows.origins, zoning.origin_area, cells.origin)
+    rows, area, share = shares.spread(cells.origin)
     n_o, n_d = len(zoning.origin_codes), len(zoning.destination_codes)
-    half = group_pairs(area_o, cells.destination[rows], n_o, len(plan.destination_zones))
-    trips = half.sum(cells.trips[rows] * share)
-    weight = None if cells.weight is None else half.sum(cells.weight[rows] * share)
-    destination = _shares(plan.destination_zones, flows.destinations, zoning.destination_area, half.destination)
-    rows, area_d, share = destination.spread(half.destination)
-    whole = group_pairs(half.origin[rows], area_d, n_o, n_d)
-    return Reconstruction(
-        zoning=zoning,
-        origin=whole.origin,
-        destination=whole.destination,
-        trips=whole.sum(trips[rows] * share),
-        weight=None if weight is None else whole.sum(weight[rows] * share),
-    )
+    half = group_pairs(area, cells.destination[rows], n_o, len(plan.destination_zones))
+    volumes = [half.sum(volume[rows] * share) for volume in volumes]
+    shares = _shares(plan.destination_zones, flows.destinations, zoning.destination_area, half.destination)
+    rows, area, share = shares.spread(half.destination)
+    whole = group_pairs(half.origin[rows], area, n_o, n_d)
+    trips, *weight = [whole.sum(volume[rows] * share) for volume in volumes]
+    return Reconstruction(zoning, whole.origin, whole.destination, trips, weight[0] if weight else None)
 
 
 @dataclass(frozen=True, eq=False)

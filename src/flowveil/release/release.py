@@ -8,10 +8,11 @@ release uses its `kind` and its `parts`, not its class.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -26,13 +27,18 @@ from flowveil.release.statement import Kind
 from flowveil.slices import Key, SlicedFlows
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import pyarrow as pa
 
     from flowveil.release.reconstruction import Reconstruction, Zoning
     from flowveil.release.revision import Revision
     from flowveil.release.subtraction import Differencing
+
+
+def _api() -> Any:
+    """Returns the module with what uses a release; it imports this one."""
+    from flowveil import api
+
+    return api
 
 
 class Publishable(ABC):
@@ -83,34 +89,19 @@ class Publishable(ABC):
 
     @cached_property
     def _content(self) -> Any:
-        from flowveil import api
-
-        return api.folder_content(self)
+        return _api().folder_content(self)
 
     def summary(self) -> dict[str, Any]:
         """The content of report.json: a function of what is published."""
         report: dict[str, Any] = self._content.report
         return report
 
-    def write(
-        self,
-        directory: str | PathLike[str],
-        *,
-        overwrite: bool = True,
-        formats: str | Iterable[str] = (),
-        basemap: str | None = None,
-        context: str | PathLike[str] | None = None,
-        replace_stronger: bool = False,
-        ledger: str | PathLike[str] | None = None,
-        accept_differencing: bool = False,
-        epsilon_total: float | None = None,
-        **about: str | None,
-    ) -> Path:
-        """Publish into a folder, atomically: it appears whole and verified, or not at all.
+    def write(self, directory: str | PathLike[str], **writing: Any) -> Path:
+        """Publishes into a folder, atomically: it appears whole and verified, or not at all.
 
         Args:
             directory: the folder: new, empty, or an earlier release.
-            overwrite: whether an earlier release may be replaced.
+            overwrite: whether an earlier release may be replaced; True by default.
             formats: exports: ``csv``, ``geojson``, ``gpkg``, ``omx``, ``flowmap``, ``kepler``,
                 ``arrow``; a comma-separated text or several names. Slices allow ``csv`` and ``arrow``.
             basemap: address of a tile server for the report's background map, which readers may switch on.
@@ -122,66 +113,37 @@ class Publishable(ABC):
             accept_differencing: publish it although it may share trips; the statement says so.
             epsilon_total: upper bound for the sum of ε of the noisy releases of a ledger. Stored at its first use;
                 it can be lowered later and not raised.
-            **about: what the release is about, for its page and its files: ``title``, ``source``, ``period`` (first and
-                last day, ``2024-01-01/2024-03-31``), ``licence``, ``contact``.
+            title, source, period, licence, contact: what the release is about, for its page and its files; the period
+                is its first and last day, ``2024-01-01/2024-03-31``.
         """
-        from flowveil import api
-
-        return api.publish(
-            self,
-            directory,
-            overwrite=overwrite,
-            formats=formats,
-            basemap=basemap,
-            context=context,
-            replace_stronger=replace_stronger,
-            ledger=ledger,
-            accept_differencing=accept_differencing,
-            epsilon_total=epsilon_total,
-            **about,
-        )
+        return Path(_api().publish(self, directory, **writing))
 
     def derive(self, **how: Any) -> Any:
         """Computes another table from what this release publishes; see `flowveil.derive` for the arguments."""
-        from flowveil import api
-
-        return api.derive_release(self, **how)
+        return _api().derive_release(self, **how)
 
     def to_pandas(self, table: str = "flows") -> Any:
         """The published ``flows`` or ``zones`` as a pandas table."""
-        from flowveil import api
-
-        return api.to_frame(self, table, "pandas")
+        return _api().to_frame(self, table, "pandas")
 
     def to_polars(self, table: str = "flows") -> Any:
         """The published ``flows`` or ``zones`` as a polars table."""
-        from flowveil import api
-
-        return api.to_frame(self, table, "polars")
+        return _api().to_frame(self, table, "polars")
 
     def to_geopandas(self, table: str = "zones") -> Any:
         """The published ``zones`` with their outlines, or ``flows`` as lines, as a geopandas table in EPSG:4326."""
-        from flowveil import api
+        return _api().to_frame(self, table, "geopandas")
 
-        return api.to_frame(self, table, "geopandas")
-
-    def picture(self, path: str | PathLike[str], *, show: str = "origins", **style: Any) -> Path:
-        """Draw a map into a PNG, SVG or PDF file: ``origins``, ``destinations``, ``both`` or ``flows``.
-
-        See `flowveil.published.pictures.draw` for basis, lines, width, dpi and title.
-        """
-        from flowveil import api
-
-        return api.picture(self, path, show=show, **style)
+    def picture(self, path: str | PathLike[str], **style: Any) -> Path:
+        """Draws a map into a PNG, SVG or PDF file; see `flowveil.picture` for the arguments."""
+        return Path(_api().picture(self, path, **style))
 
     def _repr_html_(self) -> str:
         """Maps and measures for a notebook: only what may be published, so the notebook may be kept as well."""
-        from flowveil import api
-
-        return api.notebook_view(self)
+        return str(_api().notebook_view(self))
 
     def check_publishable(self) -> None:
-        """Refuse what may be looked at but not published; exact counts are checked when a release is made."""
+        """Refuses what may be looked at but not published; exact counts are checked when a release is made."""
         return
 
 
@@ -208,10 +170,8 @@ class Matrix(Publishable):
         return {basis: dict(values) for basis, values in self._measured.items()}
 
     @cached_property
-    def _measured(self) -> dict[str, dict[str, float | int | None]]:
-        from flowveil import api
-
-        return api.measure(self)
+    def _measured(self) -> Any:
+        return _api().measure(self)
 
 
 @dataclass(frozen=True, eq=False)
@@ -249,8 +209,7 @@ class Release(Matrix):
             GuaranteeError: a cell is short; the method is wrong and nothing may be published.
         """
         flows = guarantee.prepare(flows)
-        everything = bool(plan.kept.all())
-        origin = plan.origin_zone if everything else np.where(plan.kept, plan.origin_zone, np.int32(-1))
+        origin = np.where(plan.kept, plan.origin_zone, np.int32(-1))
         merged = flows.merge(origin, plan.destination_zone, len(plan.origin_zones), len(plan.destination_zones))
         cells = merged.cells
         if len(cells) == 0:

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowveil.errors import InfeasibleError, ParameterError
-from flowveil.flows import MILLION, Cells, Flows, to_fixed_point
+from flowveil.flows import MILLION, Cells, Flows, Merged, to_fixed_point
 from flowveil.guarantee import UNITS, Guarantee
 from flowveil.hierarchy import Ints
 from flowveil.release.folder import FolderSlice, ReleaseFolder
@@ -41,7 +41,7 @@ PROMISE = ("k", "protect", "k_population", "l")
 #: Rules that cannot be checked for a change: the earlier trips or the list are not available.
 RULES = ("dominance", "stricter", "l_places", "t")
 Bools = NDArray[np.bool_]
-Places = NDArray[np.int64]
+Numbers = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,15 +66,15 @@ class Earlier:
         for folder in read:
             folder.check_manifest()
         hashes = tuple(folder.sha256("flows.parquet") for folder in read)
-        found = cls(read, hashes, tuple(folder.statement for folder in read))
-        for n, statement in enumerate(found.statements):
+        statements = tuple(folder.statement for folder in read)
+        for n, statement in enumerate(statements):
             _refuse_kind(statement)
             if statement.revision_of != hashes[:n]:
                 raise ParameterError(
                     "A revision is compared with every published release of these trips: the first one and all of its "
                     "revisions. Hint: give each with --revision, the oldest first."
                 )
-        return found
+        return cls(read, hashes, statements)
 
     @property
     def slices(self) -> list[Key]:
@@ -147,151 +147,116 @@ def revise(release: Release, earlier: Earlier) -> Release:
     """Returns the release of corrected trips, with the earlier value where the change is below the guarantee."""
     parameters = {**release.parameters, "revision_of": list(earlier.sha256)}
     earlier.check_promise(parameters)
-    chain = [_Published.from_folder(folder, release.plan) for folder in earlier.folders]
-    change = _Change.from_release(release)
-    latest = chain[-1]
+    plan, flows = release.plan, release.input
+    n_d = len(plan.destination_zones)
+    origin = plan.origin_zone
+    if plan.layer is not None:
+        # A flow in no layer is in no cell of the map.
+        origin = np.where(plan.layer[origin] > 0, origin, np.int32(-1))
+    # The cells of the corrected trips, also those below the threshold.
+    merged = flows.merge(origin, plan.destination_zone, len(plan.origin_zones), n_d)
+    new, safe = merged.cells, release.guarantee.safe(merged.cells)
+    key = new.origin.astype(np.int64) * n_d + new.destination
+    chain = [_published_cells(folder, plan) for folder in earlier.folders]
     # Where zones overlap, a new cell could contain trips of an earlier one.
-    cells = np.union1d(latest.key, change.key[change.safe]) if release.plan.homogeneous else latest.key
-    now, at = change.rows(cells)
-    before, place = latest.rows(cells)
-    revised = now & change.safe[at] & ~(before & change.is_same(at, latest, place))
-    for published in chain:
-        listed, there = published.rows(cells)
-        revised &= ~listed | change.is_same(at, published, there) | change.is_safe(at, published, there)
-    n_d = len(release.plan.destination_zones)
-    volumes = [
-        None if new is None or old is None else np.where(revised, new[at], old[place])
-        for new, old in ((change.cells.trips, latest.trips), (change.cells.weight, latest.weight))
-    ]
-    assert volumes[0] is not None
-    number = np.full(len(change.key), -1, np.int32)
+    keys = np.union1d(chain[-1][0], key[safe]) if plan.homogeneous else chain[-1][0]
+    now, at = _find(key, keys)
+    revised, bounds = now & safe[at], _fewest_members(merged, flows, release.guarantee)
+    for earlier_key, trips, weight in chain:
+        listed, there = _find(earlier_key, keys)
+        changes: list[NDArray[Any]] = [new.trips[at] - trips[there]]
+        if new.weight is not None and weight is not None:
+            # Whole millionths: a difference of doubles may be off.
+            changes.append((to_fixed_point(new.weight[at]) - to_fixed_point(weight[there])) / MILLION)
+        same = np.all([change == 0 for change in changes], axis=0)
+        revised &= ~listed | same | _is_safe_change(changes, release.guarantee, [bound[at] for bound in bounds])
+    # The latest release is the last of the chain.
+    revised &= ~(listed & same)
+    number = np.full(len(key), -1, np.int32)
     number[at[now]] = np.flatnonzero(now)
+    kept_weight = None if new.weight is None or weight is None else np.where(revised, new.weight[at], weight[there])
+    kept_trips = np.where(revised, new.trips[at], trips[there])
     return replace(
         release,
         parameters=MappingProxyType(parameters),
-        cells=Cells((cells // n_d).astype(np.int32), (cells % n_d).astype(np.int32), volumes[0], volumes[1]),
-        cell_of_flow=np.append(number, np.int32(-1))[change.row],
+        cells=Cells((keys // n_d).astype(np.int32), (keys % n_d).astype(np.int32), kept_trips, kept_weight),
+        cell_of_flow=np.append(number, np.int32(-1))[merged.row],
         revision=Revision(revised, earlier),
     )
 
 
-@dataclass(frozen=True, eq=False)
-class _Table:
-    """Values of cells that are numbered by their zones; ``key`` is sorted."""
-
-    key: NDArray[np.int64]
-
-    def rows(self, cells: NDArray[np.int64]) -> tuple[Bools, NDArray[np.int64]]:
-        """Which of these cells are in the table, and where; any row for the others."""
-        at = np.minimum(np.searchsorted(self.key, cells), len(self.key) - 1)
-        return self.key[at] == cells, at
+def _find(key: Numbers, wanted: Numbers) -> tuple[Bools, Numbers]:
+    """Returns which keys are in a sorted list, and where; any place for the others."""
+    at = np.minimum(np.searchsorted(key, wanted), len(key) - 1)
+    return key[at] == wanted, at
 
 
-@dataclass(frozen=True, eq=False)
-class _Published(_Table):
-    """The cells of an earlier release."""
-
-    trips: NDArray[np.int64]
-    weight: NDArray[Any] | None
-
-    @classmethod
-    def from_folder(cls, folder: ReleaseFolder, plan: Plan) -> _Published:
-        flows = folder.flows
-        layers = plan.layer
-        in_folder = [0] * len(flows) if layers is None else flows["layer"].to_pylist()
-        in_plan = [0] * len(plan.origin_zones) if layers is None else layers.tolist()
-        no_layer = ([0] * len(flows), [0] * len(plan.destination_zones))
-        ends = []
-        for zones, name, (listed, own) in (
-            (plan.origin_zones, "origin_zone", (in_folder, in_plan)),
-            (plan.destination_zones, "destination_zone", no_layer),
-        ):
-            codes = zones.codes(np.arange(len(zones), dtype=np.int32)).tolist()
-            number = {zone: n for n, zone in enumerate(zip(codes, own, strict=True))}
-            zone_of = zip(flows[name].to_pylist(), listed, strict=True)
-            ends.append(np.array([number.get(zone, -1) for zone in zone_of], dtype=np.int64))
-        if min(ends[0].min(), ends[1].min()) < 0:
-            raise InfeasibleError(
-                "A zone of the release that is revised has lost all trips, so the zones of the revision "
-                "would reveal that. Nothing was written. Hint: leave the correction out."
+def _published_cells(folder: ReleaseFolder, plan: Plan) -> tuple[Numbers, Numbers, NDArray[Any] | None]:
+    """Returns the cells of an earlier release, numbered by their zones and sorted: numbers, trips and weights."""
+    flows, layers = folder.flows, plan.layer
+    columns = {"origin_zone": plan.origin_zones, "destination_zone": plan.destination_zones}
+    ends = []
+    for name, zones in columns.items():
+        codes = zones.codes(np.arange(len(zones), dtype=np.int32)).tolist()
+        listed = flows[name].to_pylist()
+        if layers is not None and name == "origin_zone":
+            codes, listed = (
+                zip(codes, layers.tolist(), strict=True),
+                zip(listed, flows["layer"].to_pylist(), strict=True),
             )
-        key = ends[0] * len(plan.destination_zones) + ends[1]
-        order = np.argsort(key)
-        weight = flows["weight"].to_numpy()[order] if "weight" in flows.column_names else None
-        return cls(key[order], flows["trips"].to_numpy()[order], weight)
+        number = {zone: n for n, zone in enumerate(codes)}
+        ends.append(np.array([number.get(zone, -1) for zone in listed], dtype=np.int64))
+    if min(ends[0].min(), ends[1].min()) < 0:
+        raise InfeasibleError(
+            "A zone of the release that is revised has lost all trips, so the zones of the revision "
+            "would reveal that. Nothing was written. Hint: leave the correction out."
+        )
+    key = ends[0] * len(plan.destination_zones) + ends[1]
+    order = np.argsort(key)
+    weight = flows["weight"].to_numpy()[order] if "weight" in flows.column_names else None
+    return key[order], flows["trips"].to_numpy()[order], weight
 
 
-@dataclass(frozen=True, eq=False)
-class _Change(_Table):
-    """The corrected trips, cells below the threshold included, and bounds on a change.
+def _is_safe_change(changes: Sequence[NDArray[Any]], guarantee: Guarantee, bounds: Sequence[Numbers]) -> Bools:
+    """Returns which changes of trips and weights reach the guarantee in every unit, for any earlier trips."""
+    safe: Bools = changes[0] != 0
+    if guarantee.trips is not None:
+        safe &= np.abs(changes[0]) >= guarantee.trips
+    if guarantee.population is not None:
+        safe &= np.abs(changes[1]) >= guarantee.population
+    for bound in bounds:
+        safe &= bound < changes[0]
+    return safe
 
-    ``row`` is the cell of each flow, ``safe`` says which cells reach the guarantee.
+
+def _fewest_members(merged: Merged, flows: Flows, guarantee: Guarantee) -> list[Numbers]:
+    """Returns, for persons and tiles that are protected, the most trips that too few of them can have made in a cell.
+
+    Trips of unknown persons are included.
     """
-
-    cells: Cells
-    row: Ints
-    safe: Bools
-    flows: Flows
-    guarantee: Guarantee
-
-    @classmethod
-    def from_release(cls, release: Release) -> _Change:
-        plan, flows = release.plan, release.input
-        n_d = len(plan.destination_zones)
-        origin = plan.origin_zone
-        if plan.layer is not None:
-            # A flow in no layer is in no cell of the map.
-            origin = np.where(plan.layer[origin] > 0, origin, np.int32(-1))
-        merged = flows.merge(origin, plan.destination_zone, len(plan.origin_zones), n_d)
-        key = merged.cells.origin.astype(np.int64) * n_d + merged.cells.destination
-        return cls(key, merged.cells, merged.row, release.guarantee.safe(merged.cells), flows, release.guarantee)
-
-    def _grown(self, at: Places, published: _Published, there: Places) -> list[NDArray[Any]]:
-        """By how much trips and weights are more than they were."""
-        grown: list[NDArray[Any]] = [self.cells.trips[at] - published.trips[there]]
-        if self.cells.weight is not None and published.weight is not None:
-            # Whole millionths: a difference of doubles may be off.
-            more = to_fixed_point(self.cells.weight[at]) - to_fixed_point(published.weight[there])
-            grown.append(more / MILLION)
-        return grown
-
-    def is_same(self, at: Places, published: _Published, there: Places) -> Bools:
-        """Which cells are unchanged."""
-        same: Bools = np.all([grown == 0 for grown in self._grown(at, published, there)], axis=0)
-        return same
-
-    def is_safe(self, at: Places, published: _Published, there: Places) -> Bools:
-        """Which changes reach the guarantee in every unit, for any earlier trips."""
-        guarantee, grown = self.guarantee, self._grown(at, published, there)
-        safe: Bools = grown[0] != 0
-        if guarantee.trips is not None:
-            safe &= np.abs(grown[0]) >= guarantee.trips
-        if guarantee.population is not None:
-            safe &= np.abs(grown[1]) >= guarantee.population
-        people = self.flows.people
-        if guarantee.people is not None:
-            assert people is not None
-            assert people.trips is not None
-            persons = (self.row[people.cell], people.person, people.trips)
-            safe &= self._most_of(persons, guarantee.people - 1)[at] < grown[0]
-        if guarantee.locations is not None:
-            for tile in (self.flows.origin, self.flows.destination):
-                rows = (self.row, tile, self.flows.trips)
-                safe &= self._most_of(rows, guarantee.locations - 1)[at] < grown[0]
-        return safe
-
-    def _most_of(self, rows: tuple[Ints, Ints, NDArray[np.int64]], n: int) -> NDArray[np.int64]:
-        """The most trips that n members can have made in each cell; trips of unknown persons are included."""
-        inside = rows[0] >= 0
-        cell, member, trips = (column[inside] for column in rows)
+    rows: list[tuple[Ints, Ints, NDArray[Any], int]] = []
+    people, cells = flows.people, merged.cells
+    if guarantee.people is not None:
+        assert people is not None
+        assert people.trips is not None
+        rows.append((merged.row[people.cell], people.person, people.trips, guarantee.people - 1))
+    if guarantee.locations is not None:
+        ends = (flows.origin, flows.destination)
+        rows += [(merged.row, tile, flows.trips, guarantee.locations - 1) for tile in ends]
+    found = []
+    for of_row, members, trips_of_row, n in rows:
+        inside = of_row >= 0
+        cell, member, trips = of_row[inside], members[inside], trips_of_row[inside]
         width = int(member.max(initial=0)) + 1
         key, which = np.unique(cell.astype(np.int64) * width + member, return_inverse=True)
         made = np.bincount(which, weights=trips, minlength=len(key)).astype(np.int64)
         of_cell = key // width
         order = np.lexsort((-made, of_cell))
-        first = np.searchsorted(of_cell[order], np.arange(len(self.cells)))
-        rank = np.arange(len(order)) - first[of_cell[order]]
-        largest = order[rank < n]
-        most = np.bincount(of_cell[largest], weights=made[largest], minlength=len(self.cells)).astype(np.int64)
-        known = np.bincount(of_cell, weights=made, minlength=len(self.cells)).astype(np.int64)
-        return most + (self.cells.trips - known)
+        first = np.searchsorted(of_cell[order], np.arange(len(cells)))
+        largest = order[np.arange(len(order)) - first[of_cell[order]] < n]
+        most, known = (
+            np.bincount(of_cell[some], weights=made[some], minlength=len(cells)).astype(np.int64)
+            for some in (largest, slice(None))
+        )
+        found.append(most + (cells.trips - known))
+    return found

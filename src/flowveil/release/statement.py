@@ -40,21 +40,13 @@ _EARLIER = "0.2"
 
 @dataclass(frozen=True)
 class Shares:
-    """What share of the input is not published, each rounded up; see the module.
+    """What share of the input is not published, each rounded up; see the module."""
 
-    Attributes:
-        basis: what is counted: trips, or weight where the population is protected.
-        step: the step that shares are rounded up to.
-        dropped: rows that could not be read.
-        outside: trips outside the study area; None without a study area.
-        suppressed: trips that were read and are in no published cell.
-    """
-
-    basis: Literal["trips", "weight"]
-    step: float
-    dropped: float
-    outside: float | None
-    suppressed: float
+    basis: Literal["trips", "weight"]  # what is counted: trips, or weight where the population is protected
+    step: float  # the step that shares are rounded up to
+    dropped: float  # rows that could not be read
+    outside: float | None  # trips outside the study area; None without a study area
+    suppressed: float  # trips that were read and are in no published cell
 
     @property
     def published(self) -> float:
@@ -75,51 +67,31 @@ def round_share(share: Fraction, step: Fraction) -> float:
 
 @dataclass(frozen=True)
 class Statement:
-    """What a release says of itself.
+    """What a release says of itself."""
 
-    Attributes:
-        kind: the form of the cells.
-        method: name of the method.
-        parameters: the request, without paths: how the input was read, and the settings.
-        guarantee: the rule that every cell satisfies; a population of k mean weights has no number.
-        about: title, source, period, licence and contact, as declared.
-        homogeneous: the zones of each end are disjoint.
-        suppression: the rule by which trips were suppressed.
-        boxes: grid of the boxes; None where zones are nodes.
-        slice_columns: columns that distinguish the matrices.
-        timezone: zone of the published times; None where no time is published, or it is local time without a zone.
-        shares: see `Shares`; None for noise and revisions.
-        confirmed: weaknesses that the operator confirmed.
-        ledger: verdict of the ledger; None without one.
-        revision_of: SHA-256 of flows.parquet of each release that this one revises, the oldest first.
-        zones_of: SHA-256 of the zone map that was given; None where the method chose the zones.
-        derived_from: SHA-256 of the manifest of the release that this one was computed from.
-        differencing_accepted: the operator accepted that readers can subtract releases or matrices.
-        formats: exports in the folder.
-        basemap: address of the tile server that readers may switch on.
-        context: outlines of the operator are published in context.geojson.
-    """
-
-    kind: Kind
-    method: str
-    parameters: Mapping[str, Any]
-    guarantee: Mapping[str, Any]
-    about: Mapping[str, str] = field(default_factory=dict)
-    homogeneous: bool = True
+    kind: Kind  # the form of the cells
+    method: str  # name of the method
+    parameters: Mapping[str, Any]  # the request, without paths: how the input was read, and the settings
+    guarantee: Mapping[str, Any]  # the rule that every cell satisfies; a population of k mean weights has no number
+    about: Mapping[str, str] = field(default_factory=dict)  # title, source, period, licence and contact, as declared
+    homogeneous: bool = True  # the zones of each end are disjoint
+    # The rule by which trips were suppressed.
     suppression: Mapping[str, Any] = field(default_factory=lambda: {"rule": "short cells"})
-    boxes: Mapping[str, Any] | None = None
-    slice_columns: tuple[str, ...] = ()
+    boxes: Mapping[str, Any] | None = None  # grid of the boxes; None where zones are nodes
+    slice_columns: tuple[str, ...] = ()  # columns that distinguish the matrices
+    # Zone of the published times; None where no time is published, or it is local time without a zone.
     timezone: str | None = None
-    shares: Shares | None = None
-    confirmed: tuple[str, ...] = ()
-    ledger: Mapping[str, Any] | None = None
+    shares: Shares | None = None  # see `Shares`; None for noise and revisions
+    confirmed: tuple[str, ...] = ()  # weaknesses that the operator confirmed
+    ledger: Mapping[str, Any] | None = None  # verdict of the ledger; None without one
+    # SHA-256 of flows.parquet of each release that this one revises, the oldest first.
     revision_of: tuple[str, ...] = ()
-    zones_of: str | None = None
-    derived_from: str | None = None
-    differencing_accepted: bool = False
-    formats: tuple[str, ...] = ()
-    basemap: str | None = None
-    context: bool = False
+    zones_of: str | None = None  # SHA-256 of the zone map that was given; None where the method chose the zones
+    derived_from: str | None = None  # SHA-256 of the manifest of the release that this one was computed from
+    differencing_accepted: bool = False  # the operator accepted that readers can subtract releases or matrices
+    formats: tuple[str, ...] = ()  # exports in the folder
+    basemap: str | None = None  # address of the tile server that readers may switch on
+    context: bool = False  # outlines of the operator are published in context.geojson
 
     def __post_init__(self) -> None:
         # In the order of the file, so that texts made from a statement are the same when it is read back.
@@ -257,16 +229,9 @@ def _plain(value: Any) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Published:
-    """A release as its readers have it. Every file of the folder is a function of this.
+    """A release as its readers have it. Every file of the folder is a function of this."""
 
-    Attributes:
-        cells: flows.parquet: the zones of each cell by code, its trips, its slice or time; sorted.
-        statement: the closed list of all other published facts.
-        map: where zones lie, by their codes: a function of the map that was given, never of the trips.
-        outlines: text of context.geojson, where the operator gave outlines.
-    """
-
-    cells: pa.Table
-    statement: Statement
-    map: PublicMap
-    outlines: str | None = None
+    cells: pa.Table  # flows.parquet: the zones of each cell by code, its trips, its slice or time; sorted
+    statement: Statement  # the closed list of all other published facts
+    map: PublicMap  # where zones lie, by their codes: a function of the map that was given, never of the trips
+    outlines: str | None = None  # text of context.geojson, where the operator gave outlines

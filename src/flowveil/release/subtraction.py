@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowveil.errors import InfeasibleError
-from flowveil.flows import MILLION, Flows, concat_cells, group_pairs, to_fixed_point
+from flowveil.flows import MILLION, Cells, Flows, concat_cells, group_pairs, to_fixed_point
 from flowveil.hierarchy import Hierarchy, Ints
 from flowveil.release.plan import NodeZones
 from flowveil.release.release import Release
@@ -48,19 +48,13 @@ MOST_LEVEL_PAIRS = 1_024
 
 @dataclass(frozen=True)
 class Differencing:
-    """How many differences between the matrices of a family are known to a reader, and how many are short.
+    """How many differences between the matrices of a family are known to a reader, and how many are short."""
 
-    Attributes:
-        comparisons: pairs of a coarser matrix and a set of finer ones that were compared.
-        differences: regions where a difference above zero is known.
-        short: how many of these are below the guarantee.
-        unchecked: comparisons that settle nothing: zones are not nodes of one tree, trees are too deep, something is
-            suppressed, or there are more than two kinds of matrices.
-    """
-
-    comparisons: int = 0
-    differences: int = 0
-    short: int = 0
+    comparisons: int = 0  # pairs of a coarser matrix and a set of finer ones that were compared
+    differences: int = 0  # regions where a difference above zero is known
+    short: int = 0  # how many of these are below the guarantee
+    # Comparisons that settle nothing: zones are not nodes of one tree, trees are too deep, something is suppressed, or
+    # there are more than two kinds of matrices.
     unchecked: int = 0
 
     @property
@@ -179,7 +173,12 @@ def compare(coarse: Release, parts: Sequence[Flows], layers: Sequence[Layer]) ->
         or (origins.max_depth + 1) * (destinations.max_depth + 1) > MOST_LEVEL_PAIRS
     ):
         return Differencing(comparisons=1, unchecked=1)
-    records = _Records(coarse, parts, layers)
+    records = _Records(
+        coarse,
+        np.concatenate([_positions(coarse.input, flows) for flows in parts]),
+        concat_cells(parts),
+        [_finer_cells(parts, layer) for layer in layers],
+    )
     known, short = [], []
     for regions in _region_sets(coarse):
         difference, bad = records.remainders(regions)
@@ -207,11 +206,6 @@ class _Regions:
 def _rectangles(flows: Flows, node_o: Ints, node_d: Ints) -> Ints:
     ends = ((flows.origins, node_o), (flows.destinations, node_d))
     return np.stack([bound[node] for tree, node in ends for bound in (tree.leaf_start, tree.leaf_stop)], axis=1)
-
-
-def _inside(inner: Ints, outer: Ints) -> Mask:
-    within: Mask = np.all((inner[:, ::2] >= outer[:, ::2]) & (inner[:, 1::2] <= outer[:, 1::2]), axis=1)
-    return within
 
 
 def _region_sets(coarse: Release) -> Iterator[_Regions]:
@@ -245,55 +239,51 @@ def _cell_rectangles(release: Release, origin: Ints, destination: Ints) -> Ints:
     return _rectangles(release.input, zones_o.nodes[origin], zones_d.nodes[destination])
 
 
-class _Covering:
-    """The published cells of one layer of finer matrices, and the cell that counts each record (-1: none does)."""
-
-    def __init__(self, parts: Sequence[Flows], layer: Layer) -> None:
-        start: dict[int, int] = {}
-        cell, rectangles = [], [np.zeros((0, 4), np.int32)]
-        n_cells = 0
-        for flows, release in zip(parts, layer, strict=True):
-            if release is None:
-                cell.append(np.full(len(flows), -1, dtype=np.int32))
-                continue
-            if id(release) not in start:
-                start[id(release)] = n_cells
-                rectangles.append(_cell_rectangles(release, release.cells.origin, release.cells.destination))
-                n_cells += len(release.cells)
-            own = release.cell_of_flow[_positions(release.input, flows)]
-            cell.append(np.where(own >= 0, own + np.int32(start[id(release)]), np.int32(-1)).astype(np.int32))
-        self.cell, self.rectangle = np.concatenate(cell), np.concatenate(rectangles)
-
-    def covered(self, region: Ints, regions: _Regions) -> Mask:
-        """Returns which records are counted in a cell that lies wholly in the record's region."""
-        return _counted_within(self.cell, self.rectangle, region, regions)
+def _finer_cells(parts: Sequence[Flows], layer: Layer) -> tuple[Ints, Ints]:
+    """Returns the cell of a layer of finer matrices that counts each record (-1: none), and the cells' rectangles."""
+    start: dict[int, int] = {}
+    cell, rectangles = [], [np.zeros((0, 4), np.int32)]
+    n_cells = 0
+    for flows, release in zip(parts, layer, strict=True):
+        if release is None:
+            cell.append(np.full(len(flows), -1, dtype=np.int32))
+            continue
+        if id(release) not in start:
+            start[id(release)] = n_cells
+            rectangles.append(_cell_rectangles(release, release.cells.origin, release.cells.destination))
+            n_cells += len(release.cells)
+        of_flow = release.cell_of_flow[_positions(release.input, flows)]
+        cell.append(np.where(of_flow >= 0, of_flow + np.int32(start[id(release)]), np.int32(-1)).astype(np.int32))
+    return np.concatenate(cell), np.concatenate(rectangles)
 
 
 def _counted_within(cell: Ints, rectangle: Ints, region: Ints, regions: _Regions) -> Mask:
     """Returns which rows are counted in a cell that lies wholly in the region of the row."""
-    of_cell = region[_first_of(cell, len(rectangle))]
-    nested = np.append(of_cell >= 0, False)
-    inside = nested[:-1]
-    inside[inside] = _inside(rectangle[inside], regions.rectangle[of_cell[inside]])
-    return nested[cell]
+    # A row of each cell: every cell counts at least one.
+    first = np.zeros(len(rectangle), dtype=np.int64)
+    inside = np.flatnonzero(cell >= 0)[::-1]
+    first[cell[inside]] = inside
+    outer = regions.rectangle[region[first]] if len(first) else rectangle
+    within = np.all((rectangle[:, ::2] >= outer[:, ::2]) & (rectangle[:, 1::2] <= outer[:, 1::2]), axis=1)
+    return np.append(within & (region[first] >= 0), False)[cell]
 
 
+@dataclass(frozen=True, eq=False)
 class _Records:
     """The flows of all finest slices, one below the other, and the finer cells that count them."""
 
-    def __init__(self, coarse: Release, parts: Sequence[Flows], layers: Sequence[Layer]) -> None:
-        self.coarse = coarse
-        self.flow = np.concatenate([_positions(coarse.input, flows) for flows in parts])
-        self.rows = concat_cells(parts)
-        self.layers = [_Covering(parts, layer) for layer in layers]
+    coarse: Release
+    flow: Rows  # the flow of the coarser matrix that each record belongs to
+    rows: Cells
+    layers: Sequence[tuple[Ints, Ints]]  # see `_finer_cells`
 
     def remainders(self, regions: _Regions) -> tuple[Mask, Mask]:
         """Returns for each region whether something is left above zero, and whether that is short."""
         coarse, n = self.coarse, len(regions.rectangle)
         region = regions.of_flow[self.flow]
         covered = np.zeros(len(region), dtype=np.bool_)
-        for layer in self.layers:
-            covered |= layer.covered(region, regions)
+        for cell, rectangle in self.layers:
+            covered |= _counted_within(cell, rectangle, region, regions)
         kept = coarse.cell_of_flow[self.flow] >= 0
         left = np.where(kept & ~covered, region, np.int32(-1))
         remainder = self.rows.merge(left, np.where(left >= 0, 0, -1).astype(np.int32), max(n, 1), 1).cells
@@ -302,7 +292,7 @@ class _Records:
         bad[remainder.origin] = ~coarse.guarantee.safe(remainder)
         # A coarser matrix that filtered flows out first may count less than its finer cells do: then the published
         # numbers do not differ by the remainder, and that must not look like a small group either.
-        shown = self._published_difference(regions, np.where(covered, region, np.int32(-1)), n)
+        shown = self._published_difference(regions, np.where(covered, region, n), n)
         bad |= shown
         known |= shown
         if regions.whole:
@@ -316,25 +306,20 @@ class _Records:
     def _published_difference(self, regions: _Regions, covered: Ints, n: int) -> Mask:
         """Returns the regions in which the published numbers of both matrices differ by too little."""
         coarse, guarantee = self.coarse.input, self.coarse.guarantee
-        counted = np.where(self.coarse.cell_of_flow >= 0, regions.of_flow, np.int32(-1))
+        counted = np.where(self.coarse.cell_of_flow >= 0, regions.of_flow, n)
+        counted[counted < 0] = n
 
         def difference(ours: NDArray[Any], theirs: NDArray[Any]) -> NDArray[Any]:
-            found: NDArray[Any] = _sum(counted, ours, n) - _sum(covered, theirs, n)
-            return found
+            # Row n is for flows in no region.
+            sums = (np.bincount(at, v, n + 1)[:n] for at, v in ((counted, ours), (covered, theirs)))
+            return np.subtract(*sums)
 
         trips = difference(coarse.trips, self.rows.trips)
-        short = np.zeros(n, dtype=np.bool_)
-        if guarantee.trips is not None:
-            short |= (trips > 0) & (trips < guarantee.trips)
+        short = (trips > 0) & (trips < (guarantee.trips or 0))
         for column, least in guarantee.of_columns.items():
             held = difference(to_fixed_point(coarse.volume(column)), to_fixed_point(self.rows.volume(column)))
             short |= (trips > 0) & (held / MILLION < least)
         return short
-
-
-def _sum(region: Ints, values: NDArray[Any], n: int) -> NDArray[Any]:
-    inside = region >= 0
-    return np.bincount(region[inside], weights=values[inside], minlength=n)
 
 
 def _positions(flows: Flows, part: Flows) -> Rows:
@@ -342,11 +327,3 @@ def _positions(flows: Flows, part: Flows) -> Rows:
     width = np.int64(flows.destinations.n_tiles)
     key = flows.origin.astype(np.int64) * width + flows.destination
     return np.searchsorted(key, part.origin.astype(np.int64) * width + part.destination)
-
-
-def _first_of(number: Ints, n: int) -> Rows:
-    """Returns a row of each number below n, all of which occur."""
-    at = np.zeros(n, dtype=np.int64)
-    inside = np.flatnonzero(number >= 0)[::-1]
-    at[number[inside]] = inside
-    return at

@@ -30,21 +30,22 @@ CELLS, TILES = "h3_cells", "tiles"
 #: The layers of the cells of an origin zone.
 LAYERS = "layers"
 _TEXTS = pa.list_(pa.string())
+_KINDS = {
+    **{"zone": pa.string(), "role": pa.string(), "level": pa.int32()},
+    **{CELLS: _TEXTS, TILES: _TEXTS, "destinations": _TEXTS, LAYERS: pa.list_(pa.int8())},
+}
 
 
 @dataclass(frozen=True, eq=False)
 class FrozenMap:
-    """Zones that were published once.
+    """Zones that were published once."""
 
-    Attributes:
-        table: zone, role, level, and h3_cells or tiles, sorted by zone and role; where zones overlap also
-            ``destinations``: the destination zones with which an origin zone makes a cell; and of a release in layers
-            ``layers``: the layers of these cells.
-        about: ``hierarchy``, ``resolution``, ``same_zones``, ``homogeneous``, and ``map_sha256``, which is that of what
-            the folder says of the user's own map.
-    """
-
+    # Zone, role, level, and h3_cells or tiles, sorted by zone and role; where zones overlap also ``destinations``: the
+    # destination zones with which an origin zone makes a cell; and of a release in layers ``layers``: the layers of
+    # these cells.
     table: pa.Table
+    # ``hierarchy``, ``resolution``, ``same_zones``, ``homogeneous``, and ``map_sha256``, which is that of what the
+    # folder says of the user's own map.
     about: Mapping[str, Any]
 
     @classmethod
@@ -81,13 +82,10 @@ class FrozenMap:
 
     @cached_property
     def sha256(self) -> str:
-        """The hash of what is frozen, whether it comes from a folder or a file: `canonical` lines, each ended."""
-        return hashlib.sha256("".join(f"{line}\n" for line in self.canonical()).encode()).hexdigest()
-
-    def canonical(self) -> list[str]:
-        """The map as lines of JSON: ``about``, then the zones in their order."""
+        """The hash of ``about`` and of the zones in their order, as lines of JSON."""
         rows = [dict(self.about), *self.table.to_pylist()]
-        return [json.dumps(row, sort_keys=True, ensure_ascii=False) for row in rows]
+        text = "".join(json.dumps(row, sort_keys=True, ensure_ascii=False) + "\n" for row in rows)
+        return hashlib.sha256(text.encode()).hexdigest()
 
     def zones(self, end: str) -> list[str]:
         """The codes of the zones of an end, ``origin`` or ``destination``."""
@@ -111,8 +109,8 @@ class FrozenMap:
 
     def as_table(self) -> pa.Table:
         """The table with all that is frozen, the rest in its metadata."""
-        said = json.dumps({"format": FORMAT, **self.about}, sort_keys=True)
-        return self.table.replace_schema_metadata({METADATA: said.encode()})
+        about = json.dumps({"format": FORMAT, **self.about}, sort_keys=True)
+        return self.table.replace_schema_metadata({METADATA: about.encode()})
 
     def write(self, path: str | PathLike[str]) -> Path:
         """Write a Parquet file that holds all of it."""
@@ -151,7 +149,7 @@ def _from_folder(folder: ReleaseFolder) -> FrozenMap:
         "homogeneous": bool(homogeneous),
         "map_sha256": None if own == CELLS else _hash_of_tiles(columns),
     }
-    return FrozenMap(_typed(pa.table(columns), own), _checked(about, own))
+    return FrozenMap(_typed(pa.table(columns)), _checked(about, own))
 
 
 def _checked(about: Mapping[str, Any], own: str) -> Mapping[str, Any]:
@@ -167,10 +165,8 @@ def _checked(about: Mapping[str, Any], own: str) -> Mapping[str, Any]:
     return about
 
 
-def _typed(table: pa.Table, own: str) -> pa.Table:
-    kinds = {"zone": pa.string(), "role": pa.string(), "level": pa.int32(), own: _TEXTS, "destinations": _TEXTS}
-    kinds[LAYERS] = pa.list_(pa.int8())
-    return table.cast(pa.schema([(name, kinds[name]) for name in table.column_names])).combine_chunks()
+def _typed(table: pa.Table) -> pa.Table:
+    return table.cast(pa.schema([(name, _KINDS[name]) for name in table.column_names])).combine_chunks()
 
 
 def _tiles(folder: ReleaseFolder) -> pa.Array:
@@ -194,17 +190,17 @@ def _cells(folder: ReleaseFolder) -> dict[str, pa.Array]:
 
     Null for a destination zone.
     """
-    in_layers = "layer" in folder.flows.column_names
+    columns = {"destinations": "destination_zone", LAYERS: "layer"}
+    columns = {name: column for name, column in columns.items() if column in folder.flows.column_names}
     of_origin: dict[str, set[tuple[Any, ...]]] = {}
-    names = ["origin_zone", "destination_zone", *(["layer"] if in_layers else [])]
-    for origin, destination, *layer in zip(*(folder.flows[name].to_pylist() for name in names), strict=True):
-        of_origin.setdefault(origin, set()).add((destination, *layer))
+    names = ["origin_zone", *columns.values()]
+    for origin, *cell in zip(*(folder.flows[name].to_pylist() for name in names), strict=True):
+        of_origin.setdefault(origin, set()).add(tuple(cell))
     listed = zip(folder.zones["zone"].to_pylist(), folder.zones["role"].to_pylist(), strict=True)
     cells = [None if role == "destination" else sorted(of_origin[zone]) for zone, role in listed]
-    kinds = {"destinations": _TEXTS, **({LAYERS: pa.list_(pa.int8())} if in_layers else {})}
     return {
-        name: pa.array([None if own is None else [cell[at] for cell in own] for own in cells], kind)
-        for at, (name, kind) in enumerate(kinds.items())
+        name: pa.array([None if some is None else [cell[at] for cell in some] for some in cells], _KINDS[name])
+        for at, name in enumerate(columns)
     }
 
 
@@ -219,7 +215,7 @@ def _from_table(table: pa.Table) -> FrozenMap:
         in_layers = [*columns, LAYERS] if "destinations" in columns else columns
         if set(about) != wanted or table.column_names not in (columns, in_layers):
             raise KeyError
-        return FrozenMap(_typed(table.replace_schema_metadata(None), own), _checked(about, own))
+        return FrozenMap(_typed(table.replace_schema_metadata(None)), _checked(about, own))
     except ParameterError:
         raise
     except (KeyError, ValueError, TypeError, AttributeError, OverflowError, pa.ArrowException):

@@ -280,7 +280,7 @@ def _differing_perturbation(entry: Mapping[str, Any], new: Mapping[str, Any]) ->
     earlier, own = entry.get("records") or {}, new["records"]
     ids = [(report["parameters"].get("columns") or {}).get("record_id") for report in (before, now)]
     if ids[0] != ids[1] or (earlier.get("trips") == own["trips"] and earlier.get("keys") != own["keys"]):
-        return "its records have other keys: another --record-id, or other columns of the input"
+        return "its records have other keys: another input.record_id, or other columns of the input"
     return ""
 
 
@@ -312,8 +312,8 @@ def _refusal(number: int, entry: Mapping[str, Any], new: Mapping[str, Any], diff
     if entry["report"]["kind"] == "perturbed":
         return (
             f"The new release may share trips with {name}, which is perturbed, and {differing}. Hint: the same method "
-            "(cellkey, or rounding of all counts with mode=random), key, options and --record-id make further tables "
-            "of the same data."
+            "(cellkey, or rounding of all counts with mode=random), key, options and input.record_id make further "
+            "tables of the same data."
         )
     facts = entry.get("facts")
     if facts is None:

@@ -25,6 +25,7 @@ from flowveil.errors import GuaranteeError, InfeasibleError, OutputError, Parame
 from flowveil.output import real_place
 from flowveil.progress import log
 from flowveil.publication import publish
+from flowveil.record_values import STATISTICS
 from flowveil.release.folder import ReleaseFolder
 from flowveil.release.zone_map import FrozenMap
 from flowveil.series.derived import DERIVED, PeriodLoss, derive_periods, period_losses
@@ -101,6 +102,7 @@ def publish_series(
     if not time:
         raise ParameterError("A series needs the column of the time. Hint: --time COLUMN.")
     beyond = [name for name in _OF_NO_STEP if (asked or {}).get(name) is not None]
+    beyond += [name for name in STATISTICS if reading.get(name)]
     if beyond:
         raise ParameterError(
             f"A series cannot be asked for {', '.join(beyond)}: all steps have the same guarantee, and these are for "

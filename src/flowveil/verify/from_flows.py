@@ -24,7 +24,7 @@ from flowveil.release.zone_map import CELLS, TILES, FrozenMap
 from flowveil.remote_people import RemotePeople
 from flowveil.slices import SlicedFlows
 from flowveil.times import TIME_COLUMNS, Every, fold_times
-from flowveil.verify.recount import PersonRows, Places, Result, Trips, ZoneMap, recount
+from flowveil.verify.recount import PersonRows, Places, Result, Trips, ValueRows, ZoneMap, recount
 from flowveil.zoning.geometry import ZoneGeography
 from flowveil.zoning.halves import halved_map
 from flowveil.zoning.outside import inside_of
@@ -125,6 +125,7 @@ def trips_from_flows(
         unit=MILLION if any(part.trips.dtype.kind == "f" for part in parts) else 1,
         persons=_persons([part.people for part in parts], lengths),
         read_by="engine",
+        values=None if whole.values is None else _values([part.values for part in parts], lengths),
         key=summary.key,
         rows=summary.rows - summary.empty_rows,
         dropped=sum(summary.dropped.values()),
@@ -154,6 +155,16 @@ def zone_map(tree: Hierarchy, hierarchy: str | None) -> ZoneMap:
 
 def _concat(columns: list[Any]) -> Any:
     return columns[0] if len(columns) == 1 else np.concatenate(columns)
+
+
+def _values(parts: list[Any], lengths: list[int]) -> ValueRows:
+    start = np.cumsum([0, *lengths[:-1]]).astype(np.int32)
+    return ValueRows(
+        row=_concat([one.flow + first for one, first in zip(parts, start, strict=True)]),
+        person=None if parts[0].person is None else _concat([one.person for one in parts]),
+        weight=_concat([one.weight for one in parts]),
+        values={name: _concat([one.values[name] for one in parts]) for name in parts[0].values},
+    )
 
 
 def _persons(people: list[Any], lengths: list[int]) -> Any:

@@ -47,19 +47,12 @@ FOLDED = (
 
 @dataclass(frozen=True)
 class Verification:
-    """What a verification found.
+    """What a verification found."""
 
-    Attributes:
-        findings: one line for each contradiction.
-        not_compared: what could not be compared, or only bounded.
-        compared: what was compared: who read the input, the kind, the number of cells.
-        sha256: hash of every file of the folder.
-    """
-
-    findings: tuple[str, ...] = ()
-    not_compared: tuple[str, ...] = ()
-    compared: Mapping[str, Any] = field(default_factory=dict)
-    sha256: Mapping[str, str] = field(default_factory=dict)
+    findings: tuple[str, ...] = ()  # one line for each contradiction
+    not_compared: tuple[str, ...] = ()  # what could not be compared, or only bounded
+    compared: Mapping[str, Any] = field(default_factory=dict)  # who read the input, the kind, the number of cells
+    sha256: Mapping[str, str] = field(default_factory=dict)  # hash of every file of the folder
 
     @property
     def holds(self) -> bool:
@@ -130,45 +123,42 @@ def verify_release(
             "SOURCE compares it with its source; verify the source against the trips."
         )
     notes: list[str] = []
-    zones = _read_map(statement, reading.get("zones"))
-    findings = check_rebuild(release, map_of_statement(statement, zones), notes)
+    reading = {name: value for name, value in reading.items() if value is not None}
+    if "zones" in reading:
+        reading["zones"] = _read_map(statement, reading["zones"])
+    findings = check_rebuild(release, map_of_statement(statement, reading.get("zones")), notes)
     if findings:
         return Verification(tuple(findings), tuple(notes), sha256=sha256)
     if _folds_case(statement, expect, reading.get("person_case")):
         reading["person_case"] = "fold"
         notes.append(FOLDED)
-    result = _recount(release, against, private or PrivateFiles(), reading, zones, expect=expect or {}, noise=noise)
+    result = _recount(release, against, private or PrivateFiles(), reading, expect=expect or {}, noise=noise)
     notes += [note for note in result.notes if note not in notes]
     found = Verification(result.findings, tuple(notes), result.counted, sha256)
     return found.made_strict() if strict else found
 
 
 def _recount(
-    release: ReleaseFolder,
-    against: Any,
-    private: PrivateFiles,
-    reading: Mapping[str, Any],
-    zones: ZoneMap | None,
-    **how: Any,
+    release: ReleaseFolder, against: Any, private: PrivateFiles, reading: Mapping[str, Any], **how: Any
 ) -> Result:
     """Recounts with the recount's own reader; with the engine's flows where it cannot read the input."""
-    if private.key_file is not None:
+    keyed = {} if private.key_file is None else {"key_file": private.key_file}
+    if keyed:
         read_key(private.key_file)
     parameters = dict(release.statement.parameters)
-    hierarchy, tree = parameters.get("hierarchy"), None if zones is None else zones.hierarchy
+    hierarchy, tree = parameters.get("hierarchy"), reading["zones"].hierarchy if "zones" in reading else None
     if tree is not None and parameters.get("outside") == "keep":
         tree = with_outside(tree)
     area = parse_area(reading.get("within"))
     try:
         trips = read_trips(
             against,
-            {**parameters, **({"person_case": reading["person_case"]} if "person_case" in reading else {})},
+            {**parameters, **{name: reading[name] for name in ("person_case",) if name in reading}},
             zones=None if tree is None else zone_map(tree, hierarchy),
             area=None if area is None else area.stored,
-            key_file=private.key_file,
+            **keyed,
         )
     except UnreadableInputError:
-        keyed = {} if private.key_file is None else {"key_file": private.key_file}
         trips = trips_from_flows(read_as_stated(release.statement, against, **reading, **keyed), hierarchy=hierarchy)
     resolution = int(resolution_of(trips.origins[:1])[0]) if trips.origin_map is None else None
     if private.stricter is not None:
@@ -189,16 +179,14 @@ def read_as_stated(statement: Statement, source: Any, **changes: Any) -> Flows |
     return sliced if statement.slice_columns else sliced.whole
 
 
-def _read_map(statement: Statement, given: Any) -> ZoneMap | None:
-    if given is None or isinstance(given, ZoneMap):
-        return given
-    return read_zones(given, **(statement.parameters.get("zones") or {}))
+def _read_map(statement: Statement, given: Any) -> ZoneMap:
+    return given if isinstance(given, ZoneMap) else read_zones(given, **(statement.parameters.get("zones") or {}))
 
 
 def _folds_case(statement: Statement, expect: Mapping[str, Any] | None, person_case: str | None) -> bool:
     """Whether persons are recounted without case although the release keeps it: its author could spell one as two."""
-    required = (expect or {}).get("protect") or ()
-    expected = "people" in ((required,) if isinstance(required, str) else required)
+    # A text that names one unit, or several texts.
+    expected = "people" in ((expect or {}).get("protect") or ())
     claimed = "people" in statement.guarantee or statement.guarantee.get("unit") == "person"
     return person_case is None and statement.parameters.get("person_case") == "keep" and (claimed or expected)
 
@@ -258,14 +246,10 @@ def _derivation(statement: Statement, zones_of: Any, within: Within | None) -> D
         raise ParameterError("The release has the zones of another one. Hint: give that release with --zones-of.")
     if "within" in how and within is None:
         raise ParameterError("The release holds the cells inside an area. Hint: give the area with --within.")
-    return Derivation(
-        pick=parse_pick(how.get("pick", ())),
-        level=how.get("level"),
-        zones_of=FrozenMap.read(zones_of) if "zones_of" in how else None,
-        sum=tuple(how.get("sum", ())),
-        within=within if "within" in how else None,
-        drop=tuple(how.get("drop", ())),
-    )
+    listed = {name: tuple(how.get(name, ())) for name in ("sum", "drop")}
+    zones = FrozenMap.read(zones_of) if "zones_of" in how else None
+    area = within if "within" in how else None
+    return Derivation(parse_pick(how.get("pick", ())), level=how.get("level"), zones_of=zones, within=area, **listed)
 
 
 def verify_series(
@@ -274,17 +258,12 @@ def verify_series(
     """Verifies every release of a series, and the files of the series itself; arguments as for `verify_release`."""
     from flowveil.series.index import MAP, check_index, read_index, releases_of
 
-    place = named_path(directory, what="the series")
-    index = read_index(place)
-    steps = [str(entry["step"]) for entry in (index or {}).get("steps", ())]
-    zones = reading.get("zones")
+    place, zones = named_path(directory, what="the series"), reading.get("zones")
+    steps = [str(entry["step"]) for entry in (read_index(place) or {}).get("steps", ())]
     if steps and zones is not None:
         zones = _read_map(ReleaseFolder(place / steps[0]).statement, zones)
-    findings = check_index(place, zones)
-    if findings or index is None:
-        return Verification(tuple(findings or ["index.json: missing or not that of a series"]))
-    notes: list[str] = []
-    for step in steps:
+    findings, notes = check_index(place, zones), list[str]()
+    for step in () if findings else steps:
         *before, newest = releases_of(place, step)
         try:
             over_map = ReleaseFolder(newest).statement.zones_of is not None
@@ -368,9 +347,5 @@ def certificate_text(content: Mapping[str, Any], path: str | PathLike[str]) -> s
         Part("facts", "What was verified", fill("pairs.html", rows=rows)),
         Part("hashes", "sha256 of the files", fill("pairs.html", rows=list(content["release_sha256"].items()))),
     ]
-    return page(
-        title="Certificate of a verification",
-        heading=verdict[content["holds"]],
-        lead=f"Recounted from the trips with flowveil {content['verified_with']}.",
-        parts=parts,
-    )
+    lead = f"Recounted from the trips with flowveil {content['verified_with']}."
+    return page(title="Certificate of a verification", heading=verdict[content["holds"]], lead=lead, parts=parts)

@@ -24,9 +24,9 @@ from flowveil.execution import (
     has_slices,
     map_columns,
     method_name,
-    reading_arguments,
     slicing_arguments,
 )
+from flowveil.execution import reading_arguments as arguments_of_reading
 from flowveil.flows import SUM_COLUMNS
 from flowveil.guarantee import UNITS
 from flowveil.methods import METHODS, Method
@@ -85,10 +85,9 @@ def cell_choices(choices: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def choices_of(content: Any) -> dict[str, Any]:
-    """Returns the checked choices of a page, without None and empty texts. An empty person means: no person column.
+    """Returns the checked choices of a page, without None and empty texts; ParameterError if one is wrong.
 
-    Raises:
-        ParameterError: a choice is unknown or out of range.
+    An empty person means: no person column.
     """
     if not isinstance(content, dict):
         raise ParameterError("Choices must be an object of names and values.")
@@ -111,7 +110,7 @@ def choices_of(content: Any) -> dict[str, Any]:
 def _checked(one: Setting, value: Any) -> Any:
     texts = [value]
     if isinstance(value, list):
-        texts = value = list(dict.fromkeys(str(item) if not isinstance(item, str) else item for item in value))
+        texts = value = list(dict.fromkeys(map(str, value)))
     elif isinstance(value, dict):
         texts = [*value, *value.values()]
         if not all(isinstance(text, str) for text in texts):
@@ -125,11 +124,7 @@ def _checked(one: Setting, value: Any) -> Any:
 
 
 def page_request(choices: Mapping[str, Any]) -> Request:
-    """Returns the request of checked choices, without files.
-
-    Raises:
-        ParameterError: the choices contradict each other, or the method does not support them.
-    """
+    """Returns the request of checked choices, without files; ParameterError if they contradict each other."""
     request = Request.from_flat(choices)
     method = METHODS[method_name(request) or ""]
     if any(name in REFUSED for name in request.method.options):
@@ -172,7 +167,7 @@ def slice_columns(request: Request) -> list[str]:
 
 def read_arguments(request: Request) -> dict[str, Any]:
     """Returns the arguments of `flowveil.read_slices`, or of `flowveil.read_trips` without slices; without the map."""
-    given = reading_arguments(request.with_values(zones=None))
+    given = arguments_of_reading(request.with_values(zones=None))
     if has_slices(request):
         return given | {name: value for name, value in slicing_arguments(request).items() if is_given(value)}
     return {name: value for name, value in given.items() if name != "time"}
@@ -189,11 +184,9 @@ def python_code(request: Request) -> str:
     folded = f".folded({{{', '.join(trees)}}})" if trees else ".folded()" if fold else ""
     flags = {n: True for n in ("total", "common_zones", "accept_differencing") if sliced and request.given.get(n)}
     made = ", ".join(["flows", *_arguments({**anonymize_arguments(request), **flags})])
-    written: dict[str, Any] = {"formats": list(request.output.formats)} if request.output.formats else {}
-    written |= about_of(request)
-    if request.output.ledger is not None:
-        written |= {"ledger": request.output.ledger}
-        written |= {"accept_differencing": True} if request.slices.accept_differencing else {}
+    out, accepted = request.output, request.output.ledger and request.slices.accept_differencing
+    written = {"formats": list(out.formats), **about_of(request), "ledger": out.ledger, "accept_differencing": accepted}
+    written = {name: value for name, value in written.items() if value}
     read = f"flows = flowveil.read_{'slices' if sliced else 'trips'}({', '.join(reading)})"
     release = f"release = flowveil.anonymize{'_slices' if sliced and not fold else ''}({made})"
     write = f"release.write({', '.join([repr('release'), *_arguments(written)])})"
@@ -205,11 +198,7 @@ def _arguments(given: Mapping[str, Any]) -> list[str]:
 
 
 def derivation_of(content: Any) -> dict[str, Any]:
-    """Returns the checked arguments of a derived table: a level of zones, and slice columns to add up.
-
-    Raises:
-        ParameterError: an argument is unknown or of another type.
-    """
+    """Returns the checked arguments of a derived table: a level of zones, and slice columns to add up."""
     given = content if isinstance(content, dict) else {}
     level, columns = given.get("level"), given.get("sum") or []
     names = isinstance(columns, list) and len(columns) <= _MOST and all(isinstance(one, str) for one in columns)
@@ -221,12 +210,7 @@ def derivation_of(content: Any) -> dict[str, Any]:
 
 
 def choices_in_recipe(text: str) -> dict[str, Any]:
-    """Returns the choices of a recipe, without its files.
-
-    Raises:
-        DataError: the text is not TOML.
-        ParameterError: a setting is unknown or wrong.
-    """
+    """Returns the choices of a recipe, without its files; DataError or ParameterError if it is wrong."""
     try:
         content = tomllib.loads(text)
     except tomllib.TOMLDecodeError:

@@ -7,6 +7,7 @@ from a code.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -93,10 +94,8 @@ def _maybe(name: str) -> str | None:
 
 def _shapes(values: list[Any]) -> list[str]:
     """Returns the three most frequent shapes of values, with letters and digits replaced."""
-    counted: dict[str, int] = {}
-    for value in values[:500]:
-        shape = "missing" if value is None or str(value).strip() == "" else _shape(str(value))
-        counted[shape] = counted.get(shape, 0) + 1
+    texts = ("" if value is None else str(value) for value in values[:500])
+    counted = Counter(_shape(text) if text.strip() else "missing" for text in texts)
     return sorted(counted, key=lambda shape: (-counted[shape], shape))[:3]
 
 
@@ -157,5 +156,4 @@ def _hours(con: Any, table: Table, column: str, given: Mapping[str, Any]) -> dic
     query = f"SELECT {hour} AS h, count(*) FROM {form.over(rows)} WHERE {MICROSECONDS} IS NOT NULL GROUP BY h"
     counted = dict(con.execute(query).fetchall())
     counts = [int(counted.get(number, 0)) for number in range(24)]
-    found = {"counts": counts, "zone": form.timezone, "needs_timezone": form.needs_timezone}
-    return found if counted else None
+    return {"counts": counts, "zone": form.timezone, "needs_timezone": form.needs_timezone} if counted else None

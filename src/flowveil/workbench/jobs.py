@@ -28,9 +28,8 @@ WAITING, RUNNING, DONE, FAILED, CANCELLED = "waiting", "running", "done", "faile
 MOST_RUNNING = 2
 #: Seconds that a superseded preview may take to finish; restarting its process costs about as much.
 GRACE = 1.0
-#: Number of results to keep, by kind.
+#: Number of results to keep, by kind; 3 of others.
 _KEPT = {"run": 12}
-_KEPT_OTHERWISE = 3
 #: Upper bound for a line of progress.
 _LONGEST = 1 << 20
 
@@ -46,27 +45,23 @@ def remove(paths: Iterable[Path]) -> None:
 
 @dataclass(eq=False)
 class Job:
-    """One job.
+    """One job."""
 
-    Attributes:
-        kind: a name of `flowveil.workbench.work.WORK`.
-        request: the choices that it was started with, for pages.
-        result: the file of its result.
-        leftover: files and folders to remove; see `Jobs.start`.
-        state, label, share: its progress.
-    """
-
-    kind: str
-    request: Mapping[str, Any]
-    result: Path
-    leftover: tuple[Path, ...] = ()
-    id: str = field(default_factory=lambda: secrets.token_hex(8))
+    kind: str  # a name of `flowveil.workbench.work.WORK`
+    request: Mapping[str, Any]  # the choices that it was started with, for pages
+    result: Path  # the file of its result
+    leftover: tuple[Path, ...] = ()  # files and folders to remove; see `Jobs.start`
     state: str = WAITING
     label: str = ""
     share: float | None = None
     error: str | None = None
     seconds: float | None = None
     running: asyncio.Task[None] | None = field(default=None, repr=False)
+
+    @property
+    def id(self) -> str:
+        """The name of its files."""
+        return self.result.stem
 
     @property
     def ended(self) -> bool:
@@ -130,8 +125,7 @@ class Jobs:
         for other in list(self._jobs.values()):
             if other.kind == kind:
                 self.cancel(other)
-        name = secrets.token_hex(8)
-        job = Job(kind, request, self._room / "jobs" / f"{name}.json", leftover, id=name)
+        job = Job(kind, request, self._room / "jobs" / f"{secrets.token_hex(8)}.json", leftover)
         self._jobs[job.id] = job
         self._drop_oldest(kind)
         run = self._run_preview if kind == "preview" else self._run_alone
@@ -154,7 +148,7 @@ class Jobs:
             job.drop()
         self._jobs.clear()
         # A process that has not worked yet has no data of the old trips.
-        if self._warm is not None and self._warm.has_worked:
+        if self._warm is not None and self._warm.busy is not None:
             self._warm.end()
             self._warm = None
 
@@ -181,7 +175,7 @@ class Jobs:
     def _drop_oldest(self, kind: str) -> None:
         """Removes the oldest results of a kind, so that the folder stays small."""
         old = [job for job in self._jobs.values() if job.kind == kind and job.ended]
-        for job in old[: max(0, len(old) - _KEPT.get(kind, _KEPT_OTHERWISE))]:
+        for job in old[: max(0, len(old) - _KEPT.get(kind, 3))]:
             job.drop()
             del self._jobs[job.id]
 
@@ -250,7 +244,8 @@ class _Process:
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
-        self._busy: asyncio.Task[tuple[str, str]] | None = None
+        #: The task that it was given last.
+        self.busy: asyncio.Task[tuple[str, str]] | None = None
 
     @classmethod
     async def start(cls, room: Path) -> _Process:
@@ -274,25 +269,20 @@ class _Process:
         """Whether the process has ended."""
         return self._process.returncode is not None
 
-    @property
-    def has_worked(self) -> bool:
-        """Whether it was ever given a task."""
-        return self._busy is not None
-
     async def gone(self) -> None:
         """Waits until it has ended."""
         await self._process.wait()
 
     async def run(self, task: Mapping[str, Any], report: Callable[[Mapping[str, Any]], None]) -> tuple[str, str]:
         """Runs a task. Cancelling the caller does not stop the process."""
-        self._busy = asyncio.get_running_loop().create_task(self._talk(task, report))
-        return await asyncio.shield(self._busy)
+        self.busy = asyncio.get_running_loop().create_task(self._talk(task, report))
+        return await asyncio.shield(self.busy)
 
     async def is_free(self, seconds: float) -> bool:
         """Whether its task finishes within the given seconds."""
-        if self._busy is not None:
-            await asyncio.wait({self._busy}, timeout=seconds)
-        return self._busy is None or self._busy.done()
+        if self.busy is not None:
+            await asyncio.wait({self.busy}, timeout=seconds)
+        return self.busy is None or self.busy.done()
 
     async def _talk(self, task: Mapping[str, Any], report: Callable[[Mapping[str, Any]], None]) -> tuple[str, str]:
         stdin, stdout = self._process.stdin, self._process.stdout
@@ -312,12 +302,10 @@ class _Process:
 
     def end(self) -> None:
         """Kills the process and its children."""
-        if self._busy is not None:
-            self._busy.cancel()
+        if self.busy is not None:
+            self.busy.cancel()
         with contextlib.suppress(ProcessLookupError):
-            if self.ended:
-                return
-            if hasattr(os, "killpg"):
+            if not self.ended and hasattr(os, "killpg"):
                 os.killpg(self._process.pid, 9)
-            else:
+            elif not self.ended:
                 self._process.kill()

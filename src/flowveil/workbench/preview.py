@@ -41,23 +41,15 @@ class InputMap:
     def __init__(self, flows: Flows) -> None:
         self.trips = int(flows.trips.sum())
         self.resolution = flows.intake.resolution
-        trees: dict[str, tuple[Hierarchy, Ints]] = {
-            "origin": (flows.origins, flows.origin),
-            "destination": (flows.destinations, flows.destination),
-        }
         self._ends: dict[str, dict[str, Any]] = {}
-        if all(tree.geography is not None for tree, _ in trees.values()):
-            self._ends = {end: _areas(tree, tile, flows) for end, (tree, tile) in trees.items()}
-        self.frame = self._frame()
+        self.frame: Frame | None = None
         self._drawn: dict[str, Any] | None = None
-
-    def _frame(self) -> Frame | None:
-        outlines = [end["outlines"] for end in self._ends.values()]
-        if not outlines:
-            return None
-        whole: Geometries = np.concatenate(outlines)
-        bounds = part_bounds(whole[~(shapely.is_missing(whole) | shapely.is_empty(whole))])
-        return Frame.around(bounds) if len(bounds) else None
+        if flows.origins.geography is not None and flows.destinations.geography is not None:
+            pairs = ((flows.origins, flows.origin), (flows.destinations, flows.destination))
+            self._ends = {end: _areas(*pair, flows) for end, pair in zip(ENDS, pairs, strict=True)}
+            whole: Geometries = np.concatenate([end["outlines"] for end in self._ends.values()])
+            bounds = part_bounds(whole[~(shapely.is_missing(whole) | shapely.is_empty(whole))])
+            self.frame = Frame.around(bounds) if len(bounds) else None
 
     def layers(self, data: dict[str, Any]) -> dict[str, Any]:
         """Returns the map of the input as layers of the map of a release, on the same colour scale; adds its shapes."""
@@ -66,12 +58,13 @@ class InputMap:
         if self._drawn is None or self._drawn["frame"] != data["frame"]:
             # Drawn once: all releases share the frame.
             alone: dict[str, Any] = {"frame": data["frame"], "shapes": []}
-            layers = {
-                f"{end}_before": {**further_layer(alone, **areas), **look(end, "trips per km²", scale="density")}
-                for end, areas in self._ends.items()
-            }
+            layers = {f"{end}_before": further_layer(alone, **here) | _look(end) for end, here in self._ends.items()}
             self._drawn = {**alone, "layers": layers}
         return _added(data, self._drawn["shapes"], self._drawn["layers"])
+
+
+def _look(end: str) -> dict[str, Any]:
+    return look(end, "trips per km²", scale="density")
 
 
 def _added(data: dict[str, Any], shapes: list[Any], layers: Mapping[str, Any]) -> dict[str, Any]:
@@ -140,10 +133,7 @@ def release_map(flows: pa.Table, zones: pa.Table, report: Mapping[str, Any], bef
     data = map_of_release(flows, zones, frame=before.frame)
     if data["frame"] is not None:
         drawn = {"overlap": not report["statement"]["homogeneous"]}
-        after = {
-            f"{end}_after": {**data["layers"][end], **look(end, "trips per km²", scale="density"), **drawn}
-            for end in ENDS
-        }
+        after = {f"{end}_after": {**data["layers"][end], **_look(end), **drawn} for end in ENDS}
         inputs = before.layers(data)
         data["layers"] = {**after, **inputs}
         # Coarse zones of a release may reach far beyond the trips.
@@ -187,7 +177,7 @@ def candidate_maps(tables: list[tuple[pa.Table, pa.Table]], before: InputMap) ->
         return data
     layers: dict[str, Any] = {}
     for number, own in enumerate(maps):
-        named = {f"{end}_{number}": own["layers"][end] | look(end, "trips per km²", scale="density") for end in ENDS}
+        named = {f"{end}_{number}": own["layers"][end] | _look(end) for end in ENDS}
         layers |= _added(data, own["shapes"], named) if number else named
     return {**data, "layers": layers}
 
@@ -195,8 +185,7 @@ def candidate_maps(tables: list[tuple[pa.Table, pa.Table]], before: InputMap) ->
 def sign_off_sentence(report: Mapping[str, Any], audit: Mapping[str, Any], *, signer: str | None = None) -> str:
     """Returns what is signed: who is protected, which hours, tiles and cells, what was compared, and who signs.
 
-    Every number is that of report.json. The audit has ``compared`` and ``not_compared`` releases, ``failures`` of the
-    comparison, and the number of releases in the ``ledger``. There is no signer before it is signed.
+    Every number is that of report.json. There is no signer before it is signed.
     """
     published, resolution = report["published"], report["parameters"].get("resolution")
     tiles = "zones of your map" if report["parameters"].get("zones") else f"H3 cells of resolution {resolution}"
@@ -211,17 +200,13 @@ def sign_off_sentence(report: Mapping[str, Any], audit: Mapping[str, Any], *, si
 
 
 def _protection(report: Mapping[str, Any]) -> str:
+    stated = report["guarantee"]
     if report["kind"] == "noisy":
-        return f"Noise protects this release: {report['guarantee'].get('rule') or report['method']}"
-    stated, k = report["guarantee"], report["guarantee"]["k"]
-    units = [_unit_text(unit, stated.get(unit), k) for unit in stated.get("protect") or ["trips"]]
-    return f"Every cell of this release covers at least {' and '.join(units)}"
-
-
-def _unit_text(unit: str, value: float | None, k: int) -> str:
-    if unit == "population":
-        return f"a population of {value:,}" if value else f"a population of {k:,} mean weights of a trip"
-    return f"{value or k:,} {unit}"
+        return f"Noise protects this release: {stated.get('rule') or report['method']}"
+    values = {unit: f"{stated.get(unit) or stated['k']:,}" for unit in stated.get("protect") or ["trips"]}
+    rule = "" if stated.get("population") else " mean weights of a trip"
+    texts = [f"a population of {v}{rule}" if unit == "population" else f"{v} {unit}" for unit, v in values.items()]
+    return f"Every cell of this release covers at least {' and '.join(texts)}"
 
 
 def _slices(report: Mapping[str, Any]) -> str:

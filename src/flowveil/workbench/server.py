@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 import os
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from functools import cache
 from importlib.resources import files
@@ -26,7 +27,7 @@ from flowveil.published.document import asset, module
 from flowveil.workbench.choices import choices_in_recipe, index
 from flowveil.workbench.guard import POLICY_OF_REPORTS, App, Door, Guard, RefusedError, in_answer, refusal
 from flowveil.workbench.jobs import DONE, Job
-from flowveil.workbench.session import ENDINGS, STARTED, File, Session, suffix_of
+from flowveil.workbench.session import ENDINGS, STARTED, File, Session, listing, suffix_of
 
 #: Seconds within which the headers of a request must arrive.
 HEAD_SECONDS = 10.0
@@ -46,8 +47,7 @@ def workbench(room: Path, root: Path, door: Door, *, demo_people: int = 3_320, l
     """Returns the app behind its guard.
 
     Args:
-        room: the private folder.
-        root: the folder below which files can be picked.
+        room, root: the private folder, and the folder below which files can be picked.
         door: access rules.
         demo_people: number of people in the demonstration data.
         ledger: folder of the ledger; None without one.
@@ -62,27 +62,23 @@ def workbench(room: Path, root: Path, door: Door, *, demo_people: int = 3_320, l
         finally:
             await session[0].close()
 
-    def at(path: str, handler: Callable[[Session, Request], Awaitable[Answer]], method: str = "GET") -> Route:
+    def at(path: str, handler: Callable[[Session, Any], Any], method: str = "GET") -> Route:
         async def handle(request: Request) -> Response:
             # Messages name settings by flag, which the page replaces by the label of the field.
             with speaking_of_flags():
-                return _respond(session[0], await handler(session[0], request))
+                asked = {**await _content(request), **request.path_params} if method == "POST" else request
+                answer = handler(session[0], asked)
+                return _respond(session[0], await answer if inspect.isawaitable(answer) else answer)
 
         return Route(path, handle, methods=[method])
-
-    def post(path: str, handler: Callable[[Session, dict[str, Any]], Answer]) -> Route:
-        async def handle(here: Session, request: Request) -> Answer:
-            return handler(here, {**await _content(request), **request.path_params})
-
-        return at(path, handle, "POST")
 
     app = Starlette(
         lifespan=lifespan,
         routes=[
             *(at(path, handler) for path, handler in _SHOWN.items()),
             at("/api/files/{role}", _upload, "PUT"),
-            *(post(path, handler) for path, handler in _CHANGES.items()),
-            post("/api/demo", lambda here, _: here.demo(demo_people)),
+            *(at(path, handler, "POST") for path, handler in _CHANGES.items()),
+            at("/api/demo", lambda here, _: here.demo(demo_people), "POST"),
         ],
         exception_handlers={HTTPException: _failed, FlowveilError: _failed, Exception: _failed},
     )
@@ -113,10 +109,6 @@ async def _content(request: Request) -> dict[str, Any]:
     return content
 
 
-async def _page(_: Session, __: Request) -> Answer:
-    return Response(index(), media_type="text/html")
-
-
 @cache
 def _static_files() -> dict[str, tuple[bytes, str]]:
     """Returns all static files by name, read once. No name leads to another file."""
@@ -127,24 +119,17 @@ def _static_files() -> dict[str, tuple[bytes, str]]:
     return found
 
 
-async def _static(_: Session, request: Request) -> Answer:
+def _static(_: Session, request: Request) -> Answer:
     found = _static_files().get(request.path_params["name"])
     if found is None:
         raise RefusedError(404, "This file is unknown.")
     return Response(found[0], media_type=found[1])
 
 
-async def _state(_: Session, __: Request) -> Answer:
-    return None
-
-
-async def _events(session: Session, _: Request) -> Answer:
-    return StreamingResponse(session.listen(), media_type="text/event-stream")
-
-
-async def _browse(session: Session, request: Request) -> Answer:
+def _browse(session: Session, request: Request) -> Answer:
     asked = request.query_params
-    return {"entries": session.browse(_role(asked.get("role", "trips")), asked.get("path", ""))}
+    endings = ENDINGS[_role(asked.get("role", "trips"))]
+    return {"entries": listing(session.root, asked.get("path", ""), endings)}
 
 
 def _pick(session: Session, asked: dict[str, Any]) -> Answer:
@@ -185,7 +170,7 @@ def _role(role: Any) -> str:
     return str(role)
 
 
-async def _save_recipe(session: Session, _: Request) -> Answer:
+def _save_recipe(session: Session, _: Request) -> Answer:
     headers = {"content-disposition": 'attachment; filename="recipe.toml"'}
     return Response(session.recipe(), media_type="text/plain; charset=utf-8", headers=headers)
 
@@ -228,23 +213,16 @@ def _cancel(session: Session, asked: dict[str, Any]) -> Answer:
     return job.to_dict()
 
 
-async def _result(session: Session, request: Request) -> Answer:
-    """Sends the result of a job; `_job_file` the file that a job on a published release has made."""
-    return _file_of(_find_job(session, request.path_params["id"]), "application/json", "")
-
-
-async def _job_file(session: Session, request: Request) -> Answer:
+def _job_file(session: Session, request: Request) -> Answer:
+    """Sends the result of a job, or the file that a job on a published release has made."""
     job = _find_job(session, request.path_params["id"])
-    if job.kind not in FOLLOW_UPS:
-        raise RefusedError(404, "This job has no file.")
-    return _file_of(job, *FOLLOW_UPS[job.kind])
-
-
-def _file_of(job: Job, kind: str, name: str) -> Response:
-    place = job.result.with_suffix(Path(name).suffix or ".json")
+    kind, name = "application/json", None
+    if request.url.path.endswith("/file"):
+        kind, name = FOLLOW_UPS.get(job.kind, ("", "none"))
+    place = job.result.with_suffix(".json" if name is None else Path(name).suffix)
     if job.state != DONE or not place.exists():
-        raise RefusedError(404, "This job has no result.")
-    return FileResponse(place, media_type=kind, filename=name or None)
+        raise RefusedError(404, "This job has no such file.")
+    return FileResponse(place, media_type=kind, filename=name)
 
 
 def _publish(session: Session, asked: dict[str, Any]) -> Answer:
@@ -256,9 +234,9 @@ def _publish(session: Session, asked: dict[str, Any]) -> Answer:
     )
 
 
-async def _release_file(session: Session, request: Request) -> Answer:
+def _release_file(session: Session, request: Request) -> Answer:
     """Sends a release, its report in a sandbox, or its private certificate with the sentence that was signed."""
-    folder, name = Path(session.own_release(request.path_params["id"])["folder"]), request.path_params["name"]
+    folder, name = Path(session.release(request.path_params["id"])["folder"]), request.path_params["name"]
     if name == "release.zip":
         return FileResponse(folder.with_suffix(".zip"), media_type="application/zip", filename=name)
     if name == "report.html":
@@ -269,14 +247,14 @@ async def _release_file(session: Session, request: Request) -> Answer:
     raise RefusedError(404, "This file is unknown.")
 
 
-_SHOWN: dict[str, Callable[[Session, Request], Awaitable[Answer]]] = {
-    "/": _page,
+_SHOWN: dict[str, Callable[[Session, Request], Answer]] = {
+    "/": lambda _, __: Response(index(), media_type="text/html"),
     "/static/{name}": _static,
-    "/api/state": _state,
-    "/api/events": _events,
+    "/api/state": lambda _, __: None,
+    "/api/events": lambda here, _: StreamingResponse(here.listen(), media_type="text/event-stream"),
     "/api/browse": _browse,
     "/api/recipe": _save_recipe,
-    "/api/jobs/{id}/result": _result,
+    "/api/jobs/{id}/result": _job_file,
     "/api/jobs/{id}/file": _job_file,
     "/releases/{id}/{name}": _release_file,
 }

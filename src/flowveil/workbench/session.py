@@ -22,17 +22,8 @@ from flowveil import __version__
 from flowveil.errors import ParameterError
 from flowveil.recipe import recipe_text
 from flowveil.request import Request, command_line
-from flowveil.workbench.choices import (
-    NO_TRIPS,
-    about_of,
-    cell_choices,
-    choices_of,
-    defaults_of,
-    page_request,
-    python_code,
-    slice_columns,
-    thresholds_of,
-)
+from flowveil.workbench import choices as page
+from flowveil.workbench.choices import NO_TRIPS, cell_choices, choices_of, page_request
 from flowveil.workbench.guard import RefusedError
 from flowveil.workbench.jobs import DONE, Job, Jobs, remove
 
@@ -73,20 +64,14 @@ def below(root: Path, asked: str) -> Path:
         place = Path(os.path.realpath(base.joinpath(*parts), strict=True))
     except (OSError, ValueError):
         raise RefusedError(404, "This file is not below the folder.") from None
-    if place != base and base not in place.parents:
-        raise refused
-    if any(part.startswith(".") for part in place.relative_to(base).parts):
-        # Links to hidden files count as hidden.
+    # Links to hidden files count as hidden.
+    if not place.is_relative_to(base) or any(part.startswith(".") for part in place.relative_to(base).parts):
         raise refused
     return place
 
 
 def listing(root: Path, asked: str, suffixes: tuple[str, ...]) -> list[dict[str, object]]:
-    """Lists folders and files with the given endings in a folder below the root, folders first.
-
-    Raises:
-        RefusedError: the path is not a folder below the root.
-    """
+    """Lists folders and files with the given endings in a folder below the root, folders first."""
     folder = below(root, asked)
     if not folder.is_dir():
         raise RefusedError(404, "This folder is unknown.")
@@ -109,11 +94,7 @@ def _is_kind(place: Path, suffixes: tuple[str, ...]) -> bool:
 
 
 def suffix_of(name: str, suffixes: tuple[str, ...]) -> str:
-    """Returns the ending of a file name.
-
-    Raises:
-        RefusedError: the ending is not known.
-    """
+    """Returns the ending of a file name; RefusedError if it is not known."""
     found = [suffix for suffix in suffixes if name.casefold().endswith(suffix)]
     if not found:
         raise RefusedError(415, f"Files of this kind are not read here. Known are {', '.join(suffixes)}.")
@@ -122,17 +103,12 @@ def suffix_of(name: str, suffixes: tuple[str, ...]) -> str:
 
 @dataclass(frozen=True)
 class File:
-    """An input file, and its name on the page.
-
-    Attributes:
-        kept: whether it is outside the private folder and outlives the session.
-        stamp: path, size and time of the last change, to notice later that it was replaced.
-    """
+    """An input file, and its name on the page."""
 
     path: Path
     name: str
-    kept: bool
-    stamp: list[Any] = field(init=False)
+    kept: bool  # whether it is outside the private folder and outlives the session
+    stamp: list[Any] = field(init=False)  # path, size and time of the last change, to notice that it was replaced
 
     def __post_init__(self) -> None:
         now = os.stat(self.path)
@@ -146,19 +122,12 @@ class File:
 
 @dataclass(eq=False)
 class Session:
-    """Everything that pages show.
+    """Everything that pages show."""
 
-    Attributes:
-        room: the private folder.
-        root: the folder that the server was started in.
-        max_upload: upper bound for the bytes of one file.
-        ledger: folder of the ledger; None without one.
-    """
-
-    room: Path
-    root: Path
-    max_upload: int = 2 * 10**9
-    ledger: Path | None = None
+    room: Path  # the private folder
+    root: Path  # the folder that the server was started in
+    max_upload: int = 2 * 10**9  # upper bound for the bytes of one file
+    ledger: Path | None = None  # folder of the ledger
     files: dict[str, File] = field(default_factory=dict)
     choices: dict[str, Any] = field(default_factory=lambda: dict(_FIRST))
     pins: list[dict[str, Any]] = field(default_factory=list)
@@ -170,8 +139,6 @@ class Session:
         self._change = asyncio.Event()
         self._listeners = 0
         self.closing = False
-
-    # ---- messages to pages -------------------------------------------------------------------------------------
 
     def changed(self) -> None:
         """Sends the state to all pages."""
@@ -189,7 +156,7 @@ class Session:
             "ledger": None if self.ledger is None else str(self.ledger),
             "files": shown,
             "choices": self.choices,
-            "defaults": defaults_of(page_request(self.choices)),
+            "defaults": page.defaults_of(page_request(self.choices)),
             "jobs": [job.to_dict() for job in self.jobs],
             "pins": self.pins,
             "releases": [{n: v for n, v in one.items() if n not in ("folder", "task")} for one in self.releases],
@@ -229,8 +196,6 @@ class Session:
         self.changed()
         await self.jobs.close()
 
-    # ---- files -----------------------------------------------------------------------------------------------
-
     def set_file(self, role: str, file: File) -> None:
         """Sets the trips or the map. New trips remove everything made from earlier ones."""
         old = self.files.get(role)
@@ -251,10 +216,6 @@ class Session:
         if not _is_kind(place, ENDINGS[role]):
             raise RefusedError(415, "Files of this kind are not read here.")
         self.set_file(role, File(place, place.name, kept=True))
-
-    def browse(self, role: str, asked: str) -> list[dict[str, object]]:
-        """Lists the files that can be picked in a folder."""
-        return listing(self.root, asked, ENDINGS[role])
 
     def remove_zones(self) -> None:
         """Removes the map."""
@@ -282,8 +243,6 @@ class Session:
         self.choices = dict(_FIRST)
         self.changed()
 
-    # ---- jobs ------------------------------------------------------------------------------------------------
-
     def choose(self, content: Any) -> None:
         """Sets the choices of a page; ParameterError if one is unknown, out of range, or contradicts another one."""
         choices = choices_of(content)
@@ -292,18 +251,17 @@ class Session:
         self.changed()
 
     def _complete(self, *, accepted: bool = False) -> Request:
-        """Returns the request of the choices with its ledger, and its files as a command line names them.
-
-        Raises:
-            ParameterError: the choices contradict each other, or trips are missing.
-        """
-        if "trips" not in self.files:
-            raise ParameterError(NO_TRIPS)
+        """Returns the request of the choices with its ledger, and its files as a command line names them."""
+        self._require_trips()
         named = {role: str(file.path) if file.kept else file.name for role, file in self.files.items()}
         values: dict[str, Any] = {"input": named["trips"], "zones": named.get("zones"), "out": "release"}
         if self.ledger is not None:
             values |= {"ledger": str(self.ledger), **({"accept_differencing": True} if accepted else {})}
         return page_request(self.choices).with_values(**values)
+
+    def _require_trips(self) -> None:
+        if "trips" not in self.files:
+            raise ParameterError(NO_TRIPS)
 
     def recipe(self) -> str:
         """Returns the recipe of the choices."""
@@ -311,8 +269,7 @@ class Session:
 
     def task(self, choices: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Returns the task of a worker: files and choices; ParameterError if trips are missing."""
-        if "trips" not in self.files:
-            raise ParameterError(NO_TRIPS)
+        self._require_trips()
         zones = self.files.get("zones")
         return {
             "room": str(self.room),
@@ -357,12 +314,10 @@ class Session:
 
     def remove_release(self, id_: Any) -> None:
         """Removes an uploaded release from the comparison. Releases of this session stay."""
-        release = self._release(id_, own=False)
+        release = self.release(id_, own=False)
         self.releases.remove(release)
         shutil.rmtree(release["folder"], ignore_errors=True)
         self.changed()
-
-    # ---- candidates and releases -------------------------------------------------------------------------------
 
     def _run(self, id_: Any) -> Job:
         """Returns a full run that is done; RefusedError if it is unknown."""
@@ -410,40 +365,35 @@ class Session:
     def publish(self, *, read: bool, accepted: bool, signer: str) -> Job:
         """Starts the job that publishes the checked release.
 
-        Args:
-            read: whether the signer confirms to have read what is and what is not protected.
-            accepted: whether the signer accepts the findings of the comparison with earlier releases.
-            signer: name for the certificate.
+        The signer confirms to have ``read`` what is and what is not protected, and has ``accepted`` the findings of the
+        comparison with earlier releases.
 
         Raises:
-            ParameterError: these choices were not checked, the text was not confirmed, the signer is missing, or a
-                finding was not accepted.
+            ParameterError: these choices were not checked, or one of these confirmations or the signer is missing.
         """
         audit = self._checked()["audit"]
-        if audit["release_ids"] != [release["id"] for release in self.releases]:
-            raise ParameterError("The releases to compare with have changed. Hint: sign off again.")
-        if not read:
-            raise ParameterError("Read and tick what is and what is not protected first.")
-        if not signer.strip() or len(signer) > _LONGEST_SIGNER or not signer.isprintable():
-            raise ParameterError("The name of the person who signs is missing or too long.")
-        if audit["failures"] and not accepted:
-            raise ParameterError("The comparison with earlier releases found something. Hint: sign off again.")
-        if audit["not_compared"] and not accepted:
-            raise ParameterError("Not everything could be compared with earlier releases. Hint: sign off again.")
+        has_changed = audit["release_ids"] != [release["id"] for release in self.releases]
+        unsigned = not signer.strip() or len(signer) > _LONGEST_SIGNER or not signer.isprintable()
+        again = "Hint: sign off again."
+        for is_wrong, problem in (
+            (has_changed, f"The releases to compare with have changed. {again}"),
+            (not read, "Read and tick what is and what is not protected first."),
+            (unsigned, "The name of the person who signs is missing or too long."),
+            (audit["failures"] and not accepted, f"The comparison with earlier releases found something. {again}"),
+            (audit["not_compared"] and not accepted, f"Not everything could be compared with earlier ones. {again}"),
+        ):
+            if is_wrong:
+                raise ParameterError(problem)
         differing = accepted and bool(audit["failures"])
         request, out = self._complete(accepted=differing), self.room / "releases" / secrets.token_hex(8)
         task = self.task()
 
         def then(_: Job) -> None:
-            title = about_of(request).get("title") or f"Release {sum(r['own'] for r in self.releases) + 1}"
-            self.releases.append(
-                {
-                    **{"id": out.name, "title": title, "folder": str(out), "own": True},
-                    **{"noisy": not thresholds_of(request), "slice_columns": slice_columns(request)},
-                    **{"command": command_line(request), "python": python_code(request)},
-                    **{"recipe": recipe_text(request, version=__version__), "task": task},
-                }
-            )
+            title = page.about_of(request).get("title") or f"Release {sum(r['own'] for r in self.releases) + 1}"
+            release = {"id": out.name, "title": title, "folder": str(out), "own": True, "task": task}
+            release |= {"noisy": not page.thresholds_of(request), "slice_columns": page.slice_columns(request)}
+            release |= {"command": command_line(request), "python": page.python_code(request)}
+            self.releases.append({**release, "recipe": recipe_text(request, version=__version__)})
 
         compared = {name: audit[name] for name in ("compared", "not_compared", "failures", "ledger") if name in audit}
         more = {"out": str(out), "accepted": differing, "signer": signer.strip(), "audit": compared}
@@ -458,15 +408,12 @@ class Session:
 
     def follow_up(self, kind: str, id_: Any, content: Any) -> Job:
         """Starts a job on a published release: its analysis, its DPIA text, or a table derived from it."""
-        release = self.own_release(id_)
+        release = self.release(id_)
         task = {**release["task"], "release": release["folder"], "derive": content if kind == "derive" else {}}
         return self.jobs.start(kind, task, request={"release": release["id"]})
 
-    def own_release(self, id_: Any) -> dict[str, Any]:
-        """Returns a release of this session; RefusedError if it is unknown."""
-        return self._release(id_, own=True)
-
-    def _release(self, id_: Any, *, own: bool) -> dict[str, Any]:
+    def release(self, id_: Any, *, own: bool = True) -> dict[str, Any]:
+        """Returns a release of this session, or an uploaded one; RefusedError if it is unknown."""
         for release in self.releases:
             if release["id"] == id_ and release["own"] == own:
                 return release

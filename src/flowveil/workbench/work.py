@@ -37,25 +37,13 @@ from flowveil.request import Request
 from flowveil.series.ledger import budget_against, check_ledger, recording_nothing
 from flowveil.slices import SlicedFlows
 from flowveil.verify.verification import verify_release
+from flowveil.workbench import preview
 from flowveil.workbench.choices import NO_TRIPS, about_of, derivation_of, page_request, read_arguments, thresholds_of
 from flowveil.workbench.inspect_input import inspect_input, with_upload_names
-from flowveil.workbench.preview import (
-    InputMap,
-    candidate_maps,
-    map_tables,
-    quick_release,
-    release_figures,
-    release_map,
-    release_view,
-    sign_off_sentence,
-    slice_tables,
-    write_certificate,
-)
+from flowveil.workbench.preview import InputMap, release_view, sign_off_sentence
 from flowveil.zoning.files import load_table, read_zones
 from flowveil.zoning.h3 import parent_of, resolution_of
 
-#: Seconds between two lines of progress.
-_EVERY = 0.1
 #: Upper bound for cached flows.
 _MOST_KEPT = 4
 #: Upper bounds for the points of a trade-off on the chart and for their suppressed share.
@@ -80,10 +68,9 @@ class Progress:
         self.send(label=text, share=None)
 
     def share(self, done: float) -> None:
-        """Reports the share that is done, from 0 to 1."""
-        now = time.monotonic()
-        if now - self._last >= _EVERY:
-            self._last = now
+        """Reports the share that is done, from 0 to 1, ten times a second at most."""
+        if time.monotonic() - self._last >= 0.1:
+            self._last = time.monotonic()
             self.send(label=self._label, share=round(done, 3))
 
     def send(self, **what: Any) -> None:
@@ -127,14 +114,12 @@ class Task:
         """
         if self.given.get(name) is None:
             return None
-        path, size, changed = self[name]
-        try:
+        path, *stamp = self[name]
+        with suppress(OSError):
             now = os.stat(path)
-        except OSError:
-            now = None
-        if now is None or [now.st_size, now.st_mtime_ns] != [size, changed]:
-            raise DataError("The file has changed since it was chosen. Hint: choose it again.")
-        return Path(path)
+            if [now.st_size, now.st_mtime_ns] == stamp:
+                return Path(path)
+        raise DataError("The file has changed since it was chosen. Hint: choose it again.")
 
     @property
     def source(self) -> Path:
@@ -159,15 +144,16 @@ class Task:
         if _memory.key == key and _memory.flows is not None:
             return _memory.flows
         kept = Path(self["room"]) / "files" / f"flows-{key}.pickle"
-        found: Flows | SlicedFlows | None = None
-        with suppress(FileNotFoundError), open(kept, "rb") as file:
-            found = pickle.load(file)
-        if found is None:
+        flows: Flows | SlicedFlows
+        try:
+            with open(kept, "rb") as file:
+                flows = pickle.load(file)
+        except FileNotFoundError:
             self.progress.label("Reading the trips")
-            found = read_request(request, source=source, progress=self.progress.share, **self.zones)
-            _keep(found, kept)
-        _memory.key, _memory.flows, _memory.before = key, found, None
-        return found
+            flows = read_request(request, source=source, progress=self.progress.share, **self.zones)
+            _keep(flows, kept)
+        _memory.key, _memory.flows, _memory.before = key, flows, None
+        return flows
 
     def before(self) -> tuple[Flows, InputMap]:
         """Returns the trips of all slices together, and their map."""
@@ -192,9 +178,6 @@ def _keep(flows: Flows | SlicedFlows, place: Path) -> None:
     old = sorted(place.parent.glob("flows-*.pickle"), key=lambda p: p.stat().st_mtime_ns)
     for path in old[:-_MOST_KEPT]:
         path.unlink(missing_ok=True)
-
-
-# ---- kinds of jobs -----------------------------------------------------------------------------------------------
 
 
 def _demo(task: Task) -> Any:
@@ -285,7 +268,7 @@ def _describe(task: Task) -> Any:
 def _preview(task: Task) -> Any:
     whole, before = task.before()
     task.progress.label("Preview")
-    make = anonymize_request if whole.folds else quick_release
+    make = anonymize_request if whole.folds else preview.quick_release
     return {**release_view(folder_content(make(task.request, whole)), before), "choices": task["choices"]}
 
 
@@ -293,7 +276,7 @@ def _run(task: Task) -> Any:
     _, before = task.before()
     release = task.release("Full run")
     content = folder_content(release)
-    tables = (*map_tables(content), content.flows, content.zones)
+    tables = (*preview.map_tables(content), content.flows, content.zones)
     for table, name in zip(tables, ("flows", "zones", "cells", "all_zones"), strict=True):
         pq.write_table(table, Path(task["result"]).with_suffix(f".{name}"))
     report = {name: content.report[name] for name in ("kind", "statement")}
@@ -311,7 +294,8 @@ def _slice(task: Task) -> Any:
     task.progress.label("Drawing the slice")
     chosen = found["slices"][task["slice"]]
     cells, zones = (pq.read_table(run.with_suffix(f".{name}")) for name in ("cells", "all_zones"))
-    return {"map": release_map(*slice_tables(cells, zones, chosen), found["report"], before), "slice": chosen}
+    tables = preview.slice_tables(cells, zones, chosen)
+    return {"map": preview.release_map(*tables, found["report"], before), "slice": chosen}
 
 
 def _frontier(task: Task) -> Any:
@@ -341,7 +325,7 @@ def _thinned(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
     """Returns points that a reader can distinguish and click: a bounded number, both ends included."""
     if len(points) < 2:
         return points
-    wide, high = max(p[0] for p in points) or 1.0, max(p[1] for p in points) or 1.0
+    wide, high = (max(axis) or 1.0 for axis in zip(*points, strict=True))
 
     def distance(one: tuple[float, float], other: tuple[float, float]) -> float:
         return math.hypot((one[0] - other[0]) / wide, _HEIGHT * (one[1] - other[1]) / high)
@@ -349,20 +333,17 @@ def _thinned(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
     # Points this far apart along the curve are at most so many.
     apart = max(_APART, sum(distance(*pair) for pair in itertools.pairwise(points)) / (_MOST_POINTS - 1))
     kept = points[:1]
-    for point in points[1:]:
-        if distance(kept[-1], point) >= apart:
+    for point in points[1:-1]:
+        if distance(kept[-1], point) >= apart and distance(point, points[-1]) >= apart:
             kept.append(point)
-    if kept[-1] == points[-1]:
-        return kept
-    # The finest point stays; points close to it go.
-    return [p for p in kept if p == points[0] or distance(p, points[-1]) >= apart] + points[-1:]
+    return [*kept, points[-1]]
 
 
 def _candidates(task: Task) -> Any:
     _, before = task.before()
     task.progress.label("Drawing the candidates")
     tables = [(pq.read_table(f"{stem}.flows"), pq.read_table(f"{stem}.zones")) for stem in task["pins"]]
-    return {"map": candidate_maps(tables, before)}
+    return {"map": preview.candidate_maps(tables, before)}
 
 
 def _check(task: Task) -> Any:
@@ -379,7 +360,7 @@ def _check(task: Task) -> Any:
         "protected": protected,
         "not_protected": not_protected,
         "rest": rest,
-        "figures": release_figures(content.report, before),
+        "figures": preview.release_figures(content.report, before),
         "sentence": sign_off_sentence(content.report, audit),
         "audit": audit,
     }
@@ -390,8 +371,8 @@ def _compare_with_earlier(task: Task, release: Any, report: Mapping[str, Any]) -
     from flowveil.audit.auditing import audit, audit_lines
     from flowveil.audit.published import published_release, read_release
 
-    found: dict[str, Any] = {"compared": [name for name, _ in task["releases"]], "failures": [], "lines": []}
-    found |= {"verdict": "", "not_compared": [], "release_ids": task.given.get("release_ids", [])}
+    found: dict[str, Any] = {"compared": [name for name, _ in task["releases"]], "verdict": ""}
+    found |= {"failures": [], "lines": [], "not_compared": [], "release_ids": task.given.get("release_ids", [])}
     ledger = task.given.get("ledger")
     if ledger is not None:
         task.progress.label("Comparing with the ledger")
@@ -402,11 +383,16 @@ def _compare_with_earlier(task: Task, release: Any, report: Mapping[str, Any]) -
         found["failures"] = [] if held.is_clean else [held.in_words()]
     if task["releases"]:
         task.progress.label("Comparing with earlier releases")
-        found["failures"] += _spent(release, task["releases"])
-        own = published_release(release.flows, release.zones, report, name="this release")
+        noisy = [title for title, path in task["releases"] if ReleaseFolder(Path(path)).report["kind"] == "noisy"]
+        if release.kind == "noisy" and noisy:
+            found["failures"].append(
+                f"Noise was drawn before ({', '.join(noisy)}). If it was for the same trips, the privacy losses "
+                "(epsilon) of all draws add up, and the guarantee of all together is weaker."
+            )
+        new = published_release(release.flows, release.zones, report, name="this release")
         try:
             earlier = [replace(read_release(folder), name=title) for title, folder in task["releases"]]
-            result = audit([own, *earlier])
+            result = audit([new, *earlier])
         except MissingExtraError as problem:
             found["failures"] += [str(problem)]
         else:
@@ -414,17 +400,6 @@ def _compare_with_earlier(task: Task, release: Any, report: Mapping[str, Any]) -
             found["lines"], found["verdict"] = list(audit_lines(result)), result.sentence
             found["not_compared"] = result.not_compared
     return found
-
-
-def _spent(release: Any, earlier: list[tuple[str, str]]) -> list[str]:
-    """Returns a warning if noise was drawn before: the privacy losses of all draws add up."""
-    noisy = [title for title, folder in earlier if ReleaseFolder(Path(folder)).report["kind"] == "noisy"]
-    if release.kind != "noisy" or not noisy:
-        return []
-    return [
-        f"Noise was drawn before ({', '.join(noisy)}). If it was for the same trips, the privacy losses (epsilon) of "
-        "all draws add up, and the guarantee of all together is weaker."
-    ]
 
 
 def _publish(task: Task) -> Any:
@@ -444,7 +419,7 @@ def _publish(task: Task) -> Any:
     names = _pack(folder, folder.with_suffix(".zip"), "release")
     report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
     sentence = sign_off_sentence(report, task["audit"], signer=task["signer"])
-    write_certificate(folder, report, found, source=task.source, sentence=sentence, signer=task["signer"])
+    preview.write_certificate(folder, report, found, source=task.source, sentence=sentence, signer=task["signer"])
     about = {"statement": report["published"]["sentences"], "kind": report["kind"], "method": report["method"]}
     return {"files": names, "sentence": sentence, **about}
 
@@ -478,7 +453,8 @@ def _unpack(task: Task) -> Any:
                 if not name or name.startswith(".") or "\\" in name or (out / name).exists():
                     raise DataError("The zip holds files that are not those of a release.")
                 with packed.open(entry) as file, open(out / name, "xb") as target:
-                    _copy(file, target, entry.file_size)
+                    # zipfile reads no more than the size that the entry states.
+                    shutil.copyfileobj(file, target)
         release = read_release(out)
     except (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, RuntimeError) as problem:
         shutil.rmtree(out, ignore_errors=True)
@@ -486,18 +462,6 @@ def _unpack(task: Task) -> Any:
             raise
         raise DataError("This is not a zip of a release. Hint: drop one that the workbench made.") from None
     return {"method": release.report["method"], "about": dict(release.report["statement"].get("about", {}))}
-
-
-def _copy(file: Any, target: Any, most: int) -> None:
-    """Copies a file of a zip, and refuses one that is larger than the zip states."""
-    while block := file.read(1 << 20):
-        most -= len(block)
-        if most < 0:
-            raise DataError("The zip holds too much for a release.")
-        target.write(block)
-
-
-# ---- jobs on a published release -----------------------------------------------------------------------------------
 
 
 def _analysis(task: Task) -> Any:
@@ -539,20 +503,11 @@ def _packed(task: Task, root: str, write: Callable[[Path], Any]) -> dict[str, An
     return {}
 
 
+#: The function of each kind of job.
 WORK: dict[str, Callable[[Task], Any]] = {
-    "demo": _demo,
-    "inspect": _inspect,
-    "read": _read,
-    "describe": _describe,
-    "preview": _preview,
-    "run": _run,
-    "frontier": _frontier,
-    "slice": _slice,
-    "candidates": _candidates,
-    "check": _check,
-    "publish": _publish,
-    "unpack": _unpack,
-    "analysis": _analysis,
-    "dpia": _dpia,
-    "derive": _derive,
+    task.__name__.removeprefix("_"): task
+    for task in (
+        *(_demo, _inspect, _read, _describe, _preview, _run, _frontier, _slice),
+        *(_candidates, _check, _publish, _unpack, _analysis, _dpia, _derive),
+    )
 }

@@ -13,25 +13,12 @@ from flowveil.errors import DataError, ParameterError, option
 from flowveil.headers import Header, listed, plain_name
 
 #: Usual names of tile columns, without case and separators; the second group is a fallback for the first.
+#: It has codes of British statistical areas: MSOA11CD, lsoa21cd, OA11; their names are MSOA11NM and so on.
 _TILES = (
-    frozenset(
-        {
-            "tile", "tileid", "tilecode", "zone", "zoneid", "zonecode", "code", "id", "geocode", "geoid", "locationid",
-            "cell", "cellid", "station", "stationid", "taz", "tazid", "stop", "stopid",
-        }
-    ),
-    frozenset(
-        {"iris", "codeiris", "dcomiris", "insee", "codeinsee", "inseecom", "geoid10", "geoid20", "geoid30", "block"}
-    ),
-)  # fmt: skip
-#: Codes of British statistical areas: MSOA11CD, lsoa21cd, OA11; their names are MSOA11NM and so on.
-_STATISTICAL_CODE = re.compile(r"(oa|lsoa|msoa)(\d\d)?(cd|code)?")
-_PARENTS = frozenset(
-    {
-        "parent", "parentid", "parentcode", "parentzone", "parentzoneid", "parentzonecode", "parenttile", "codeparent",
-        "idparent",
-    }
-)  # fmt: skip
+    re.compile("(tile|zone)(id|code)?|code|id|geocode|geoid|locationid|(cell|station|taz|stop)(id)?"),
+    re.compile(r"(code|dcom)?iris|(code)?insee|inseecom|geoid[123]0|block|(oa|lsoa|msoa)(\d\d)?(cd|code)?"),
+)
+_PARENTS = re.compile("parent(zone)?(id|code)?|parenttile|(code|id)parent")
 _NAMES = re.compile(
     "name|label|(zone|tile|geo|location|station|stop)name|nom|libelle|nomiris|(oa|lsoa|msoa)(\\d\\d)?(nm|name)"
 )
@@ -58,14 +45,11 @@ class ZoneColumns:
         has_outlines: bool,
         *,
         header: Header,
-        tile: str | None,
-        parent: str | None,
         levels: str | Sequence[str] | None,
-        lat: str | None,
-        lon: str | None,
-        name: str | None,
+        **named: str | None,
     ) -> ZoneColumns:
-        """Checks the named columns and recognises the others."""
+        """Checks the named columns (tile, parent, lat, lon, name) and recognises the others."""
+        tile, parent, lat, lon, name = (named[role] for role in ("tile", "parent", "lat", "lon", "name"))
         nested = [p.strip() for p in levels.split(",")] if isinstance(levels, str) else list(levels or ())
         if nested and parent:
             raise ParameterError("Both levels and parent are given; a map has one hierarchy. Hint: leave one out.")
@@ -83,7 +67,7 @@ class ZoneColumns:
             raise ParameterError(f"A column is given twice in levels: {listed(nested)}.")
         free = [n for n in names if n not in given]
         if parent is None and not nested:
-            parent = _only("parent", [n for n in free if plain_name(n) in _PARENTS])
+            parent = _only("parent", [n for n in free if _PARENTS.fullmatch(plain_name(n))])
         if lat is None and lon is None and not has_outlines:
             lat = _only("lat", [n for n in free if _LATITUDES.fullmatch(plain_name(n))])
             lon = _only("lon", [n for n in free if _LONGITUDES.fullmatch(plain_name(n))])
@@ -111,12 +95,8 @@ class ZoneColumns:
 
 
 def _recognised_tile(free: Sequence[str], header: Header) -> str:
-    first, second = _TILES
-    tiers = (
-        [n for n in free if plain_name(n) in first],
-        [n for n in free if plain_name(n) in second or _STATISTICAL_CODE.fullmatch(plain_name(n))],
-    )
-    for found in tiers:
+    for usual in _TILES:
+        found = [n for n in free if usual.fullmatch(plain_name(n))]
         if found:
             return _only("tile", found)
     raise DataError(

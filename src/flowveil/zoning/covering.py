@@ -8,7 +8,6 @@ Work is proportional to the pairs found and their surroundings; memory is bounde
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -34,10 +33,16 @@ def pairs_inside(point: NDArray[Any], low: NDArray[Any], high: NDArray[Any]) -> 
     """
     if point.shape[1] == 0 or low.shape[1] == 0:
         return
-    tree = _Blocks.from_points(point)
-    n_top = tree.low[-1].shape[1]
+    order = np.argsort(_along_curve(point), kind="stable")
+    # Bounds of the points (level 0) and of the blocks above them.
+    bounds = [(point[:, order], point[:, order])]
+    while bounds[-1][0].shape[1] > BLOCK:
+        first = np.arange(0, bounds[-1][0].shape[1], BLOCK)
+        least, most = bounds[-1]
+        bounds.append((np.minimum.reduceat(least, first, axis=1), np.maximum.reduceat(most, first, axis=1)))
+    n_top = bounds[-1][0].shape[1]
     box = np.repeat(np.arange(low.shape[1]), n_top)
-    waiting = [(len(tree.low) - 1, box, np.tile(np.arange(n_top), low.shape[1]))]
+    waiting = [(len(bounds) - 1, box, np.tile(np.arange(n_top), low.shape[1]))]
     while waiting:
         level, box, block = waiting.pop()
         if len(box) > PAIRS_AT_ONCE:
@@ -45,39 +50,18 @@ def pairs_inside(point: NDArray[Any], low: NDArray[Any], high: NDArray[Any]) -> 
             waiting += [(level, box[half:], block[half:]), (level, box[:half], block[:half])]
             continue
         meet = np.ones(len(box), dtype=np.bool_)
-        for d in range(len(point)):
-            meet &= (tree.low[level][d].take(block) < high[d].take(box)) & (
-                tree.high[level][d].take(block) >= low[d].take(box)
-            )
+        for least, most, start, end in zip(*bounds[level], low, high, strict=True):
+            meet &= (least.take(block) < end.take(box)) & (most.take(block) >= start.take(box))
         at = np.flatnonzero(meet)
         if len(at) == 0:
             continue
         if level == 0:
-            yield tree.order.take(block.take(at)), box.take(at)
+            yield order.take(block.take(at)), box.take(at)
             continue
         part = (block.take(at)[:, None] * BLOCK + np.arange(BLOCK)).reshape(-1)
         owner = np.repeat(box.take(at), BLOCK)
-        real = np.flatnonzero(part < tree.low[level - 1].shape[1])
+        real = np.flatnonzero(part < bounds[level - 1][0].shape[1])
         waiting.append((level - 1, owner.take(real), part.take(real)))
-
-
-@dataclass(frozen=True, eq=False)
-class _Blocks:
-    """Bounds of the points (level 0) and of the blocks above them; ``order`` is the sort order of the points."""
-
-    order: Places
-    low: list[NDArray[Any]]
-    high: list[NDArray[Any]]
-
-    @classmethod
-    def from_points(cls, point: NDArray[Any]) -> _Blocks:
-        order = np.argsort(_along_curve(point), kind="stable")
-        low, high = [point[:, order]], [point[:, order]]
-        while low[-1].shape[1] > BLOCK:
-            first = np.arange(0, low[-1].shape[1], BLOCK)
-            low.append(np.minimum.reduceat(low[-1], first, axis=1))
-            high.append(np.maximum.reduceat(high[-1], first, axis=1))
-        return cls(order, low, high)
 
 
 def _along_curve(point: NDArray[Any]) -> NDArray[np.uint64]:

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from flowveil.errors import DataError
 from flowveil.hierarchy import Floats, Hierarchy
 from flowveil.zoning.geometry import on_earth, refuse_places
-from flowveil.zoning.table import first_of_runs
 
 
 def ward_hierarchy(codes: NDArray[np.str_], lat: Floats, lon: Floats) -> Hierarchy:
@@ -23,11 +22,6 @@ def ward_hierarchy(codes: NDArray[np.str_], lat: Floats, lon: Floats) -> Hierarc
     180 degrees, and differ from surface distances by less than a thousandth over 900 km.
 
     Tiles with the same centre become children of one node; every other inner node has two children.
-
-    Args:
-        codes: distinct text codes of the tiles, in any order.
-        lat: latitude of each tile's centre in degrees.
-        lon: longitude of each tile's centre in degrees.
 
     Returns:
         A hierarchy of kind ``dendrogram``. Inner nodes are called ``c1``, ``c2``, ... in order of merging, cheapest
@@ -67,11 +61,7 @@ def ward_hierarchy(codes: NDArray[np.str_], lat: Floats, lon: Floats) -> Hierarc
 
 
 def ward_merges(points: Floats, weight: Floats) -> NDArray[np.int64]:
-    """Merges weighted points by Ward's criterion until one cluster is left.
-
-    Args:
-        points: one row of coordinates for each point.
-        weight: number of unit points at each; positive.
+    """Merges weighted points, one row of coordinates each, by Ward's criterion until one cluster is left.
 
     Returns:
         For merge i, in order of cost, the two clusters that become cluster ``n + i``; the points are clusters 0..n.
@@ -79,20 +69,23 @@ def ward_merges(points: Floats, weight: Floats) -> NDArray[np.int64]:
         whose first point has the smallest number is taken.
     """
     n = len(points)
-    axes = np.array(np.asarray(points, dtype=np.float64).T, order="C")
-    axes -= axes.mean(axis=1, keepdims=True)  # smaller numbers round less
-    slots = _Slots(axes, 1.0 / np.asarray(weight, dtype=np.float64), np.arange(n))
+    centre = np.array(points, dtype=np.float64).T
+    centre -= centre.mean(axis=1, keepdims=True)  # smaller numbers round less
+    lightness, cluster = 1.0 / np.asarray(weight, dtype=np.float64), np.arange(n)
     pairs = np.empty((max(n - 1, 0), 2), dtype=np.int64)
     height = np.zeros(2 * n, dtype=np.float64)
     chain: list[int] = []
     for merge in range(n - 1):
-        if 2 * (n - merge) < len(slots.cluster):
-            slots, new_slot = slots.living()
-            chain = new_slot[chain].tolist()
+        if 2 * (n - merge) < len(cluster):
+            left = cluster >= 0
+            centre, lightness, cluster = centre[:, left], lightness[left], cluster[left]
+            chain = (np.cumsum(left) - 1)[chain].tolist()
         if not chain:
-            chain.append(int(np.argmax(slots.cluster >= 0)))
+            chain.append(int(np.argmax(cluster >= 0)))
         while True:
-            cost = slots.costs(chain[-1])
+            tip = chain[-1]
+            cost = sum((axis - axis[tip]) ** 2 for axis in centre) / (lightness + lightness[tip])
+            cost[tip] = np.inf
             near = int(cost.argmin())
             # Ties go back along the chain; otherwise a ring of equal distances would loop forever.
             if len(chain) > 1 and cost[chain[-2]] <= cost[near]:
@@ -100,66 +93,27 @@ def ward_merges(points: Floats, weight: Floats) -> NDArray[np.int64]:
             chain.append(near)
         price = float(cost[chain[-2]])
         one, other = sorted((chain.pop(), chain.pop()))
-        pairs[merge] = slots.cluster[[one, other]]
+        pairs[merge] = cluster[[one, other]]
         # Rounding must not order a merge before its parts.
         height[n + merge] = max(price, *height[pairs[merge]].tolist())
-        slots.merge(one, other, n + merge)
+        mass, more = 1.0 / lightness[one], 1.0 / lightness[other]
+        centre[:, one] = (mass * centre[:, one] + more * centre[:, other]) / (mass + more)
+        lightness[one], cluster[one] = 1.0 / (mass + more), n + merge
+        # A merged cluster is infinitely far away.
+        centre[:, other], cluster[other] = np.inf, -1
     order = np.argsort(height[n : 2 * n - 1], kind="stable")
     number = np.arange(2 * n)
     number[n + order] = n + np.arange(len(order))
     return np.sort(number[pairs[order]], axis=1)
 
 
-class _Slots:
-    """The current clusters, in the order of their first points. A removed slot is infinitely far away."""
-
-    def __init__(self, axes: Floats, lightness: Floats, cluster: NDArray[np.int64]) -> None:
-        self.axes = axes
-        self.lightness = lightness
-        self.cluster = cluster
-        self._cost, self._gap = np.empty_like(lightness), np.empty_like(lightness)
-
-    def costs(self, tip: int) -> Floats:
-        """Returns the cost of merging the tip with each slot. Symmetric. The array is overwritten by the next call."""
-        cost, gap = self._cost, self._gap
-        for i, axis in enumerate(self.axes):
-            square = gap if i else cost
-            np.subtract(axis, axis[tip], out=square)
-            np.multiply(square, square, out=square)
-            if i:
-                np.add(cost, gap, out=cost)
-        np.add(self.lightness, self.lightness[tip], out=gap)
-        np.divide(cost, gap, out=cost)
-        cost[tip] = np.inf
-        return cost
-
-    def merge(self, one: int, other: int, cluster: int) -> None:
-        """Merges both into the first slot."""
-        mass, more = 1.0 / self.lightness[one], 1.0 / self.lightness[other]
-        self.axes[:, one] = (mass * self.axes[:, one] + more * self.axes[:, other]) / (mass + more)
-        self.lightness[one] = 1.0 / (mass + more)
-        self.cluster[one] = cluster
-        self.axes[:, other], self.cluster[other] = np.inf, -1
-
-    def living(self) -> tuple[_Slots, NDArray[np.int64]]:
-        """Returns the remaining slots in the same order, and the new position of each old slot."""
-        lives = self.cluster >= 0
-        slots = _Slots(np.ascontiguousarray(self.axes[:, lives]), self.lightness[lives], self.cluster[lives])
-        return slots, np.cumsum(lives) - 1
-
-
 def _places(points: Floats) -> tuple[NDArray[np.int64], Floats]:
     """Numbers the distinct points by their first tile; returns the number of each tile, and the points."""
-    order = np.lexsort((*points.T[::-1],))
-    ordered = points[order]
-    opens = np.concatenate(([True], np.any(ordered[1:] != ordered[:-1], axis=1)))
-    run = np.cumsum(opens) - 1
-    first = np.minimum.reduceat(order, np.flatnonzero(opens))
+    # Minus zero is zero.
+    _, first, place = np.unique(points + 0.0, axis=0, return_index=True, return_inverse=True)
     rank = np.empty(len(first), dtype=np.int64)
     rank[np.argsort(first)] = np.arange(len(first))
-    place = np.empty(len(points), dtype=np.int64)
-    place[order] = rank[run]
-    return place, points[np.sort(first)]
+    return rank[place.ravel()], points[np.sort(first)]
 
 
 def _cluster_codes(count: int, taken: NDArray[np.str_]) -> NDArray[np.str_]:
@@ -167,7 +121,6 @@ def _cluster_codes(count: int, taken: NDArray[np.str_]) -> NDArray[np.str_]:
     letters = "c"
     while True:
         codes = np.array([f"{letters}{i:0{width}d}" for i in range(1, count + 1)], dtype=np.str_).reshape(count)
-        together = np.sort(np.concatenate((taken, codes)))
-        if len(first_of_runs(together)) == len(together):
+        if not np.isin(codes, taken).any():
             return codes
         letters += "c"

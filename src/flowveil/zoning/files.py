@@ -47,6 +47,7 @@ from flowveil.zoning.map_limits import (
     check_outlines,
     check_shape,
     check_wkb,
+    damaged,
     shapefile_in_zip,
     too_large,
 )
@@ -75,24 +76,18 @@ class ZoneMap:
     """A hierarchy over a user's own tiles.
 
     Attributes:
-        hierarchy: kind ``table`` or ``dendrogram``; with its geography where coordinates or outlines are known.
-        names: the name of each node on the map, in node order; empty if missing.
+        hierarchy: kind ``table`` or ``dendrogram``; with its names if the map has some, and with its geography if
+            coordinates or outlines are known.
         columns: which column served as what.
     """
 
     hierarchy: Hierarchy
-    names: Texts
     columns: dict[str, str]
 
     @cached_property
     def tile_codes(self) -> Texts:
         """The user's code of each tile, in leaf order."""
         return self.hierarchy.code[self.hierarchy.leaf_node]
-
-    @cached_property
-    def tile_names(self) -> Texts:
-        """What the user calls each tile, in leaf order."""
-        return self.names[self.hierarchy.leaf_node]
 
     @cached_property
     def locator(self) -> Locator | None:
@@ -131,8 +126,7 @@ class ZoneMap:
             DataError: no tile is left.
             ParameterError: a number is not that of a tile.
         """
-        restricted, kept = restricted_tree(self.hierarchy, tiles)
-        return ZoneMap(hierarchy=restricted, names=self.names[kept], columns=self.columns)
+        return replace(self, hierarchy=restricted_tree(self.hierarchy, tiles)[0])
 
 
 def read_zones(
@@ -175,17 +169,8 @@ def read_zones(
     if lat == "":
         drawn = None
     header = _header(table, source)
-    columns = ZoneColumns.choose(
-        table.column_names,
-        drawn is not None,
-        header=header,
-        tile=tile,
-        parent=parent,
-        levels=levels,
-        lat=lat,
-        lon=lon,
-        name=name,
-    )
+    named = {"tile": tile, "parent": parent, "lat": lat, "lon": lon, "name": name}
+    columns = ZoneColumns.choose(table.column_names, drawn is not None, header=header, levels=levels, **named)
     if root is not None and not (columns.parent or columns.levels):
         raise ParameterError(
             "root is given, but the map has neither a parent column nor levels: a dendrogram has its own root."
@@ -199,11 +184,10 @@ def read_zones(
             f"Hint: name the columns: {option_of_map('parent')}, or {option_of_map('levels')} from coarsest to finest, "
             f"or {option_of_map('lat')} and {option_of_map('lon')}."
         )
-    made = _mapped(table, drawn, columns, root)
-    # With the columns, so that the map is read the same again: also those that are not to be recognised.
-    said = {"parent": parent, "lat": lat, "lon": lon, "name": name}
-    declined = {role: "" for role, column in said.items() if column == ""}
-    return replace(made, columns={**made.columns, **declined, **({} if root is None else {"root": root})})
+    tree = _tree_of_map(table, drawn, columns, root)
+    # So that the map is read the same again: also columns that are not to be recognised.
+    declined = {role: "" for role, column in named.items() if column == "" and role != "tile"}
+    return ZoneMap(tree, {**columns.as_recorded(), **declined, **({} if root is None else {"root": root})})
 
 
 def read_outlines(source: Any) -> Outlines:
@@ -220,8 +204,8 @@ def read_outlines(source: Any) -> Outlines:
     return valid
 
 
-def _mapped(table: pa.Table, drawn: Outlines | None, columns: ZoneColumns, root: str | None) -> ZoneMap:
-    """Returns the map of a table whose columns are known."""
+def _tree_of_map(table: pa.Table, drawn: Outlines | None, columns: ZoneColumns, root: str | None) -> Hierarchy:
+    """Returns the tree of a map whose columns are known, with its geography and names."""
     texts = {c: _texts(table, c) for c in columns.textual()}
     tile_of_row = texts[columns.tile]
     if np.any(tile_of_row == ""):
@@ -236,12 +220,16 @@ def _mapped(table: pa.Table, drawn: Outlines | None, columns: ZoneColumns, root:
     elif columns.parent:
         tree = parent_hierarchy(tile_of_row, texts[columns.parent], root=root)
     else:
-        places, codes = _places(table, drawn, columns, tile_of_row, tile_of_row)
-        return _assembled(ward_hierarchy(codes, places.lat, places.lon), places, codes, texts, columns)
-    if drawn is None and not columns.lat:
-        return _assembled(tree, None, tile_of_row, texts, columns)
-    places, codes = _places(table, drawn, columns, tile_of_row, tree.code[tree.leaf_node])
-    return _assembled(tree, places, codes, texts, columns)
+        tree = None
+    if tree is None or drawn is not None or columns.lat:
+        wanted = tile_of_row if tree is None else tree.code[tree.leaf_node]
+        places, codes = _places(table, drawn, columns, tile_of_row, wanted)
+        tree = tree or ward_hierarchy(codes, places.lat, places.lon)
+        in_leaf_order = places.take(positions(codes, tree.code[tree.leaf_node]))
+        tree = replace(tree, geography=ZoneGeography.from_places(tree, in_leaf_order))
+    if not columns.name:
+        return tree
+    return replace(tree, names=names_of_zones(tree, _names_of_nodes(tree, tile_of_row, texts[columns.name])))
 
 
 def text_column(column: pa.Array | pa.ChunkedArray, *, name: str) -> pa.Array | pa.ChunkedArray:
@@ -269,20 +257,6 @@ def text_column(column: pa.Array | pa.ChunkedArray, *, name: str) -> pa.Array | 
     text = column if pa.types.is_string(column.type) else column.cast(pa.string())
     blank = pc.equal(pc.utf8_trim_whitespace(text), "")
     return pc.if_else(blank, pa.scalar(None, pa.string()), text)
-
-
-def _assembled(
-    tree: Hierarchy, places: TilePlaces | None, codes: Texts, texts: dict[str, Texts], columns: ZoneColumns
-) -> ZoneMap:
-    """Attaches places (given for ``codes``) and names to a tree."""
-    if places is not None:
-        in_leaf_order = places.take(positions(codes, tree.code[tree.leaf_node]))
-        tree = replace(tree, geography=ZoneGeography.from_places(tree, in_leaf_order))
-    names = np.full(tree.n_nodes, "", dtype=np.str_)
-    if columns.name:
-        names = names_of_zones(tree, _names_of_nodes(tree, texts[columns.tile], texts[columns.name]))
-        tree = replace(tree, names=names)
-    return ZoneMap(hierarchy=tree, names=names, columns=columns.as_recorded())
 
 
 def _names_of_nodes(tree: Hierarchy, codes: Texts, names: Texts) -> Texts:
@@ -377,9 +351,7 @@ def load_table(source: Any, *, what: str = "the zones") -> tuple[pa.Table, Outli
         outlines = np.asarray(source.geometry.array, dtype=object)
         rest = source.drop(columns=source.geometry.name)
         return pa.Table.from_pandas(rest), in_degrees(outlines, source.crs, label=label), label
-    if isinstance(source, (pa.Table, pa.RecordBatch)):
-        table = pa.table(source)
-    elif hasattr(source, "to_arrow"):
+    if hasattr(source, "to_arrow"):
         table = source.to_arrow()
     elif hasattr(source, "iloc"):
         table = pa.Table.from_pandas(source)
@@ -470,15 +442,15 @@ def _read_drawn(path: Path, label: str) -> tuple[pa.Table, Outlines | None, str]
         raise MissingExtraError(
             f"Reading {label} needs pyogrio. Hint: pip install 'flowveil[zones]'; CSV and GeoParquet need nothing more."
         ) from None
-    damaged = DataError(f"{label} cannot be read: it is damaged, or not what its name says.")
+    name = path.name.casefold()
     if not _is_drawn(path):
-        raise damaged
+        raise damaged(label)
     place: Path | str = path
     if path.stat().st_size > 2 * MOST_BYTES:
         raise too_large(label)
-    if path.name.casefold().endswith(".gpkg"):
+    if name.endswith(".gpkg"):
         check_geopackage(path, label)
-    elif path.name.casefold().endswith(".zip"):
+    elif name.endswith(".zip"):
         place = f"/vsizip/{{{path.absolute()}}}/{shapefile_in_zip(path, label)}"
     try:
         layers = [str(layer) for layer in pyogrio.list_layers(place)[:, 0]]
@@ -490,12 +462,12 @@ def _read_drawn(path: Path, label: str) -> tuple[pa.Table, Outlines | None, str]
         if layers:
             info = pyogrio.read_info(place)
             if info["driver"] not in _READERS:
-                raise damaged
+                raise damaged(label)
             check_shape(max(info["features"], 0), len(info["fields"]), label)
         about, table = pyogrio.read_arrow(place)
     except (pyogrio.errors.DataSourceError, pyogrio.errors.DataLayerError, pa.ArrowException):
         # The reader's own message may quote what it stumbled over.
-        raise damaged from None
+        raise damaged(label) from None
     main = about["geometry_name"] or "wkb_geometry"
     if main not in table.column_names:
         return table, None, label

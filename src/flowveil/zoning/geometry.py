@@ -95,9 +95,7 @@ class ZoneGeography:
         That of a crescent may lie outside it.
         """
         start, stop = self.start[nodes], self.stop[nodes]
-        before = self._center_sums
-        mean = before[:, stop] - before[:, start]
-        lat, lon = _lat_lon(mean)
+        lat, lon = _lat_lon(self._center_sums[:, stop] - self._center_sums[:, start])
         one = stop - start == 1
         lat[one], lon[one] = self.places.lat[start[one]], self.places.lon[start[one]]
         return lat, lon
@@ -141,12 +139,7 @@ class ZoneGeography:
 
 
 def places_from_points(codes: Texts, lat: Floats, lon: Floats) -> TilePlaces:
-    """Returns the places of tiles of which only the centres are known.
-
-    Raises:
-        DataError: a centre is missing or off the earth.
-    """
-    lat, lon = np.asarray(lat, dtype=np.float64), np.asarray(lon, dtype=np.float64)
+    """Returns the places of tiles of which only the centres are known; raises DataError like `refuse_places`."""
     refuse_places(codes, lat, lon)
     return TilePlaces(lat=lat, lon=lon)
 
@@ -184,15 +177,9 @@ def places_from_outlines(codes: Texts, outlines: Outlines) -> TilePlaces:
 
 
 def in_degrees(geometry: Outlines, crs: Any, *, label: str) -> Outlines:
-    """Geometry reprojected to longitude and latitude on WGS 84.
+    """Returns geometry reprojected to longitude and latitude on WGS 84; raises DataError if its system is unknown.
 
-    Args:
-        geometry: shapely geometries, None where one is missing.
-        crs: anything pyproj understands, or None where the file does not say: then degrees are assumed if they can be.
-        label: what the geometry is from, for messages.
-
-    Raises:
-        DataError: the reference system is unknown.
+    Without a reference system (None) coordinates are taken for degrees if they can be.
     """
     flat: Outlines = shapely.force_2d(geometry)
     if crs is None:
@@ -230,11 +217,7 @@ def mean_points(lat: Floats, lon: Floats, group: NDArray[Any], n_groups: int) ->
     # Sums depend on their order; the order of the rows must not show.
     order = np.lexsort((lon, lat, group))
     lat, lon, group = lat[order], lon[order], group[order]
-    towards = _directions(lat, lon)
-    mean: Floats = np.zeros((3, n_groups))
-    for total, axis in zip(mean, towards, strict=True):
-        np.add.at(total, group, axis)
-    mean_lat, mean_lon = _lat_lon(mean)
+    mean_lat, mean_lon = _lat_lon(np.array([np.bincount(group, axis, n_groups) for axis in _directions(lat, lon)]))
     lone = np.bincount(group, minlength=n_groups)[group] == 1
     mean_lat[group[lone]], mean_lon[group[lone]] = lat[lone], lon[lone]
     return mean_lat, mean_lon
@@ -250,13 +233,8 @@ def refuse_places(codes: Texts, lat: Floats, lon: Floats) -> None:
     """Raises DataError for tiles without coordinates or with such as are not on the earth; both are counted."""
     missing = ~(np.isfinite(lat) & np.isfinite(lon))
     off = ~missing & ((np.abs(lat) > 90) | (np.abs(lon) > 180))
-    problems = []
-    if missing.any():
-        problems.append(f"{int(missing.sum())} have no coordinates: {examples(codes[missing])}")
-    if off.any():
-        problems.append(
-            f"{int(off.sum())} lie off the earth (latitude -90 to 90, longitude -180 to 180): {examples(codes[off])}"
-        )
+    wrong = {"have no coordinates": missing, "lie off the earth (latitude -90 to 90, longitude -180 to 180)": off}
+    problems = [f"{int(at.sum())} {what}: {examples(codes[at])}" for what, at in wrong.items() if at.any()]
     if problems:
         raise DataError(
             f"Of {len(codes)} tiles {'; '.join(problems)}. Hint: fill them in or remove those rows; coordinates "
@@ -276,13 +254,7 @@ def _lat_lon(towards: Floats) -> tuple[Floats, Floats]:
 
 @dataclass(frozen=True)
 class _Plane:
-    """An equal-area plane in metres.
-
-    Attributes:
-        transform: from degrees to the plane.
-        extent: the part of the plane that is on the earth.
-        has_seam: whether the 180th meridian is an edge of the plane.
-    """
+    """An equal-area plane in metres, its part on the earth, and whether the 180th meridian is an edge of it."""
 
     transform: Transformer
     extent: Any
@@ -298,9 +270,9 @@ class _Plane:
         middle = _lat_lon(towards.sum(axis=1, keepdims=True))
         if float((_directions(*middle).T @ towards).min()) > 0:
             place = f"+lat_0={float(middle[0][0])!r} +lon_0={float(middle[1][0])!r}"
-            to_plane = _transformer(f"+proj=laea {place} +datum=WGS84 +units=m")
+            to_plane = Transformer.from_crs(_WGS84, f"+proj=laea {place} +datum=WGS84 +units=m", always_xy=True)
             return cls(to_plane, shapely.Point(0, 0).buffer(_LAEA_RADIUS_M), has_seam=False)
-        to_plane = _transformer("+proj=cea +datum=WGS84 +units=m +over")
+        to_plane = Transformer.from_crs(_WGS84, "+proj=cea +datum=WGS84 +units=m +over", always_xy=True)
         east, north = to_plane.transform(180, 90)
         return cls(to_plane, shapely.box(-east, -north, east, north), has_seam=True)
 
@@ -309,10 +281,6 @@ class _Plane:
 
     def to_degrees(self, xy: Floats) -> Floats:
         return np.column_stack(self.transform.transform(xy[:, 0], xy[:, 1], direction="INVERSE"))
-
-
-def _transformer(plane: str) -> Transformer:
-    return Transformer.from_crs(_WGS84, CRS.from_user_input(plane), always_xy=True)
 
 
 def _repaired(geometry: Outlines) -> Outlines:
@@ -424,15 +392,13 @@ class Locator:
     def zones_of(self, lat: Floats, lon: Floats) -> Ints:
         """Returns the number of the outline that contains each point, or `NOWHERE`. Searches distinct points once."""
         points, place = np.unique(lon + 1j * lat, return_inverse=True)
-        return self._zones_of(points.imag, points.real)[place]
-
-    def _zones_of(self, lat: Floats, lon: Floats) -> Ints:
-        rank = self._ranks(lat, lon)
+        x, y = points.real, points.imag
+        rank = self._ranks(y, x)
         beyond = np.flatnonzero(rank == len(self.outlines)) if self._turns else np.zeros(0, np.int64)
         for turn in self._turns:
-            rank[beyond] = np.minimum(rank[beyond], self._ranks(lat[beyond], lon[beyond] + turn))
-        found: Ints = np.append(self._order, NOWHERE)[rank].astype(np.int32)
-        return found
+            rank[beyond] = np.minimum(rank[beyond], self._ranks(y[beyond], x[beyond] + turn))
+        zones: Ints = np.append(self._order, NOWHERE)[rank].astype(np.int32)
+        return zones[place]
 
     def _ranks(self, lat: Floats, lon: Floats) -> NDArray[np.int64]:
         """Returns the rank by code of each point's zone; the number of zones if the point is in none."""

@@ -96,10 +96,8 @@ def _parts(above: Cells64, large: NDArray[np.int64], small: NDArray[np.int64]) -
     halves = np.unique(_part(above, large))
     has_quarter = small > 0
     quarters, first = np.unique(_part(above, small)[has_quarter], return_index=True)
-    return (
-        np.concatenate((halves, quarters)),
-        np.concatenate((halves & ~PART_BITS, _part(above, large)[has_quarter][first])),
-    )
+    parents = halves & ~PART_BITS, _part(above, large)[has_quarter][first]
+    return np.concatenate((halves, quarters)), np.concatenate(parents)
 
 
 def enclosing_parts(code: int) -> list[int]:

@@ -41,58 +41,44 @@ _HARMLESS = re.compile(
 #: Seconds for the queries that measure a GeoPackage.
 _SQL_SECONDS = 5.0
 #: Files of a zipped map that are read; other files may be in the archive, but no other maps.
-_SHAPEFILE, _OTHER_MAPS = (
-    ".shp",
-    (".gpkg", ".sqlite", ".db", ".geojson", ".json", ".fgb", ".zip", ".vrt", ".gml", ".kml"),
-)
+_SHAPEFILE = ".shp"
+_OTHER_MAPS = (".gpkg", ".sqlite", ".db", ".geojson", ".json", ".fgb", ".zip", ".vrt", ".gml", ".kml")
 
 
 def check_geopackage(path: Path, label: str) -> None:
-    """Refuses a GeoPackage with views, generated columns, or too much content.
+    """Raises DataError for a GeoPackage with views, generated columns or too much content, or that is none.
 
     Views and generated columns run SQL of the file's author when they are read, which may never end.
-
-    Raises:
-        DataError: the file is refused, or is not a database.
     """
     try:
         with sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True) as database:
             database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MOST_BYTES)
             stop = time.monotonic() + _SQL_SECONDS
             database.set_progress_handler(lambda: time.monotonic() > stop, 100_000)
-            _check_schema(database, label)
             _check_content(database, label)
-    except sqlite3.OperationalError as problem:
-        if "interrupt" in str(problem):
-            raise DataError(f"{label} takes too long to read: it has too many tables or values.") from None
-        raise DataError(f"{label} cannot be read: it is damaged, or not what its name says.") from None
     except sqlite3.DataError:
         raise too_large(label) from None
-    except sqlite3.Error:
-        raise DataError(f"{label} cannot be read: it is damaged, or not what its name says.") from None
-
-
-def _check_schema(database: sqlite3.Connection, label: str) -> None:
-    for (statement,) in database.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL"):
-        # The statement decides, not the column `type`, which a file can set to anything.
-        if not isinstance(statement, str) or not _HARMLESS.match(statement.lstrip()):
-            raise DataError(
-                f"{label} has views or virtual tables, which run code of the file. They are not read. "
-                "Hint: save the layer as a plain table in a new GeoPackage."
-            )
+    except sqlite3.Error as problem:
+        if "interrupt" in str(problem):
+            raise DataError(f"{label} takes too long to read: it has too many tables or values.") from None
+        raise damaged(label) from None
 
 
 def _check_content(database: sqlite3.Connection, label: str) -> None:
+    runs_code = (
+        ", which run code of the file. They are not read. Hint: save the layer as a plain table in a new GeoPackage."
+    )
+    for (statement,) in database.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL"):
+        # The statement decides, not the column `type`, which a file can set to anything.
+        if not isinstance(statement, str) or not _HARMLESS.match(statement.lstrip()):
+            raise DataError(f"{label} has views or virtual tables{runs_code}")
     tables = database.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
     total = 0
     for (table,) in tables:
         quoted = _quoted(table)
         columns = database.execute(f"PRAGMA table_xinfo({quoted})").fetchall()
         if any(hidden in (2, 3) for *_, hidden in columns):
-            raise DataError(
-                f"{label} has computed columns, which run code of the file. They are not read. "
-                "Hint: save the layer as a plain table in a new GeoPackage."
-            )
+            raise DataError(f"{label} has computed columns{runs_code}")
         check_shape(0, len(columns), label)
         # Names with a keyword of rtree tables cannot be measured, and hold numbers only.
         if table.startswith(("rtree_", "sqlite_", "gpkg_")) or not columns:
@@ -110,11 +96,7 @@ def _quoted(name: str) -> str:
 
 
 def shapefile_in_zip(path: Path, label: str) -> str:
-    """Returns the name of the only shapefile in an archive.
-
-    Raises:
-        DataError: the archive is damaged, has no shapefile or several, or expands to too many bytes.
-    """
+    """Returns the name of the only shapefile in an archive; raises DataError for other archives, and for large ones."""
     try:
         with zipfile.ZipFile(path) as packed:
             entries = packed.infolist()
@@ -129,18 +111,14 @@ def shapefile_in_zip(path: Path, label: str) -> str:
                 raise too_large(label)
             with packed.open(found[0]) as file:
                 if file.read(4) != b"\0\0\x27\x0a":
-                    raise DataError(f"{label} cannot be read: it is damaged, or not what its name says.")
+                    raise damaged(label)
             return found[0].filename
     except (zipfile.BadZipFile, RuntimeError, OSError, EOFError):
-        raise DataError(f"{label} cannot be read: it is damaged, or not what its name says.") from None
+        raise damaged(label) from None
 
 
 def check_shape(rows: int, columns: int, label: str) -> None:
-    """Refuses a table with too many rows or columns.
-
-    Raises:
-        DataError: it has.
-    """
+    """Raises DataError for a table with too many rows or columns."""
     if columns > MOST_COLUMNS:
         raise DataError(
             f"{label} has {columns:,} columns; a map may have {MOST_COLUMNS:,}. "
@@ -148,6 +126,11 @@ def check_shape(rows: int, columns: int, label: str) -> None:
         )
     if rows > MOST_ROWS:
         raise DataError(f"{label} has {rows:,} rows; a map may have {MOST_ROWS:,}. Hint: keep the zones of your area.")
+
+
+def damaged(label: str) -> DataError:
+    """Returns the error for a file that cannot be read; the messages of libraries may quote its content."""
+    return DataError(f"{label} cannot be read: it is damaged, or not what its name says.")
 
 
 def too_large(label: str) -> DataError:
@@ -159,11 +142,7 @@ def too_large(label: str) -> DataError:
 
 
 def check_wkb(column: pa.ChunkedArray, label: str) -> None:
-    """Refuses geometries that are too large to parse, and collections.
-
-    Raises:
-        DataError: a geometry is refused.
-    """
+    """Raises DataError for geometries that are too large to parse, and for collections."""
     if column.nbytes > MOST_BYTES:
         raise too_large(label)
     for value in column.to_pylist():
@@ -179,11 +158,7 @@ def check_wkb(column: pa.ChunkedArray, label: str) -> None:
 
 
 def check_outlines(outlines: NDArray[np.object_], label: str) -> None:
-    """Refuses outlines with too many corners or self-crossings.
-
-    Raises:
-        DataError: an outline is refused.
-    """
+    """Raises DataError for outlines with too many corners or self-crossings."""
     corners = shapely.get_num_coordinates(outlines)
     if int(corners.sum()) > MOST_CORNERS or int(corners.max(initial=0)) > MOST_CORNERS_OF_ONE:
         raise DataError(
@@ -192,32 +167,27 @@ def check_outlines(outlines: NDArray[np.object_], label: str) -> None:
         )
     pairs = 0
     for i in np.flatnonzero(corners > _MANY_CORNERS).tolist():
-        edges = _edges(outlines[i])
-        tree = shapely.STRtree(edges)
-        for start in range(0, len(edges), _BATCH):
-            pairs += tree.query(edges[start : start + _BATCH]).shape[1]
-            if pairs > _MOST_PAIRS:
-                raise _tangled(label)
+        pairs += _pairs_of_edges(outlines[i], None, _MOST_PAIRS - pairs, label)
     squared = 0
     for i in np.flatnonzero(~shapely.is_valid(outlines) & ~shapely.is_missing(outlines)).tolist():
-        squared += _crossings(outlines[i], label) ** 2
+        squared += (_pairs_of_edges(outlines[i], "crosses", 2 * MOST_CROSSINGS, label) // 2) ** 2
         if squared > _MOST_SQUARED:
             raise _tangled(label)
 
 
-def _crossings(outline: Any, label: str) -> int:
-    """Returns the number of pairs of edges that cross.
+def _pairs_of_edges(outline: Any, predicate: str | None, most: int, label: str) -> int:
+    """Returns the number of ordered pairs of edges for which a predicate, or by default that of boxes, holds.
 
     Raises:
-        DataError: more than `MOST_CROSSINGS` do.
+        DataError: there are more than the limit.
     """
     edges, found = _edges(outline), 0
     tree = shapely.STRtree(edges)
     for start in range(0, len(edges), _BATCH):
-        found += tree.query(edges[start : start + _BATCH], predicate="crosses").shape[1]
-        if found > 2 * MOST_CROSSINGS:
+        found += tree.query(edges[start : start + _BATCH], predicate=predicate).shape[1]
+        if found > most:
             raise _tangled(label)
-    return found // 2
+    return found
 
 
 def _edges(outline: Any) -> NDArray[np.object_]:

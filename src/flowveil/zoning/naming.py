@@ -11,20 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowveil.hierarchy import Floats, Hierarchy, Ints
+from flowveil.zoning.table import positions
 
 #: Longer names are truncated.
 LONGEST = 120
 
 
 def names_of_zones(tree: Hierarchy, given: NDArray[np.str_]) -> NDArray[np.str_]:
-    """Returns a name for every node: the given one, or one such as "3 zones around Exchange Place" from its tiles.
+    """Returns a name for every node of a map: the given one, or one such as "3 zones around Exchange Place".
 
     The place is the named tile nearest to the zone's centre. Without coordinates it is the first name in text order,
     with "with" instead of "around".
-
-    Args:
-        tree: the whole map.
-        given: the names of the map in node order; empty if missing.
     """
     names = np.array([" ".join(name.split())[:LONGEST] for name in given.tolist()], dtype=np.str_)
     tile_name = names[tree.leaf_node]
@@ -44,14 +41,8 @@ def named_like(tree: Hierarchy, other: Hierarchy) -> Hierarchy:
     """Returns the tree with the names of another tree by code; new nodes are named after their tiles."""
     if other.names is None:
         return tree
-    of_code = dict(zip(_codes(other), other.names.tolist(), strict=True))
-    given = np.array([of_code.get(code, "") for code in _codes(tree)], dtype=np.str_)
-    return replace(tree, names=names_of_zones(tree, given))
-
-
-def _codes(tree: Hierarchy) -> list[str]:
-    codes: list[str] = tree.code_text(np.arange(tree.n_nodes, dtype=np.int32)).tolist()
-    return codes
+    at = positions(other.code, tree.code)
+    return replace(tree, names=names_of_zones(tree, np.where(at >= 0, other.names[at], "")))
 
 
 def _named_tile_in(tree: Hierarchy, named: Ints, tile_name: NDArray[np.str_]) -> Ints:

@@ -24,7 +24,6 @@ import shapely
 from numpy.typing import NDArray
 
 from flowveil.hierarchy import Floats
-from flowveil.zoning.h3 import MAX_RESOLUTION
 
 #: Decimals of a coordinate in degrees: about a centimetre.
 DECIMALS = 7
@@ -36,6 +35,8 @@ _RADIUS_KM = 6371.007180918475
 _CELLS_AROUND_A_HOLE = 6
 
 Numbers = NDArray[np.int64]
+#: The finest resolution of H3; not imported, because `flowveil.zoning.h3` uses this module.
+_FINEST = 15
 
 
 def dissolved(
@@ -176,7 +177,7 @@ def _rim(cell: int, finest: int) -> NDArray[np.uint64]:
     own = h3_int.get_resolution(cell)
     if h3_int.is_pentagon(cell):
         return np.array(_search_rim(cell, finest), dtype=np.uint64)
-    below = (1 << 3 * (MAX_RESOLUTION - own)) - 1
+    below = (1 << 3 * (_FINEST - own)) - 1
     above = cell & ~below & ~(0xF << 52) | finest << 52
     return _digits_on_rim(own, finest) | np.uint64(above)
 
@@ -186,7 +187,7 @@ def _digits_on_rim(own: int, finest: int) -> NDArray[np.uint64]:
     """The digits below a hexagon's own of the descendants on its rim: the same for every hexagon of a resolution."""
     # No pentagon is near at any resolution.
     hexagon = h3_int.latlng_to_cell(48.0, 10.0, own)
-    below = (1 << 3 * (MAX_RESOLUTION - own)) - 1
+    below = (1 << 3 * (_FINEST - own)) - 1
     return np.array([cell & below for cell in _search_rim(hexagon, finest)], dtype=np.uint64)
 
 

@@ -7,6 +7,7 @@ tiles of the area only in the root, `all`.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,23 +31,27 @@ class Beyond:
     def centers(self, nodes: Ints) -> tuple[Floats, Floats]:
         """Returns latitude and longitude of each node's centre; NaN for `outside`."""
         known, inner = self._known(nodes)
-        lat, lon = np.full(len(nodes), np.nan), np.full(len(nodes), np.nan)
-        lat[known], lon[known] = self.inside.geography.centers(inner)  # type: ignore[union-attr]
+        lat, lon = np.full((2, len(nodes)), np.nan)
+        lat[known], lon[known] = self._inner.centers(inner)
         return lat, lon
 
     def areas_km2(self, nodes: Ints) -> Floats:
         """Returns the area of each node; NaN for `outside`."""
         known, inner = self._known(nodes)
         area = np.full(len(nodes), np.nan)
-        area[known] = self.inside.geography.areas_km2(inner)  # type: ignore[union-attr]
+        area[known] = self._inner.areas_km2(inner)
         return area
 
     def polygons(self, nodes: Ints) -> NDArray[np.object_]:
         """Returns the outline of each node; None for `outside`."""
         known, inner = self._known(nodes)
         shapes = np.full(len(nodes), None, dtype=object)
-        shapes[known] = self.inside.geography.polygons(inner)  # type: ignore[union-attr]
+        shapes[known] = self._inner.polygons(inner)
         return shapes
+
+    @property
+    def _inner(self) -> Any:
+        return self.inside.geography
 
     def _known(self, nodes: Ints) -> tuple[NDArray[np.bool_], Ints]:
         known = nodes != self.inside.n_nodes + self.shift

@@ -63,9 +63,7 @@ class Places:
     def tiles_on(self, resolution: int | None, whole_map: Hierarchy | None) -> Texts:
         """Returns the code of the tile of each place, in H3 of a resolution, or on a map.
 
-        Raises:
-            DataError: a place is not on the map; the message counts them.
-            ParameterError: there is no map, so places without trips cannot be located.
+        Raises DataError if places are not on the map, and ParameterError without a map.
         """
         return _map_codes(self, whole_map) if resolution is None else _h3_codes(self, resolution)
 
@@ -95,12 +93,7 @@ class Places:
         """Returns the threshold of each node of a tree: the highest of its places, 0 without places.
 
         Places in tiles without trips count too: otherwise a published cell below the higher threshold would reveal that
-        no trip went to the place.
-
-        Args:
-            tree: tree over the tiles of the flows.
-            whole_map: the map that contains it; None for H3.
-            name: ``k`` or ``l``.
+        no trip went to the place. The threshold is that of ``k`` or ``l``; H3 trees need no map.
         """
         assert self.tile is not None, "places are located by their tiles"
         thresholds: Whole = self.k if name == "k" else self.l
@@ -146,19 +139,18 @@ def read_places(source: Any, *, asking: bool) -> Places:
         column |= {"lat": pa.array(shapely.get_y(drawn)), "lon": pa.array(shapely.get_x(drawn))}
     if len(table) == 0:
         raise DataError(f"{label} is empty.")
-    thresholds = {name: _thresholds(column.get(name), len(table), label, name) for name in ("k", "l")}
-    if asking and np.any((thresholds["k"] == 0) & (thresholds["l"] == 0)):
-        missing = int(np.sum((thresholds["k"] == 0) & (thresholds["l"] == 0)))
+    thresholds = [_thresholds(column.get(name), len(table), label, name) for name in ("k", "l")]
+    missing = int(np.sum((thresholds[0] == 0) & (thresholds[1] == 0)))
+    if asking and missing:
         raise DataError(f"{label} has {missing} places without a threshold. Hint: give each a 'k', an 'l', or both.")
     if "tile" in column:
         texts = text_column(column["tile"], name="tile")
         if texts.null_count:
             raise DataError(f"{label} has {texts.null_count} places without a tile.")
-        return Places(np.array(texts.to_pylist(), dtype=np.str_), None, None, thresholds["k"], thresholds["l"])
+        return Places(np.array(texts.to_pylist(), dtype=np.str_), None, None, *thresholds)
     if "lat" not in column or "lon" not in column:
         raise DataError(f"{label} does not say where its places are. Allowed: {_ALLOWED}.")
-    lat, lon = _coordinates(column, label)
-    return Places(None, lat, lon, thresholds["k"], thresholds["l"])
+    return Places(None, *_coordinates(column, label), *thresholds)
 
 
 def _thresholds(column: Any, n: int, label: str, name: str) -> Whole:
@@ -204,6 +196,7 @@ def _h3_codes(places: Places, resolution: int) -> Texts:
     if places.lat is not None and places.lon is not None:
         cells = index_points(places.lat, places.lon, resolution)
     else:
+        assert places.tile is not None, "a list has tiles or coordinates"
         cells = _cells(places.tile)
         coarse = int(np.sum(resolution_of(cells) < resolution))
         if coarse:
@@ -215,8 +208,7 @@ def _h3_codes(places: Places, resolution: int) -> Texts:
     return np.array([f"{cell:x}" for cell in cells.tolist()], dtype=np.str_)
 
 
-def _cells(texts: Texts | None) -> Cells64:
-    assert texts is not None
+def _cells(texts: Texts) -> Cells64:
     try:
         cells = np.array([int(text, 16) for text in texts.tolist()], dtype=np.uint64)
     except (ValueError, OverflowError):
@@ -233,7 +225,7 @@ def _map_codes(places: Places, whole: Hierarchy | None) -> Texts:
             "Listed places need a map of the tiles: without it, places without trips cannot be located. "
             "Hint: give the map with --zones, or use H3."
         )
-    zone_map = ZoneMap(inside_of(whole), np.zeros(0, np.str_), {})
+    zone_map = ZoneMap(inside_of(whole), {})
     if places.tile is not None:
         tile = zone_map.tiles_of(places.tile)
     elif zone_map.locator is None:

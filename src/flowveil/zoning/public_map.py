@@ -30,7 +30,7 @@ _DEGREES = r"(-?[0-9]{1,3}(?:\.[0-9]{1,7})?)"
 _CODE = re.compile(f"box_{_DEGREES}_{_DEGREES}_{_DEGREES}_{_DEGREES}")
 
 Units = NDArray[np.int64]
-_H3_CODE = re.compile(r"([0-9a-f]{15})(\.[0-9]+)?")
+_H3_CODE = re.compile(rf"([0-9a-f]{{15}})({'|'.join(map(re.escape, H3_PARTS[1:]))})?")
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,21 +61,13 @@ class PublicMap(Protocol):
     """Places of zones by code."""
 
     def places(self, codes: Sequence[str]) -> ZonePlaces:
-        """Returns what is known of distinct zones.
-
-        Raises:
-            DataError: a code is not one of this map.
-        """
+        """Returns what is known of distinct zones; raises DataError if a code is not one of this map."""
         ...
 
 
 @dataclass(frozen=True)
 class H3Map:
-    """H3 cells, and parts of them.
-
-    Attributes:
-        resolution: resolution of the tiles.
-    """
+    """H3 cells, and parts of them, with tiles of a resolution."""
 
     resolution: int
 
@@ -120,11 +112,7 @@ class TreeMap:
         )
 
     def nodes(self, codes: Sequence[str]) -> Ints:
-        """Returns the node of each code.
-
-        Raises:
-            DataError: a code is not on the map.
-        """
+        """Returns the node of each code; raises DataError if one is not on the map."""
         known = self.tree.code_text(np.arange(self.tree.n_nodes, dtype=np.int32))
         at = positions(known, np.array(list(codes), dtype=np.str_))
         missing = int(np.sum(at < 0))
@@ -142,23 +130,17 @@ class TwoTreesMap:
 
     def places(self, codes: Sequence[str]) -> ZonePlaces:
         """Returns the places of nodes; the tree of the origins decides where both have a code."""
-        first = set(self.origins.code_text(np.arange(self.origins.n_nodes, dtype=np.int32)).tolist())
-        at_origin = [code in first for code in codes]
-        parts = []
-        for tree, chosen in ((self.origins, True), (self.destinations, False)):
-            own = [code for code, is_origin in zip(codes, at_origin, strict=True) if is_origin is chosen]
-            parts.append(TreeMap(tree, counted=False).places(own))
-        order = np.argsort(np.concatenate((np.flatnonzero(at_origin), np.flatnonzero(~np.array(at_origin, bool)))))
-        return _joined(parts, order)
-
-
-def _joined(parts: Sequence[ZonePlaces], order: NDArray[np.int64]) -> ZonePlaces:
-    columns: dict[str, Any] = {}
-    for name in ("level", "lat", "lon", "area_km2", "polygons", "names"):
-        values = [getattr(part, name) for part in parts]
-        known = [value for value in values if value is not None]
-        columns[name] = None if len(known) < len(values) else np.concatenate(known)[order]
-    return ZonePlaces(**columns)
+        wanted = np.array(list(codes), dtype=np.str_)
+        known = self.origins.code_text(np.arange(self.origins.n_nodes, dtype=np.int32))
+        at_origin = np.isin(wanted, known)
+        ends = ((self.origins, at_origin), (self.destinations, ~at_origin))
+        parts = [TreeMap(tree, counted=False).places(wanted[at].tolist()) for tree, at in ends]
+        order = np.argsort(np.concatenate([np.flatnonzero(at) for _, at in ends]))
+        columns: dict[str, Any] = {}
+        for name in ("level", "lat", "lon", "area_km2", "polygons", "names"):
+            values = [getattr(part, name) for part in parts]
+            columns[name] = None if any(v is None for v in values) else np.concatenate(values)[order]
+        return ZonePlaces(**columns)
 
 
 #: A zone and everything that contains it, nearest first, each with its level; a part of a zone is half a level finer.
@@ -166,11 +148,7 @@ Chain = list[tuple[str, float]]
 
 
 def zone_chains(places: PublicMap, codes: Sequence[str]) -> list[Chain]:
-    """Returns each zone and its ancestors on a map, up to the root; on a map without a tree, the zone alone.
-
-    Raises:
-        DataError: a code is not one of this map.
-    """
+    """Returns each zone and its ancestors on a map, up to the root; on a map without a tree, the zone alone."""
     if isinstance(places, H3Map):
         return [_h3_chain(text) for text in codes]
     if not isinstance(places, TreeMap):
@@ -207,11 +185,10 @@ def _h3_number(text: str) -> int:
         return 0
     if text == OUTSIDE:
         return OUTSIDE_CELL
-    found = _H3_CODE.fullmatch(text)
-    part = (found.group(2) or "") if found else None
-    if found is None or part not in H3_PARTS or not h3_int.is_valid_cell(int(found.group(1), 16)):
+    code = _H3_CODE.fullmatch(text)
+    if code is None or not h3_int.is_valid_cell(int(code[1], 16)):
         raise DataError("A zone is not an H3 cell, nor a part of one.")
-    return int(found.group(1), 16) | H3_PARTS.index(part) << H3_PART_SHIFT
+    return int(code[1], 16) | H3_PARTS.index(code[2] or "") << H3_PART_SHIFT
 
 
 # ---- boxes -------------------------------------------------------------------------------------------------------
@@ -228,23 +205,19 @@ class Rectangles:
 
     @classmethod
     def from_codes(cls, codes: Sequence[str]) -> Rectangles:
-        """Reads the edges from codes ``box_west_south_east_north``.
-
-        Raises:
-            DataError: a code is not that of a box.
-        """
-        edges = np.zeros((len(codes), 4), dtype=np.int64)
-        for row, code in enumerate(codes):
-            found = _CODE.fullmatch(code)
-            if found is None:
+        """Reads the edges from codes ``box_west_south_east_north``; raises DataError for other codes."""
+        edges = []
+        for code in codes:
+            box = _CODE.fullmatch(code)
+            if box is None:
                 raise DataError("A zone of a release of boxes has the code of no box.")
-            edges[row] = [round(float(text) * UNITS_PER_DEGREE) for text in found.groups()]
-        return cls(*edges.T)
+            edges.append([round(float(text) * UNITS_PER_DEGREE) for text in box.groups()])
+        return cls(*np.array(edges, dtype=np.int64).reshape(-1, 4).T)
 
     def codes(self) -> NDArray[np.str_]:
         """Returns ``box_west_south_east_north`` in degrees."""
-        edges = (_degrees_text(units) for units in (self.west, self.south, self.east, self.north))
-        text = [f"box_{w}_{s}_{e}_{n}" for w, s, e, n in zip(*edges, strict=True)]
+        edges = np.stack((self.west, self.south, self.east, self.north), axis=1) / UNITS_PER_DEGREE
+        text = ["_".join(["box", *(f"{e:.7f}".rstrip("0").rstrip(".") for e in box)]) for box in edges.tolist()]
         return np.array(text, dtype=np.str_).reshape(len(self.west))
 
     def centers(self) -> tuple[Floats, Floats]:
@@ -264,10 +237,9 @@ class Rectangles:
         west, south, east, north = (u / UNITS_PER_DEGREE for u in (self.west, self.south, self.east, self.north))
         out = np.asarray(shapely.box(west, south, east, north), dtype=object)
         for i in np.flatnonzero(east < west).tolist():
-            sides = [shapely.box(west[i], south[i], 180, north[i])]
+            out[i] = shapely.box(west[i], south[i], 180, north[i])
             if east[i] > -180:
-                sides.append(shapely.box(-180, south[i], east[i], north[i]))
-            out[i] = sides[0] if len(sides) == 1 else shapely.multipolygons(sides)
+                out[i] = shapely.multipolygons([out[i], shapely.box(-180, south[i], east[i], north[i])])
         return out
 
 
@@ -281,10 +253,6 @@ class BoxMap:
         lat, lon = boxes.centers()
         level = np.zeros(len(codes), dtype=np.int32)
         return ZonePlaces(level=level, lat=lat, lon=lon, area_km2=boxes.areas_km2(), polygons=boxes.polygons())
-
-
-def _degrees_text(units: Units) -> list[str]:
-    return [f"{u / UNITS_PER_DEGREE:.7f}".rstrip("0").rstrip(".") for u in units.tolist()]
 
 
 def _area_below(lat_units: Units) -> Floats:

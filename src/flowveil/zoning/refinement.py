@@ -118,6 +118,7 @@ def _renumbered(flows: Flows, trees: Trees, numbers: tuple[Ints, Ints]) -> Flows
         people=None if flows.people is None else flows.people.renumber(place),
         tiles=None,
         leaves=tuple(leaf[order] for leaf in flows.leaves),
+        values=None if flows.values is None else flows.values.renumber(place),
         origins=trees[0],
         destinations=trees[1],
         whole_map=trees[2],

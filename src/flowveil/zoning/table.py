@@ -7,6 +7,7 @@ the coarser one gets its column's name as prefix. In a parent table the same tex
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ def nested_hierarchy(columns: Sequence[Texts], *, levels: Sequence[str], root: s
 
     Args:
         columns: the codes of each row at each level, coarsest first; the last are the tiles. Rows may repeat.
-        levels: the columns' names; they qualify codes that occur at two levels.
+        levels: the columns' names.
         root: code of the root above several coarsest zones; ``all`` by default.
 
     Returns:
@@ -38,11 +39,7 @@ def nested_hierarchy(columns: Sequence[Texts], *, levels: Sequence[str], root: s
     if not texts or len(texts[-1]) == 0:
         raise HierarchyError("A hierarchy needs at least one row.")
     _refuse_missing(texts, levels)
-    codes, numbers = [], []
-    for column in texts:
-        distinct, number = np.unique(column, return_inverse=True)
-        codes.append(distinct)
-        numbers.append(number)
+    codes, numbers = zip(*(np.unique(column, return_inverse=True) for column in texts), strict=True)
     problems = []
     for depth in range(1, len(texts)):
         several = _with_several_parents(numbers[depth], numbers[depth - 1])
@@ -106,10 +103,7 @@ def parent_hierarchy(tile: Texts, parent: Texts, *, root: str | None = None) -> 
         return without_chain_above(tree)
     if root is None:
         raise HierarchyError(_several_roots(tops, up, row, code))
-    if np.any(code == root):
-        raise HierarchyError(
-            f"The root above several zones cannot be called '{root}': a zone is. Hint: give root another name."
-        )
+    _refuse_root(root, code)
     up[tops] = len(code)
     tree, _ = Hierarchy.from_parents(np.append(up, -1), np.append(code, np.array([root])), base_level=-1, kind="table")
     return without_chain_above(tree)
@@ -122,13 +116,7 @@ def without_chain_above(tree: Hierarchy) -> Hierarchy:
         return tree
     parent = tree.parent[skipped:] - skipped
     parent[0] = -1
-    return Hierarchy(
-        parent=parent,
-        code=tree.code[skipped:],
-        base_level=tree.base_level + skipped,
-        geography=tree.geography,
-        kind=tree.kind,
-    )
+    return replace(tree, parent=parent, code=tree.code[skipped:], base_level=tree.base_level + skipped)
 
 
 def chain_above(n_children: NDArray[Any]) -> int:
@@ -152,8 +140,7 @@ def first_of_runs(ordered: NDArray[Any]) -> NDArray[np.int64]:
 
 def examples(codes: Texts, *, most: int = 5) -> str:
     """Returns the first few codes in text order, for a message. Zones are places, never persons."""
-    shown = np.sort(np.asarray(codes, dtype=np.str_))
-    shown = shown[first_of_runs(shown)]
+    shown = np.unique(np.asarray(codes, dtype=np.str_))
     listed = ", ".join(f"'{c}'" for c in shown[:most].tolist())
     return f"{listed} and {len(shown) - most} more" if len(shown) > most else listed
 
@@ -185,8 +172,7 @@ def _with_several_parents(child: NDArray[np.int64], parent: NDArray[np.int64]) -
     order = np.lexsort((parent, child))
     child, parent = child[order], parent[order]
     differs = (child[1:] == child[:-1]) & (parent[1:] != parent[:-1])
-    several: NDArray[np.int64] = child[1:][differs]
-    return several[first_of_runs(several)]
+    return np.unique(child[1:][differs])
 
 
 def _refuse_cycles(up: NDArray[np.int64], code: Texts) -> None:
@@ -194,8 +180,7 @@ def _refuse_cycles(up: NDArray[np.int64], code: Texts) -> None:
     jump = np.where(up < 0, np.arange(len(up)), up)
     for _ in range(len(up).bit_length()):
         jump = jump[jump]
-    on_cycle = np.sort(jump[up[jump] >= 0])
-    on_cycle = on_cycle[first_of_runs(on_cycle)]
+    on_cycle = np.unique(jump[up[jump] >= 0])
     if len(on_cycle):
         raise HierarchyError(
             f"The parents form a cycle: {_count(on_cycle, 'zone')} would contain themselves: "
@@ -204,10 +189,7 @@ def _refuse_cycles(up: NDArray[np.int64], code: Texts) -> None:
 
 
 def _several_roots(tops: NDArray[np.int64], up: NDArray[np.int64], row: NDArray[np.int64], code: Texts) -> str:
-    has_row = np.zeros(len(code), dtype=np.bool_)
-    has_row[row] = True
-    has_children = np.zeros(len(code), dtype=np.bool_)
-    has_children[up[up >= 0]] = True
+    has_row, has_children = np.isin(np.arange(len(code)), row), np.isin(np.arange(len(code)), up)
     kinds = (
         ("tile", "without a parent (orphans)", ~has_children),
         ("zone", "with rows but no parent", has_children & has_row),
@@ -231,11 +213,17 @@ def _qualified(codes: Sequence[Texts], levels: Sequence[str], root: str | None) 
             own = np.char.add(f"{level}:", own)
         taken = np.concatenate((taken, own))
         named.insert(0, own)
-    top = VIRTUAL_ROOT if root is None else root
-    if root is not None and np.any(taken == root):
-        raise HierarchyError(
-            f"The root above several zones cannot be called '{root}': a zone is. Hint: give root another name."
-        )
+    if root is not None:
+        _refuse_root(root, taken)
+        return named, root
+    top = VIRTUAL_ROOT
     while np.any(taken == top):
         top = f"root:{top}"
     return named, top
+
+
+def _refuse_root(root: str, taken: Texts) -> None:
+    if np.any(taken == root):
+        raise HierarchyError(
+            f"The root above several zones cannot be called '{root}': a zone is. Hint: give root another name."
+        )

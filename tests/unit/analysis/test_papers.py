@@ -24,7 +24,7 @@ from flowveil.analysis.study_tables import published_results, published_sheet
 from flowveil.analysis.tables import HEADS
 from flowveil.cli import cli, main
 from flowveil.errors import OutputError, ParameterError
-from flowveil.published.report import FORMAT
+from flowveil.output import RELEASE_FORMAT
 from flowveil.sources.synthetic import synthetic_survey
 from samples.processes import in_this_process
 
@@ -113,7 +113,7 @@ def test_everything_internal_is_marked(internal):
 def test_exact_measures_lie_in_no_release(survey, tmp_path):
     flows = flowveil.read_slices(survey, by="sex", **READ)
     (tmp_path / "release").mkdir()
-    (tmp_path / "release" / "manifest.json").write_text(json.dumps({"format": FORMAT}), "utf-8")
+    (tmp_path / "release" / "manifest.json").write_text(json.dumps({"format": RELEASE_FORMAT}), "utf-8")
     settings = {"methods": ["oigh"], "protections": ["trips"], "k": 5}
     with pytest.raises(OutputError, match="inside a release"):
         flowveil.run_study(flows, tmp_path / "release" / "study", **settings)
@@ -446,7 +446,7 @@ def test_two_runs_are_drawn_over_each_other_and_not_into_a_release(tmp_path):
     found = flowveil.compare(
         str(trips), methods="odkanon", k=5, protect=("trips", "population"), population_only=True, **READ
     )
-    (tmp_path / "manifest.json").write_text(json.dumps({"format": FORMAT}), "utf-8")
+    (tmp_path / "manifest.json").write_text(json.dumps({"format": RELEASE_FORMAT}), "utf-8")
     with pytest.raises(OutputError, match="inside a release"):
         found.picture(tmp_path / "other.svg")
     with pytest.raises(ParameterError, match="allowed"):

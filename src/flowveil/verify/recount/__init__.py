@@ -3,5 +3,6 @@
 from .inputs import PersonRows, Places, Trips
 from .recount import Result, recount
 from .tree import ZoneMap
+from .values import ValueRows
 
-__all__ = ["PersonRows", "Places", "Result", "Trips", "ZoneMap", "recount"]
+__all__ = ["PersonRows", "Places", "Result", "Trips", "ValueRows", "ZoneMap", "recount"]

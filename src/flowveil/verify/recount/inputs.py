@@ -87,6 +87,7 @@ class Trips:
     read_by: str = "recount"  # or ``engine``
     keys: Counts | None = None  # sum of the record keys of each row; None without the secret key
     key: str | None = None  # fingerprint of that key
+    values: Any = None  # `values.ValueRows` if the release has means, totals or medians
 
     def __len__(self) -> int:
         return len(self.origin)
@@ -119,6 +120,13 @@ _COLUMNS = {
 }  # fmt: skip
 
 
+def number_columns(parameters: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
+    """Returns the columns of means, totals and medians, with what they are and the input column."""
+    roles = (("mean", "mean"), ("total_of", "total"), ("median", "median"))
+    named = [(role, prefix, ((parameters.get("columns") or {}).get(role) or "").split(",")) for role, prefix in roles]
+    return {f"{prefix}_{column}": (role, column) for role, prefix, columns in named for column in columns if column}
+
+
 class FolderError(ValueError):
     """The folder contradicts itself; the message is a finding."""
 
@@ -148,7 +156,8 @@ class Release:
         # Columns of flows.parquet that hold a node of each fold.
         self.fold_columns = [name for fold in self.folds for name in (SPAN if fold == "time" else (fold,))]
         self.flows = pq.read_table(folder / "flows.parquet", partitioning=None)
-        _check_columns(self.flows, self.slice_columns, self.fold_columns)
+        numbers = number_columns(self.parameters)
+        _check_columns(self.flows, self.slice_columns, self.fold_columns, tuple(numbers))
         zones = pq.read_table(folder / "zones.parquet", columns=["zone", "role"], partitioning=None)
         _check_listed(self.flows, zones, same_zones=self.parameters.get("same_zones") is True)
         # Threshold of each protected unit, and of locations; the population is in millionths.
@@ -184,14 +193,15 @@ def _whole(values: NDArray[Any], unit: int) -> Counts:
     return np.where(whole / unit == values, whole, -1).astype(np.int64)
 
 
-def _check_columns(flows: pa.Table, slices: Sequence[str], folds: Sequence[str]) -> None:
-    needed = {"origin_zone", "destination_zone", "trips", *slices, *folds}
+def _check_columns(flows: pa.Table, slices: Sequence[str], folds: Sequence[str], numbers: Sequence[str]) -> None:
+    needed = {"origin_zone", "destination_zone", "trips", *slices, *folds, *numbers}
     found = set(flows.column_names)
     if not needed <= found <= needed | set(_COLUMNS) or len(found) < len(flows.column_names):
         raise FolderError("flows.parquet: has other columns than a release")
-    if any(flows.schema.field(name).type not in _COLUMNS.get(name, _TEXT) for name in flows.column_names):
+    types = {**_COLUMNS, **dict.fromkeys(numbers, (pa.float64(),))}
+    if any(flows.schema.field(name).type not in types.get(name, _TEXT) for name in flows.column_names):
         raise FolderError("flows.parquet: a column has the wrong type")
-    if flows.num_rows == 0 or any(flows[name].null_count for name in flows.column_names if name not in slices):
+    if flows.num_rows == 0 or any(flows[n].null_count for n in flows.column_names if n not in (*slices, *numbers)):
         raise FolderError("flows.parquet: has no rows, or values are missing")
     if any(pc.min(flows[name]).as_py() < 1 for name in ("trips", "layer") if name in found):
         raise FolderError("flows.parquet: cells have fewer than one trip, or layers are not numbered from 1")

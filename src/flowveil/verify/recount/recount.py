@@ -47,6 +47,7 @@ and what was counted. A finding has numbers of cells, never a value of a cell, a
     mean weight), so one trip less than a multiple of k - 1 has the share of that multiple. In a homogeneous release,
     if nearly all pairs of listed zones without a cell must be full, the share of all of them full is stated.
 12. *Revisions* (revisions.py) and *noise* (noise.py).
+13. *Numbers* (values.py): means, totals and medians.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from . import geometry, inputs, noise, perturbation, revisions
+from . import geometry, inputs, noise, perturbation, revisions, values
 from .inputs import MILLION, Counts, FolderError, PersonRows, Places, Release, Trips
 from .tree import Codes, Ints, build_tree, cell_texts, count_overlaps, zones_around
 
@@ -220,6 +221,7 @@ class _Recount:
     def run(self, earlier: Sequence[Any], *, test_noise: bool = True) -> Iterator[str]:
         """Yields every finding, section by section."""
         families = self._folded_family() if self.release.kind == "folded" else self._families()
+        values.check_form(self.release, len(families))
         assigned: list[tuple[_Family, Ints]] = []
         counted_in: Mask = np.zeros(len(self.trips), dtype=np.bool_)
         # From fine to coarse: over common zones, coarser matrices are sums of what the finest publish.
@@ -341,10 +343,10 @@ class _Recount:
 
     def _number_slices(self, names: Sequence[str]) -> list[Any]:
         """Numbers the published slices, or combinations of folds, and returns them."""
-        values = list(zip(*(self.release.flows[name].to_pylist() for name in names), strict=True))
-        found = sorted(set(values), key=str)
+        listed = list(zip(*(self.release.flows[name].to_pylist() for name in names), strict=True))
+        found = sorted(set(listed), key=str)
         number = {key: n for n, key in enumerate(found)}
-        self.slice_of_cell = np.array([number[key] for key in values], dtype=np.int64)
+        self.slice_of_cell = np.array([number[key] for key in listed], dtype=np.int64)
         self.n_slices = len(found)
         return found
 
@@ -478,6 +480,7 @@ class _Recount:
         problems["cells have one person who makes more of the trips than the rule of dominance allows"] = (
             self._dominated(cell, counted)
         )
+        problems |= values.compare(release, self.trips, cell)
         if release.kind != "boxed":
             below = self._below_places(counted, self.zone)
             problems["cells around listed places are below what is required there"] = below

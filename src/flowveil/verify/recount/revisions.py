@@ -50,21 +50,19 @@ def check(
         yield "report.json: a revision cannot have a threshold of k mean weights"
     weight = release.weight()
     below = release.trips() < release.least.get("trips", 0)
-    if weight is not None:
-        below |= weight < release.least.get("population", 0)
+    below |= False if weight is None else weight < release.least.get("population", 0)
     if below.any():
         yield f"flows.parquet: {int(below.sum())} cells are below the guarantee"
     if earlier:
-        yield from _compare(release, trips, cell, counted, _read(release, [Path(folder) for folder in earlier]))
+        yield from _compare(release, trips, cell, counted, _read(release, earlier))
     else:
         notes.append(NOT_COMPARED)
 
 
-def _read(release: Release, folders: Sequence[Path]) -> list[pa.Table]:
+def _read(release: Release, folders: Sequence[Any]) -> list[pa.Table]:
     """Returns the tables of the earlier releases; raises FolderError if the release does not revise them."""
-    hashes: list[str] = []
-    tables: list[pa.Table] = []
-    for folder in folders:
+    hashes, tables = list[str](), list[pa.Table]()
+    for folder in map(Path, folders):
         try:
             content = (folder / "flows.parquet").read_bytes()
             report = json.loads((folder / "report.json").read_text("utf-8"))

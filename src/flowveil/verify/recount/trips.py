@@ -20,7 +20,7 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from glob import glob, has_magic
+from glob import glob
 from itertools import repeat
 from os import PathLike
 from pathlib import Path
@@ -36,9 +36,10 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from .geometry import UnreadableInputError, cells_in_area, points_in_area, tiles_at
-from .inputs import MILLION, PersonRows, Trips
+from .inputs import MILLION, PersonRows, Trips, number_columns
 from .perturbation import fingerprint, read_secret, record_keys
 from .tree import OUTSIDE, OUTSIDE_CELL, ZoneMap, parent_cells, resolution_of
+from .values import ValueRows
 
 __all__ = ["UnreadableInputError", "files_of", "read_trips"]
 
@@ -71,25 +72,16 @@ _ZONED = r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?(Z|[+-]\d{2}:?\d
 
 
 def read_trips(
-    source: Any,
-    parameters: Mapping[str, Any],
-    *,
-    zones: ZoneMap | None = None,
-    area: str | None = None,
-    key_file: Any = None,
+    source: Any, parameters: Mapping[str, Any], *, zones: ZoneMap | None = None, area: Any = None, key_file: Any = None
 ) -> Trips:
-    """Reads trips as the parameters of a report say.
+    """Reads trips as the parameters of a report say; UnreadableInputError if this reader does not know the input.
 
     Args:
         source: path of a file or a folder, or a pattern.
-        parameters: ``parameters`` of report.json; a reader who does not trust the release with case gives another
-            ``person_case``.
+        parameters: ``parameters`` of report.json; a reader who does not trust it with case gives ``person_case``.
         zones: the map, if the tiles are zones of a map; with outlines if the ends are coordinates.
         area: the study area, if it came from a file, as ``wkb:`` and hexadecimal digits.
         key_file: path of the secret key of perturbed counts; without it record keys are not computed.
-
-    Raises:
-        UnreadableInputError: this reader does not know the input.
     """
     if not isinstance(source, str | PathLike) or any(parameters.get(name) for name in ("matrix", "wide", "lookup")):
         raise UnreadableInputError("the input is not a file, or is a matrix file")
@@ -112,10 +104,8 @@ def files_of(source: str | PathLike[str]) -> list[Path]:
     here = Path(source).expanduser()
     if here.is_dir():
         names = [path for path in here.rglob("*") if not re.search(r"(^|/)[._]", path.relative_to(here).as_posix())]
-    elif here.exists() or not has_magic(str(here)):
-        names = [here]
     else:
-        names = [Path(name) for name in glob(str(here), recursive=True)]
+        names = [here] if here.exists() else [Path(name) for name in glob(str(here), recursive=True)]
     every = [path for path in names if path.is_file()]
     for endings in (_PARQUET, _CSV):
         found = sorted(path for path in every if path.name.casefold().endswith(endings))
@@ -187,8 +177,10 @@ def _select(con: Any, source: str | PathLike[str], parameters: Mapping[str, Any]
         for axis, name in zip(("lat", "lon"), roles.get(end, "").split(","), strict=False):
             sql |= {f"{end}_{axis}": _number_sql(*column(name))} if name else {}
         if end not in roles:
-            sql[f"{end}_tile"] = _tile_sql(*column(roles[f"{end}_tile"]))
+            name, _ = column(roles[f"{end}_tile"])
+            sql[f"{end}_tile"] = f"CASE WHEN {_missing(name)} THEN NULL ELSE CAST({name} AS VARCHAR) END"
     sql |= {role: _number_sql(*column(roles[role])) for role in ("trips", "weight") if role in roles}
+    sql |= {f"value {c}": _number_sql(*column(c)) for _, c in number_columns(parameters).values()}
     sql |= {"person": _person_sql(*column(roles["person"]))} if "person" in roles else {}
     sql |= {f"by {name}": _attribute_sql(*column(name)) for name in _attributes(parameters)}
     every = _every(parameters)
@@ -233,10 +225,6 @@ def _number_sql(column: str, kind: str) -> str:
         return f"CAST({column} AS DOUBLE)"
     number = f"CASE WHEN contains({column}, '_') THEN error('text') ELSE CAST(CAST({column} AS VARCHAR) AS DOUBLE) END"
     return f"CASE WHEN {column} IS NULL OR {_missing(column)} THEN NULL ELSE {number} END"
-
-
-def _tile_sql(column: str, _kind: str) -> str:
-    return f"CASE WHEN {_missing(column)} THEN NULL ELSE CAST({column} AS VARCHAR) END"
 
 
 def _person_sql(column: str, kind: str) -> str:
@@ -444,6 +432,7 @@ class _Reader:
         keys, of_slice = _slices([rows[name] for name in columns], len(rows))
         key = (of_slice * len(codes[0]) + ends[0]) * len(codes[1]) + ends[1]
         _, first, row = np.unique(key, return_index=True, return_inverse=True)
+        who = self._who(rows["person"]) if "person" in rows.column_names else None
         keyed: dict[str, Any] = {}
         if self.secret is not None:
             keyed = {"keys": np.zeros(len(first), dtype=np.int64), "key": fingerprint(self.secret)}
@@ -453,7 +442,8 @@ class _Reader:
             "destination": ends[1][first].astype(np.int32),
             "trips": np.bincount(row, weights=count).astype(np.int64),
             "weight": None if weight is None else np.bincount(row, weights=weight).astype(np.int64),
-            "persons": self._persons(rows["person"], row, count) if "person" in rows.column_names else None,
+            "persons": None if who is None else _persons(who, row, count),
+            "values": self._values(rows, row, who, count * MILLION if weight is None else weight),
             **dict(zip(("origins", "destinations"), codes, strict=True)),
             **dict.fromkeys(("origin_map", "destination_map"), self.of_map),
             "slice_columns": (*names, *(["time"] if every is not None else [])),
@@ -463,8 +453,14 @@ class _Reader:
             **keyed,
         }
 
-    def _persons(self, column: Any, row: Any, count: Any) -> PersonRows:
-        """Returns the distinct persons of each flow, with their trips; each spelling is looked at once."""
+    def _values(self, rows: pa.Table, row: Any, who: Any, weight: Any) -> ValueRows | None:
+        """Returns the values of the columns of means, totals and medians; None without such columns."""
+        names = [column for _, column in number_columns(self.parameters).values()]
+        values = {name: _floats(rows[f"value {name}"]) for name in names}
+        return ValueRows(row, who, weight.astype(np.int64), values) if values else None
+
+    def _who(self, column: Any) -> Any:
+        """Returns the number of the person of each row, -1 if unknown; each spelling is looked at once."""
         index, names = _encoded(column)
         folds, known = (self.parameters.get("person_case") or "fold") == "fold", dict[str, int]()
         nfkc = partial(unicodedata.normalize, "NFKC")
@@ -472,11 +468,15 @@ class _Reader:
         for i, name in enumerate(names):
             if name is not None and not _NO_PERSON.fullmatch(name.lower()):
                 number[i] = known.setdefault(nfkc(nfkc(name).casefold()) if folds else name, len(known))
-        who, size = number[index], max(1, len(known))
-        real = np.flatnonzero(who >= 0)
-        pair, place = np.unique(row[real].astype(np.int64) * size + who[real], return_inverse=True)
-        made = np.bincount(place, weights=count[real], minlength=len(pair)).astype(np.int64)
-        return PersonRows((pair // size).astype(np.int32), (pair % size).astype(np.int32), made)
+        return number[index]
+
+
+def _persons(who: Any, row: Any, count: Any) -> PersonRows:
+    """Returns the distinct persons of each flow, with their trips."""
+    size, real = int(who.max(initial=0)) + 1, np.flatnonzero(who >= 0)
+    pair, place = np.unique(row[real].astype(np.int64) * size + who[real], return_inverse=True)
+    made = np.bincount(place, weights=count[real], minlength=len(pair)).astype(np.int64)
+    return PersonRows((pair // size).astype(np.int32), (pair % size).astype(np.int32), made)
 
 
 def _cell_of(name: str | None) -> int:

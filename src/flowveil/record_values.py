@@ -1,0 +1,297 @@
+"""Numbers in a cell beyond counts: means, totals and medians of columns of the input.
+
+A run that asks for them keeps the values behind each flow, one row for each record, so memory grows with the trips.
+A number is published in a cell that keeps the guarantee if three rules hold; otherwise it is null:
+
+- at least k contributors, and at least 1 + 2 / share (five by default), have a value: fewer could compute the values of
+  others from the rules themselves. A contributor is a person; without persons, a record. Records without a known
+  person count as one contributor, who may be one person, and do not count towards k;
+- no contributor has more than a share of the total of the cell (dominance);
+- the p % rule of tau-Argus: total - largest - second >= p / 100 * largest, so that the second largest contributor
+  cannot estimate the largest from above within p %.
+
+Readers know both bounds of a column. So the last two rules are applied twice: to contributions counted from the lower
+bound, weight * (value - low), and to those counted from the upper bound, weight * (high - value). A total of 0 on one
+side is refused: all values equal a bound. For a median, two more rules hold. The two largest weights of contributors
+are together below half of all, so that the others can move it, whatever these two have. It does not equal a bound.
+
+Sums are doubles. Comparisons have a relative tolerance, so that the order of a sum decides nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flowveil.errors import ParameterError, option
+
+Floats = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+#: Settings that name columns, with the prefix of the published column.
+STATISTICS = {"mean": "mean", "total_of": "total", "median": "median"}
+#: A weight of 1, in the unit of weights.
+ONE = 1_000_000
+SHARE, P_PERCENT = 0.5, 10.0
+#: Of five contributors or more, knowing the rules does not determine a value up to this p.
+HIGHEST_P = 30
+_TOLERANCE = 1e-9
+_DIGITS = 3
+
+
+def value_columns(columns: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
+    """Returns setting and input column of each published column, by its name.
+
+    Args:
+        columns: input columns by role, as a report records them: texts with commas, or lists.
+    """
+    found = {}
+    for role, prefix in STATISTICS.items():
+        listed = columns.get(role) or ()
+        for column in listed.split(",") if isinstance(listed, str) else listed:
+            found[f"{prefix}_{column}"] = (role, column)
+    return found
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """The requested numbers: published columns, bounds of their input columns, and the thresholds of the rules."""
+
+    columns: Mapping[str, tuple[str, str]]
+    bounds: Mapping[str, tuple[float, float]]
+    share: float = SHARE
+    p_percent: float = P_PERCENT
+
+    @property
+    def fewest(self) -> int:
+        """Fewest contributors, whatever k is: the share leaves each of the others twice an equal part of the total."""
+        return 1 + math.ceil(2 / self.share)
+
+    @classmethod
+    def from_settings(
+        cls, columns: Mapping[str, Sequence[str]], between: Sequence[str], *, share: float, p_percent: float
+    ) -> Numbers | None:
+        """Checks a request; ``columns`` has the input columns by setting, ``between`` texts such as ``minutes=0,180``.
+
+        Raises:
+            ParameterError: a column has no bounds, or two numbers, or a name that cannot be published.
+        """
+        bounds = dict(map(_parse_bounds, between))
+        named = [column for listed in columns.values() for column in listed]
+        for column in named:
+            if named.count(column) > 1:
+                raise ParameterError(
+                    f"Column '{column}' can have one number: two of mean, total and median of the same values "
+                    "determine more than each alone. Hint: choose one."
+                )
+            if not column or set(column) & set(",=\n\r"):
+                raise ParameterError(f"The name of a column with numbers has no comma and no '='; found '{column}'.")
+            if column not in bounds:
+                raise ParameterError(
+                    f"Column '{column}' has no bounds; they are declared, never taken from the data. "
+                    f"Hint: {option('between')} {column}=0,180."
+                )
+        if len(bounds) < len(between) or set(bounds) - set(named):
+            raise ParameterError(
+                f"{option('between')} gives the bounds of columns of {option('mean')}, {option('total_of')} or "
+                f"{option('median')}, each once."
+            )
+        if not (0 < share <= SHARE and 0 < p_percent <= HIGHEST_P):
+            raise ParameterError(
+                f"{option('value_share')} must be above 0 and at most {SHARE:g}, {option('p_percent')} above 0 and at "
+                f"most {HIGHEST_P}; found {share:g} and {p_percent:g}."
+            )
+        return cls(value_columns(columns), bounds, share, p_percent) if named else None
+
+
+def _parse_bounds(text: str) -> tuple[str, tuple[float, float]]:
+    column, _, listed = text.rpartition("=")
+    try:
+        low, high = (float(part) for part in listed.split(","))
+    except ValueError:
+        low = high = math.nan
+    if not (column.strip() and -math.inf < low < high < math.inf):
+        raise ParameterError(f"{option('between')} must be COLUMN=LOW,HIGH with LOW below HIGH; found '{text}'.")
+    return column.strip(), (low, high)
+
+
+def refuse_numbers(given: Mapping[str, Any]) -> None:
+    """Raises ParameterError if numbers are requested together with one of these, by what it is called.
+
+    Differences of two published numbers about nested sets of trips would be numbers that no rule has checked.
+    """
+    wrong = [what for what, is_given in given.items() if is_given]
+    if wrong:
+        listed = " and ".join(wrong)
+        raise ParameterError(
+            f"Means, totals and medians ({', '.join(map(option, STATISTICS))}) cannot be combined with {listed}: a "
+            "difference could reveal one person's value, or the numbers cannot be recounted. Hint: leave one out."
+        )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RecordValues:
+    """The values behind flows: one row for each record, sorted by flow. Private: never written.
+
+    Attributes:
+        numbers: what is published of them.
+        flow: number of the flow.
+        person: number of the person, -1 if unknown; None without persons.
+        weight: expansion factor, else number of trips, in millionths.
+        values: value of each input column; NaN if it is missing or outside the bounds.
+    """
+
+    numbers: Numbers
+    flow: NDArray[np.int32]
+    person: NDArray[np.int32] | None
+    weight: NDArray[np.int64]
+    values: Mapping[str, Floats]
+
+    def rows(self, first: int, stop: int) -> RecordValues:
+        """Returns the rows of a range of flows, which are numbered from 0 then."""
+        a, b = np.searchsorted(self.flow, (first, stop))
+        return self._at(slice(a, b), self.flow[a:b] - np.int32(first))
+
+    def renumber(self, place: NDArray[Any]) -> RecordValues:
+        """Returns the same rows of flows that have other numbers."""
+        flow = place[self.flow].astype(np.int32)
+        order = np.argsort(flow, kind="stable")
+        return self._at(order, flow[order])
+
+    def _at(self, rows: Any, flow: NDArray[np.int32]) -> RecordValues:
+        person = None if self.person is None else self.person[rows]
+        values = {name: own[rows] for name, own in self.values.items()}
+        return replace(self, flow=flow, person=person, weight=self.weight[rows], values=values)
+
+    @cached_property
+    def _contributor(self) -> NDArray[np.int64]:
+        """A number from 1 for each contributor; 0 for all records without a known person."""
+        if self.person is None:
+            return np.arange(1, len(self.flow) + 1, dtype=np.int64)
+        return self.person.astype(np.int64) + 1
+
+    def of_cells(self, cell_of_flow: NDArray[Any], n_cells: int, *, k: int) -> dict[str, Floats]:
+        """Returns the published columns of cells; NaN where a number is refused.
+
+        Args:
+            cell_of_flow: the cell of each flow, -1 for none.
+            n_cells: number of cells.
+            k: fewest contributors with a value.
+        """
+        found, of_row = {}, cell_of_flow[self.flow]
+        for name, (role, column) in self.numbers.columns.items():
+            value = self.values[column]
+            at = np.flatnonzero((of_row >= 0) & (self.weight > 0) & ~np.isnan(value))
+            cell, weight, value = of_row[at].astype(np.int64), self.weight[at], value[at]
+            bounds = self.numbers.bounds[column]
+            allowed = self._allowed(role, cell, self._contributor[at], weight, value, bounds, n_cells, k)
+            number = _STATISTIC[role](cell, weight, value, n_cells)
+            if role == "median":
+                allowed &= (number > bounds[0]) & (number < bounds[1])
+            found[name] = np.where(allowed, round_significant(number), np.nan)
+        return found
+
+    def _allowed(
+        self,
+        role: str,
+        cell: NDArray[np.int64],
+        contributor: NDArray[np.int64],
+        weight: NDArray[np.int64],
+        value: Floats,
+        bounds: tuple[float, float],
+        n_cells: int,
+        k: int,
+    ) -> Mask:
+        """Returns the cells whose values keep all rules."""
+        size = int(contributor.max(initial=0)) + 1
+        distinct, pair = np.unique(cell * size + contributor, return_inverse=True)
+        of_pair = distinct // size
+        allowed: Mask = np.bincount(of_pair[distinct % size > 0], minlength=n_cells) >= max(k, self.numbers.fewest)
+        if role == "median":
+            held = np.bincount(pair, weights=weight, minlength=len(distinct)).astype(np.float64)
+            allowed &= 2 * np.sum(_two_largest(of_pair, held, n_cells), axis=0) < np.bincount(
+                cell, weights=weight, minlength=n_cells
+            )
+        for from_bound in (value - bounds[0], bounds[1] - value):
+            made = np.bincount(pair, weights=weight * from_bound, minlength=len(distinct)).astype(np.float64)
+            total = np.bincount(of_pair, weights=made, minlength=n_cells)
+            largest, second = _two_largest(of_pair, made, n_cells)
+            allowed &= (total > 0) & (largest <= self.numbers.share * total * (1 + _TOLERANCE))
+            allowed &= total - largest - second >= self.numbers.p_percent / 100 * largest * (1 - _TOLERANCE)
+        return allowed
+
+
+def merged_values(parts: Iterable[Any], row: NDArray[Any]) -> Mapping[str, RecordValues | None]:
+    """Returns the field ``values`` of tables that are concatenated and merged; None if one has none."""
+    tables = list(parts)
+    found: list[RecordValues | None] = [getattr(part, "values", None) for part in tables]
+    known = [one for one in found if one is not None]
+    if len(known) < len(found):
+        return {"values": None}
+    start = np.cumsum([0, *(len(part) for part in tables[:-1])]).astype(np.int32)
+    columns = {name: np.concatenate([one.values[name] for one in known]) for name in known[0].values}
+    persons = [one.person for one in known if one.person is not None]
+    together = replace(
+        known[0],
+        flow=np.concatenate([one.flow + first for one, first in zip(known, start, strict=True)]),
+        person=np.concatenate(persons) if persons else None,
+        weight=np.concatenate([one.weight for one in known]),
+        values=columns,
+    )
+    return {"values": together.renumber(row)}
+
+
+def _two_largest(group: NDArray[np.int64], amount: Floats, n: int) -> tuple[Floats, Floats]:
+    """Returns the largest and the second largest amount of each group; 0 where there is none."""
+    order = np.lexsort((amount, group))
+    found = np.zeros((2, n))
+    stop = np.searchsorted(group[order], np.arange(n), side="right")
+    size = np.bincount(group, minlength=n)
+    for rank in (0, 1):
+        there = size > rank
+        found[rank, there] = amount[order[stop[there] - 1 - rank]]
+    return found[0], found[1]
+
+
+def _total(cell: NDArray[np.int64], weight: NDArray[np.int64], value: Floats, n: int) -> Floats:
+    return np.bincount(cell, weights=weight * value, minlength=n) / ONE
+
+
+def _mean(cell: NDArray[np.int64], weight: NDArray[np.int64], value: Floats, n: int) -> Floats:
+    weights = np.bincount(cell, weights=weight, minlength=n) / ONE
+    found: Floats = np.divide(_total(cell, weight, value, n), weights, out=np.full(n, np.nan), where=weights > 0)
+    return found
+
+
+def _median(cell: NDArray[np.int64], weight: NDArray[np.int64], value: Floats, n: int) -> Floats:
+    """Returns weighted medians: half of the weight is not above, half not below; the middle of two such values."""
+    order = np.lexsort((value, cell))
+    below = np.cumsum(weight[order])
+    stop = np.searchsorted(cell[order], np.arange(n), side="right")
+    ends = np.concatenate(([0], below))[stop]
+    starts = np.concatenate(([0], ends[:-1]))
+    found, there = np.full(n, np.nan), ends > starts
+    middle = (starts + ends)[there]
+    lower, upper = (np.searchsorted(2 * below, middle, side=side) for side in ("left", "right"))
+    found[there] = (value[order[lower]] + value[order[upper]]) / 2
+    return found
+
+
+_STATISTIC = {"mean": _mean, "total_of": _total, "median": _median}
+
+
+def round_significant(values: Floats) -> Floats:
+    """Returns values rounded to three significant digits, half away from zero; the doubles nearest to decimals."""
+    size = np.abs(values)
+    known = np.isfinite(values) & (size > 0)
+    digits = np.zeros(len(values), dtype=np.int64)
+    digits[known] = _DIGITS - 1 - np.floor(np.log10(size[known])).astype(np.int64)
+    up, down = 10.0 ** np.maximum(digits, 0), 10.0 ** np.maximum(-digits, 0)
+    whole = np.floor(size * up / down + 0.5 + _TOLERANCE)
+    return np.copysign(whole * down / up, values) + 0.0
