@@ -38,8 +38,7 @@ from flowveil.release.subtraction import Differencing
 from flowveil.slices import Key, SlicedFlows
 from flowveil.zoning.covering import containing_cells, pairs_inside
 from flowveil.zoning.public_map import FULL_TURN, Rectangles
-from flowveil.zoning.refinement import refined
-from flowveil.zoning.restriction import to_the_top
+from flowveil.zoning.restriction import refined, to_the_top
 
 LAYER = "layer"
 _ENDS = ("origin_zone", "destination_zone")

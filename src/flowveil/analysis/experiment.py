@@ -29,8 +29,7 @@ from flowveil.methods.cellkey import with_trial_keys
 from flowveil.published.tables import overview
 from flowveil.release.statement import INEXACT
 from flowveil.slices import SlicedFlows
-from flowveil.zoning.refinement import refined
-from flowveil.zoning.restriction import over_own_tiles
+from flowveil.zoning.restriction import over_own_tiles, refined
 
 Value = float | int | None
 #: Measures by name.
