@@ -48,7 +48,7 @@ class AuditOfOne:
     dominance: Dominance | None = None  # with the trips; None where they were not given, or persons are not known
     linkage: tuple[Linkage, ...] = ()
     membership: Membership | None = None
-    # What zones that were not divided say; None for boxes, folded times, noise and slices.
+    # What zones that were not divided say; None for boxes, folds, noise and slices.
     minimality: Minimality | None = None
     true_cells: bool | None = None  # whether the cells hold the trips that they say; None without the trips
     noisy: bool = False  # whether it is of noisy counts, which are not attacked

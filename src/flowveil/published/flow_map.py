@@ -68,6 +68,8 @@ def flow_map(
         data["numbers"] = {name: pack(held[name].to_numpy()) for name in numbers}
     if report["statement"]["slice_columns"]:
         data["slices"] = _slices(report, held)
+    elif report["parameters"].get("fold"):
+        data["slices"] = _folds(report, held)
     elif report["kind"] == "folded":
         data["times"] = _times(report, held)
     return data
@@ -189,6 +191,19 @@ def _slices(report: Mapping[str, Any], flows: pa.Table) -> dict[str, Any]:
         "finest": finest if any(finest) else [True] * len(keys),
         "of": pack(np.array([number[row] for row in rows], dtype=np.int64)),
     }
+
+
+def _folds(report: Mapping[str, Any], flows: pa.Table) -> dict[str, Any]:
+    """Returns the group and interval of each cell in the form of slices: cells share no trip, so all are finest."""
+    columns = {name: flows[name].to_pylist() for name in flows.column_names if name in report["parameters"]["fold"]}
+    if TIME_COLUMNS[0] in flows.column_names:
+        spans = zip(*(flows[name].to_pylist() for name in TIME_COLUMNS), strict=True)
+        columns[TIME] = [" to ".join(span) for span in spans]
+    rows = list(zip(*columns.values(), strict=True))
+    number = {key: i for i, key in enumerate(sorted(set(rows)))}
+    of = pack(np.array([number[row] for row in rows], dtype=np.int64))
+    keys = [list(key) for key in number]
+    return {"columns": list(columns), "time": -1, "keys": keys, "finest": [True] * len(keys), "of": of}
 
 
 def _times(report: Mapping[str, Any], flows: pa.Table) -> dict[str, Any]:
