@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 
 from flowveil.audit.bounds import UNKNOWN, Blocks, Side, blocks_of, confined, confined_components
 from flowveil.audit.published import (
+    COLUMNS,
     PublishedMatrix,
     PublishedRelease,
     derived_places,
@@ -274,7 +275,7 @@ class _Work:
     def _side(self, i: int, family: Sequence[PublishedMatrix]) -> Side:
         """All cells of matrices that share no trip, as one side."""
         release = self.releases[i]
-        origin, destination, trips = (np.concatenate([getattr(m, name) for m in family]) for name in _COLUMNS)
+        origin, destination, trips = (np.concatenate([getattr(m, name) for m in family]) for name in COLUMNS)
         most = UNKNOWN if release.most_unlisted is None else release.most_unlisted
         nodes = self._nodes[i, 0][origin], self._nodes[i, 1][destination]
         return Side(*nodes, trips, int(most), release.whole_cells)
@@ -409,9 +410,6 @@ class _Work:
                 rows.append(np.tile(np.array(row, dtype=np.int64), (len(matrix.trips), 1)))
             found.append(np.concatenate(rows))
         return found
-
-
-_COLUMNS = ("origin", "destination", "trips")
 
 
 def _millionths(matrix: PublishedMatrix) -> NDArray[np.float64] | None:
