@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from flowveil.errors import MissingExtraError, ParameterError, did_you_mean
 from flowveil.flows import Flows
-from flowveil.zoning.refinement import Read, Refinement, check_hierarchy, refined
+from flowveil.zoning.restriction import Read, Refinement, check_hierarchy, refined
 
 #: Message of methods that find no plan.
 INFEASIBLE = (

@@ -29,8 +29,7 @@ from flowveil.methods.method import Method
 from flowveil.methods.odkanon import Cuts
 from flowveil.release.plan import NodeZones, Plan
 from flowveil.release.zone_map import CELLS, TILES, FrozenMap
-from flowveil.zoning.refinement import Read, refined
-from flowveil.zoning.restriction import to_the_top, tree_over
+from flowveil.zoning.restriction import Read, refined, to_the_top, tree_over
 
 NAME = "zones-of"
 Mask = NDArray[np.bool_]
