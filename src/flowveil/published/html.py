@@ -237,9 +237,6 @@ def _files(report: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [*((name, _FILES[name]) for name in names), *exports, ("manifest.json", _FILES["manifest.json"])]
 
 
-# ---- a series ------------------------------------------------------------------------------------------------------
-
-
 #: Width of the map of a series in units of the drawing; corners are rounded to a tenth of a unit.
 _WIDTH = 720
 #: Cells that are listed for each step.
