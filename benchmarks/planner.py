@@ -1,7 +1,7 @@
 """The planner's error: share of trips that a reader misses or misplaces between areas, by method and data set.
 
     python -m benchmarks planner                                        every set and method
-    python -m benchmarks.planner --sets Santiago --methods layercut,twincut
+    python -m benchmarks.planner --sets Santiago --methods layercut,twincut,cellkey,rounding
 
 Each method publishes with k = 10 trips. The matrix between areas is estimated from the published tables alone, without
 public weights (`flowveil.published.disaggregation`), and compared with all input trips. Areas are H3 cells of
@@ -33,6 +33,7 @@ from benchmarks import twincut_table
 from benchmarks.twincut_table import DATA
 from flowveil.flows import Flows, group_pairs
 from flowveil.hierarchy import Hierarchy, Ints
+from flowveil.methods.cellkey import with_trial_keys
 from flowveil.published.disaggregation import disaggregate
 from flowveil.published.tables import lookup_table, zones_table
 from flowveil.published.zone_overlaps import Overlap, h3_overlap, hexagons_around, map_overlap, outline_overlap
@@ -49,8 +50,14 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "atg-dual 10 %": ("atg-dual", {"max_suppressed": 0.1}),
     "odkanon": ("odkanon", {}),
 }
-#: Run where it is named: takes minutes.
-SLOW = {"curvecut 10 %": ("curvecut", {"max_suppressed": 0.1})}
+#: Run where they are named: CurveCut takes minutes; perturbed counts have no k, and zones of the level of the areas.
+NAMED: dict[str, tuple[str, dict[str, Any]]] = {
+    "curvecut 10 %": ("curvecut", {"max_suppressed": 0.1}),
+    "cellkey": ("cellkey", {}),
+    "cellkey, variance 0.14": ("cellkey", {"variance": 0.14, "maximum": 2, "small": 0}),
+    "rounding": ("rounding", {}),
+    "rounding, controlled": ("rounding", {"mode": "controlled"}),
+}
 ENDS = ("origin", "destination")
 Table = dict[tuple[str, str], float]
 
@@ -272,7 +279,11 @@ def measure(areas: Areas, true: Table, method: str, limit: dict[str, Any]) -> Re
     """Runs a method; None where it cannot be run on this set."""
     begin = time.process_time()
     try:
-        release = flowveil.anonymize(areas.flows, method, K, "trips", **limit)
+        if flowveil.METHODS[method].promises == "perturbation":
+            level = None if areas.flows.intake.resolution is None else LEVEL
+            release: Any = flowveil.anonymize(with_trial_keys(areas.flows), method, level=level, **limit)
+        else:
+            release = flowveil.anonymize(areas.flows, method, K, "trips", **limit)
         seconds = time.process_time() - begin
         published = to_published(release)
         zones = zones_table(published)
@@ -291,7 +302,7 @@ def main() -> None:
     parser.add_argument("--sets", default="", help="names, or beginnings of names, with commas between")
     parser.add_argument("--methods", default="", help="the same for methods")
     given, _ = parser.parse_known_args()
-    methods = _chosen({**METHODS, **SLOW} if given.methods else METHODS, given.methods)
+    methods = _chosen({**METHODS, **NAMED} if given.methods else METHODS, given.methods)
     print(f"| data | {' | '.join(name for name, _ in methods)} | finest fixed | best fixed | LayerCut is better |")
     print(f"|---|{'---:|' * len(methods)}---:|---:|---:|", flush=True)
     further = []

@@ -27,7 +27,6 @@ from flowveil.errors import InfeasibleError, ParameterError
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee, default_units
 from flowveil.methods import METHODS, Method
-from flowveil.methods.cellkey import with_trial_keys
 from flowveil.methods.epsilon import check_epsilon
 from flowveil.methods.paircut import usual_time_weight
 from flowveil.output import make_private_folder, refuse_inside_release, write_private_files
@@ -61,16 +60,13 @@ class Frontier:
 
 @dataclass(frozen=True)
 class Comparison:
-    """All runs of methods that guarantee a k, in the order protection, k, method; then those that add noise, by ε.
+    """The runs of a comparison."""
 
-    With TwinCut among the methods there is a frontier for each protection and k that has any.
-    """
-
-    runs: tuple[Run, ...]
+    runs: tuple[Run, ...]  # of methods that guarantee a k, in the order protection, k, method
     time_limit: float
     max_suppressed: float
-    frontiers: tuple[Frontier, ...] = ()
-    noisy: tuple[Run, ...] = ()
+    frontiers: tuple[Frontier, ...] = ()  # of each protection and k, with TwinCut among the methods
+    noisy: tuple[Run, ...] = ()  # of methods that add noise, by ε
 
     @property
     def table(self) -> pa.Table:
@@ -184,7 +180,7 @@ def compare_flows(
     sweeps = [
         replace(task, frontier=settings.hierarchy or "") for task in runs if task.arguments["method"].name == "twincut"
     ]
-    source, report = Source(with_trial_keys(flows), keep_tables=True), progress or lines_every("Comparing")
+    source, report = Source(flows, keep_tables=True), progress or lines_every("Comparing")
     tasks, limit = [*runs, *noisy, *sweeps], choices.time_limit
     results = [result for _, result in sorted(run_tasks(source, tasks, time_limit=limit, progress=report, fresh=True))]
     n_runs, n_all = len(runs), len(runs) + len(noisy)

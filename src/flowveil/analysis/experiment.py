@@ -25,6 +25,7 @@ from flowveil.errors import FlowveilError, InfeasibleError, ParameterError
 from flowveil.flows import Flows
 from flowveil.guarantee import UNITS, Guarantee, SmallKWarning, check_max_suppressed, confirmed
 from flowveil.methods import Method, find_method, k_methods
+from flowveil.methods.cellkey import with_trial_keys
 from flowveil.published.tables import overview
 from flowveil.release.statement import INEXACT
 from flowveil.slices import SlicedFlows
@@ -353,8 +354,12 @@ def run_tasks(
 def attempt(flows: Flows, arguments: Mapping[str, Any]) -> Any:
     """Returns the release that `flowveil.anonymize` makes, or the FlowveilError; it quotes nothing of the input.
 
-    Nothing is published, so nothing needs a confirmation.
+    Nothing is published, so nothing needs a confirmation, nor a secret key.
     """
+    if find_method(arguments["method"]).promises == "perturbation":
+        flows = with_trial_keys(flows)
+    elif flows.keys is not None:
+        flows = replace(flows, keys=None)
     confirmations = {"allow_small_k": True, "population_only": True} if _guarantees_k(arguments) else {}
     try:
         with warnings.catch_warnings():

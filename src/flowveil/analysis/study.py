@@ -123,6 +123,8 @@ def study_settings(flows: SlicedFlows, choices: Settings) -> Settings:
     methods = methods_of(wanted, same_zones=flows.intake.same_zones)
     if wanted is None and flows.every is not None:
         methods.append(METHODS["laplace"])
+    if wanted is None and not flows.intake.same_zones and flows.intake.outside != "keep":
+        methods += [method for method in METHODS.values() if method.promises == "perturbation"]
     # Over many matrices trips alone, as in the paper.
     with_weights = flows.whole.weight is not None and flows.every is None
     protections = ("trips", "population") if with_weights else ("trips",)
@@ -183,10 +185,8 @@ def _segments(flows: SlicedFlows, steps: Sequence[str]) -> list[tuple[str | None
     """Returns the whole data set and the values of each attribute; or the time steps."""
     if steps:
         return [(flows.columns[0], step) for step in steps]
-    named: list[tuple[str | None, str | None]] = [(None, None)]
-    for at, by in enumerate(flows.columns):
-        named += [(by, value) for value in sorted({key[at] for key in flows.keys})]
-    return named
+    values = [sorted({key[at] for key in flows.keys}) for at in range(len(flows.columns))]
+    return [(None, None), *((by, value) for by, listed in zip(flows.columns, values, strict=True) for value in listed)]
 
 
 def _results(
@@ -246,19 +246,10 @@ def _rows(run: Run, settings: Settings) -> Iterator[dict[str, Any]]:
     for basis in ("trips", "weight"):
         if run.status == DONE and basis not in run.by_basis:
             continue
-        yield {
-            "by": run.by,
-            "segment": run.segment,
-            "method": run.method,
-            "protect": run.protection,
-            "basis": basis,
-            "status": run.status,
-            "seconds": run.seconds,
-            "reason": run.reason,
-            "limit": settings.limit_of(run.method) if settings.methods[run.method].promises == "k" else None,
-            **run.notes,
-            **run.by_basis.get(basis, {}),
-        }
+        limit = settings.limit_of(run.method) if settings.methods[run.method].promises == "k" else None
+        row = {name: getattr(run, name) for name in ("by", "segment", "method", "status", "seconds", "reason")}
+        row |= {"protect": run.protection, "basis": basis, "limit": limit}
+        yield {**row, **run.notes, **run.by_basis.get(basis, {})}
 
 
 def check_folder(directory: str | PathLike[str]) -> None:
@@ -340,10 +331,9 @@ def describe_data(flows: SlicedFlows, k: int, steps: Sequence[str]) -> dict[str,
     if whole.people is not None:
         found["people"] = len(np.unique_values(whole.people.person))
     if whole.weight is not None:
-        found["weight"] = float(whole.weight.sum())
         represented = _represented_population(flows)
-        if represented is not None:
-            found["population"] = represented
+        found["weight"] = float(whole.weight.sum())
+        found |= {} if represented is None else {"population": represented}
     return found
 
 

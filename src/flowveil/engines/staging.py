@@ -27,7 +27,7 @@ from flowveil.flows import MILLION, Flows, People
 from flowveil.read_summary import ReadSummary
 from flowveil.reading import Reading
 from flowveil.reading.database import batches_of, fetch_table
-from flowveil.reading.limits import FLOW_READ, PERSON_READ, about, in_bytes, is_limited, room_for
+from flowveil.reading.limits import FLOW_READ, PERSON_READ, about, is_limited, room_for
 from flowveil.reading.persons import known_persons, person_sql, placeholder_name, placeholder_sql
 from flowveil.reading.screening import Kept
 from flowveil.reading.tiling import Tiling
@@ -351,7 +351,7 @@ class Staged:
             hint=f"use larger tiles ({option('resolution')}) or a smaller area ({option('within')})",
         )
         if left is not None:
-            self._con.execute(f"SET memory_limit = '{in_bytes(left)}'")
+            self._con.execute(f"SET memory_limit = '{left} bytes'")
 
     def _numbered_slices(self, grouped: pa.Table) -> tuple[tuple[tuple[str, ...], ...], NDArray[np.int64]]:
         """Returns the distinct slices in order, and where each begins in the grouped rows, with the end."""

@@ -12,6 +12,7 @@ import flowveil
 from flowveil.analysis import experiment
 from flowveil.analysis.areas import area_accuracy, default_levels, main_level
 from flowveil.analysis.comparison import FILES
+from flowveil.analysis.comparison import _methods as comparison_methods
 from flowveil.analysis.experiment import WARM_UP_FLOWS, Source, Task
 from flowveil.errors import DataError, OutputError, ParameterError
 from flowveil.methods import find_method
@@ -60,6 +61,16 @@ def test_a_run_is_the_release_that_anonymize_makes(flows, found):
     assert next(iter(run.measures.items())) == ("area_error", planner.area_error)
     assert {name: run.measures[name] for name in release.metrics()["trips"]} == release.metrics()["trips"]
     assert run.seconds > 0
+
+
+def test_perturbed_counts_are_compared_without_a_key(flows):
+    with in_this_process():
+        found = flowveil.compare(flows, methods="layercut,cellkey,rounding", k=5, protect="trips")
+        chosen = {method.name for method in comparison_methods(flows, experiment.Settings(methods="all"))[1]}
+    runs = (*found.runs, *found.noisy)
+    assert [(run.method, run.status) for run in runs] == [(n, "done") for n in ("layercut", "cellkey", "rounding")]
+    assert all(0 < run.measures["area_error"] < 0.5 for run in runs)
+    assert chosen == {"cellkey", "rounding"}
 
 
 def test_what_cannot_be_met_is_shown_as_such(found):

@@ -9,7 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import flowveil
-from flowveil.analysis.study import run_study
+from flowveil.analysis.experiment import Settings
+from flowveil.analysis.study import run_study, study_settings
 from flowveil.cli import main
 from flowveil.engines import read_slices
 from flowveil.errors import OutputError, ParameterError
@@ -55,6 +56,14 @@ def test_all_runs_are_in_the_tables_and_done_only_once(flows, tmp_path: Path):
     assert line.split("|")[-4].strip() == f"{ratio:,.2f}"
     assert r"\begin{tabular}" in (out / "tables.tex").read_text("utf-8")
     assert "SECRET" not in text
+
+
+@pytest.mark.usefixtures("one_process")
+def test_perturbed_counts_are_studied_without_a_key(flows, tmp_path: Path):
+    assert {"cellkey", "rounding"} <= set(study_settings(flows, Settings()).methods)
+    found = run_study(flows, tmp_path / "study", methods=["cellkey", "rounding"], protections=["trips"], k=5)
+    assert {(row["method"], row["status"]) for row in found.rows} == {("cellkey", "done"), ("rounding", "done")}
+    assert "Cell keys" in (tmp_path / "study" / "tables.md").read_text("utf-8")
 
 
 def test_a_run_that_is_late_is_not_available_and_tried_again_with_more_time(tmp_path: Path):
