@@ -6,6 +6,7 @@ One page that opens offline by double click: a map first, then what a reader ask
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -252,11 +253,10 @@ def render_series(index: Mapping[str, Any], steps: Mapping[str, tuple[pa.Table, 
     values, largest = {}, {}
     for step, (flows, _) in steps.items():
         cells = list(zip(*(flows[c].to_pylist() for c in ("origin_zone", "destination_zone", "trips")), strict=True))
-        starts = dict.fromkeys(shapes, 0)
+        starts: Counter[str] = Counter()
         for origin, _, trips in cells:
-            if origin in starts:
-                starts[origin] += trips
-        values[step] = list(starts.values())
+            starts[origin] += trips
+        values[step] = [starts[code] for code in shapes]
         largest[step] = sorted(cells, key=lambda cell: (-cell[2], cell[0], cell[1]))[:_LARGEST]
     data = {"steps": list(steps), "values": values, "largest": largest, "codes": list(shapes)}
     # The folder of the newest release of a step.

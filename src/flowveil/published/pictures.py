@@ -213,7 +213,7 @@ class Extent:
 
     def outside(self, zones: pa.Table) -> int:
         """How many zones have no part in the picture."""
-        return int((~shapely.intersects(shapely.envelope(geometries(zones)), shapely.box(*self.frame))).sum())
+        return int(shapely.disjoint(shapely.envelope(geometries(zones)), shapely.box(*self.frame)).sum())
 
 
 def size_of(extent: Extent, n: int, width: float | None) -> tuple[float, float]:
