@@ -225,8 +225,9 @@ def resources(request: Request) -> Iterator[None]:
 
 
 def reading_arguments(request: Request, *, zones: Any = None) -> dict[str, Any]:
-    """Returns the arguments of `flowveil.read_trips`, without slices. The map is read, unless ``zones`` has it."""
-    given = {name: value for name, value in request.arguments("reading").items() if name not in _OF_SLICES}
+    """Returns the arguments of `flowveil.read_trips`, without slices and numbers; ``zones`` is the map, if read."""
+    left_out = (*_OF_SLICES, *request.numbers.given)
+    given = {name: value for name, value in request.arguments("reading").items() if name not in left_out}
     if request.resources.engine is not None:
         given["engine"] = request.resources.engine
     protect = request.protection.protect
@@ -276,7 +277,7 @@ def read_request(
     from flowveil.engines import read_slices, read_trips
 
     source = request.input.input if source is None else source
-    how = reading_arguments(request, zones=zones)
+    how = {**reading_arguments(request, zones=zones), **request.numbers.given}
     if not has_slices(request):
         if request.slices.during is None and not only_for_ledger(request):
             how.pop("time", None)

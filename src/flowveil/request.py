@@ -279,7 +279,7 @@ class Method(Section, key="method", heading="Method", call="anonymize"):
     )  # fmt: skip
     hierarchy: str | None = setting(
         "Tree above the tiles: not refined (h3), or refined in steps of two (halves).",
-        default="what the method's page says", allowed="flowveil.zoning.refinement:HIERARCHIES", example="h3",
+        default="what the method's page says", allowed="flowveil.zoning.restriction:HIERARCHIES", example="h3",
         recorded=True,
     )  # fmt: skip
     seed: int | None = setting("Seed, for methods that draw random numbers.", example="0", metavar="N", page=False)

@@ -39,8 +39,7 @@ from flowveil.slices import Key, SlicedFlows
 from flowveil.times import TIME_COLUMNS
 from flowveil.zoning.covering import containing_cells, pairs_inside
 from flowveil.zoning.public_map import FULL_TURN, Rectangles
-from flowveil.zoning.refinement import refined
-from flowveil.zoning.restriction import to_the_top
+from flowveil.zoning.restriction import refined, to_the_top
 
 LAYER = "layer"
 _ENDS = ("origin_zone", "destination_zone")

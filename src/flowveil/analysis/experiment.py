@@ -30,8 +30,7 @@ from flowveil.published.tables import overview
 from flowveil.release.statement import INEXACT
 from flowveil.slices import SlicedFlows
 from flowveil.times import TIME_COLUMNS
-from flowveil.zoning.refinement import refined
-from flowveil.zoning.restriction import over_own_tiles
+from flowveil.zoning.restriction import over_own_tiles, refined
 
 Value = float | int | None
 #: Measures by name.

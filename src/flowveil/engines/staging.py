@@ -44,6 +44,8 @@ FRACTION = "fraction"
 _IN_ONE_PIECE = 1 << 18
 
 
+#: Bytes of memory for a record whose values are kept, as measured with two columns.
+VALUE_READ = 100
 #: Batches in the queue: enough that one slow batch stops neither side.
 _WAITING = 4
 #: Seconds after which the producer checks that the statement is still running.
@@ -346,7 +348,7 @@ class Staged:
         persons = self._count("grouped") if self._has_person else 0
         pairs = f" with {about(persons)} pairs of flow and person" if persons else ""
         left = room_for(
-            n_flows * FLOW_READ + persons * PERSON_READ,
+            n_flows * FLOW_READ + persons * PERSON_READ + sum(map(len, self._records)) * VALUE_READ,
             what=f"reading {about(n_flows)} flows{pairs}",
             hint=f"use larger tiles ({option('resolution')}) or a smaller area ({option('within')})",
         )
@@ -392,6 +394,8 @@ class Staged:
         self._con.unregister("records")
         self._records = []
         found, notes = {}, []
+        if len(self._value_names) > 1:
+            notes.append("Check that no two columns of numbers belong together: fare and fare with tip reveal the tip.")
         for i, name in enumerate(self._value_names):
             low, high = self._numbers.bounds[name]
             value = rows.column(f"value{i}").to_numpy()

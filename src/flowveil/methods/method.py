@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from flowveil.errors import MissingExtraError, ParameterError, did_you_mean
 from flowveil.flows import Flows
-from flowveil.zoning.refinement import Read, Refinement, check_hierarchy, refined
+from flowveil.zoning.restriction import Read, Refinement, check_hierarchy, refined
 
 #: Parameter of methods that take a `flowveil.release.plan.CellRule`.
 _CELL_RULE = "cell_rule"
@@ -22,12 +22,10 @@ class Method:
     """A registered method.
 
     Attributes:
-        name: the name that users write.
         plan: the function; returns a `Plan`, or `NoisyCounts` if it does not guarantee k.
         summary: one line for the help.
         homogeneous: its zones never overlap.
-        same_zones_plan: the function that plans the same zones for both ends, with the same options; None if the method
-            has none.
+        same_zones_plan: the function that plans the same zones for both ends, with the same options.
         promises: ``k``: every cell reaches the threshold; ``epsilon``: noisy counts under differential privacy; or
             ``perturbation``: counts with a stated error. The last two have no k, protect and max_suppressed.
         folds: it can merge time steps, cell by cell.
@@ -46,11 +44,7 @@ class Method:
     max_suppressed: float = 0.1
 
     def planner(self, flows: Flows) -> Callable[..., Any]:
-        """Returns the function that plans for these flows.
-
-        Raises:
-            ParameterError: the method does not support the same zones at both ends, or ends outside the area.
-        """
+        """Returns the function that plans for these flows; raises ParameterError if they are not supported."""
         if flows.intake.outside == "keep" and (self.promises != "k" or self.hierarchy is None):
             raise ParameterError(
                 f"Method '{self.name}' cannot keep trips with an end outside the area (--outside keep): it needs the "
@@ -79,13 +73,11 @@ class Method:
 
     def check_options(self, options: Mapping[str, Any]) -> None:
         """Raises ParameterError for an option that the method does not have."""
+        allowed = ", ".join(self.options) or "none"
         for name in options:
             if name not in self.options:
-                allowed = ", ".join(self.options) or "none"
-                raise ParameterError(
-                    f"Method '{self.name}' has no option '{name}'; allowed: {allowed}."
-                    + did_you_mean(name, self.options)
-                )
+                hint = did_you_mean(name, self.options)
+                raise ParameterError(f"Method '{self.name}' has no option '{name}'; allowed: {allowed}.{hint}")
 
     def check_times(self, flows: Flows) -> None:
         """Raises ParameterError if the flows have times and the method cannot fold them."""
@@ -163,12 +155,10 @@ def boxes_extra(method: str) -> Iterator[None]:
         ) from problem
 
 
-def _parse_bool(text: str) -> bool:
-    if text.lower() in ("true", "yes", "1"):
-        return True
-    if text.lower() in ("false", "no", "0"):
-        return False
-    raise ValueError(text)
-
-
-_PARSERS: dict[Any, Callable[[str], Any]] = {bool: _parse_bool, int: int, float: float, str: str}
+_BOOLEANS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+_PARSERS: dict[Any, Callable[[str], Any]] = {
+    bool: lambda text: _BOOLEANS[text.lower()],
+    int: int,
+    float: float,
+    str: str,
+}

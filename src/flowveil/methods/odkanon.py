@@ -1,14 +1,9 @@
 """ODkAnon: greedy bottom-up merging into homogeneous zones (Armenante et al., NetMob 2025).
 
 The published loop repeatedly merges the sibling group with the fewest trips, on an axis chosen from the two zone
-counts, until all cells are safe. The cost of a group is its parent's total on that axis. So the order of merges depends
-on the marginal totals alone and the choice of axis on the zone counts alone; cells only decide when to stop. Merging
-never makes a cell worse. The schedule is therefore computed once, and bisection finds the stopping step.
-
-The order on one axis is a sort by (total, deeper first, code). A parent's total is at least its child's, so every group
-comes after all groups below it.
-
-Guarantees the same zones as the step-by-step loop in ``tests/reference/odkanon.py``.
+counts, until all cells are safe. The order of merges depends on the marginal totals alone and the choice of axis on the
+zone counts alone; cells only decide when to stop, and merging never makes a cell worse. The schedule is therefore
+computed once, and bisection finds the stopping step. The order on one axis is a sort by (total, deeper first, code).
 """
 
 from __future__ import annotations
@@ -71,9 +66,7 @@ def odkanon(
     step = _first_good_step(schedule, rest, guarantee, allowed)
     cuts = schedule.cuts(step)
     merged = cuts.merge(rest)
-    safe = guarantee.safe(merged.cells)
-    if not safe.all():
-        kept[np.flatnonzero(kept)[~safe[merged.row]]] = False
+    kept[kept] = guarantee.safe(merged.cells)[merged.row]
     return Plan.from_cuts(
         flows,
         cuts.origin,
@@ -163,7 +156,7 @@ class Axis:
 class Schedule:
     """The sequence of merges on both axes; ``origin_merges[t]`` of the first t are on origins.
 
-    If both ends have the same zones, there is one axis: every merge applies to both ends, ordered by the sum of both.
+    If both ends have the same zones, every merge applies to both ends, ordered by the sum of both.
     """
 
     origins: Axis
@@ -209,20 +202,14 @@ def _interleave(left_o: NDArray[np.int64], left_d: NDArray[np.int64]) -> Ints:
     start = counts_o[0] / counts_d[0] if counts_d[0] else 1.0
     upper, lower = start * (1 + TOLERANCE), start * (1 - TOLERANCE)
     taken = [0]
-    note = taken.append
     i = j = 0
-    even = True
-    count_o, count_d = counts_o[0], counts_d[0]
     while i < n_o and j < n_d:
-        ratio = count_o / count_d
-        if ratio > upper or (even and ratio >= lower):
+        ratio = counts_o[i] / counts_d[j]
+        if ratio > upper or ((i + j) % 2 == 0 and ratio >= lower):
             i += 1
-            count_o = counts_o[i]
         else:
             j += 1
-            count_d = counts_d[j]
-        even = not even
-        note(i)
+        taken.append(i)
     tail = np.full(n_d - j, i) if i == n_o else np.arange(i + 1, n_o + 1)
     return np.concatenate((taken, tail)).astype(np.int32)
 
@@ -244,6 +231,12 @@ class Cuts:
     def merge(self, cells: Cells) -> Merged:
         """Merges cells between tiles into the cells of these cuts."""
         return cells.merge(*self.zones(cells), len(self.origin), len(self.destination))
+
+    def plan(self, flows: Flows, guarantee: Guarantee, **more: Any) -> Plan:
+        """Returns the plan that publishes all safe cells of these cuts; further arguments as in `Plan.from_cuts`."""
+        merged = self.merge(flows)
+        kept = guarantee.safe(merged.cells)[merged.row]
+        return Plan.from_cuts(flows, self.origin, self.destination, kept, **more)
 
 
 def _first_good_step(schedule: Schedule, cells: Cells, guarantee: Guarantee, allowed: float | None) -> int:

@@ -32,7 +32,7 @@ from flowveil.methods.oigh import oigh
 from flowveil.methods.pair_divisions import Division, PairTable
 from flowveil.methods.pruning import dual_multiplier
 from flowveil.methods.twin_trees import Goal
-from flowveil.methods.twincut import FrontierPoint, check_goal, plan_of_cuts, score, twincut
+from flowveil.methods.twincut import FrontierPoint, check_goal, score, twincut
 from flowveil.release.plan import NodeZones, Plan, TimedZones
 
 if TYPE_CHECKING:
@@ -268,7 +268,7 @@ def _best_of_class(flows: Flows, guarantee: Guarantee, max_suppressed: float, go
 
 def _others(flows: Flows, guarantee: Guarantee, max_suppressed: float) -> Iterator[Plan]:
     cuts = volume_budget_cuts(flows, guarantee, max_suppressed=max_suppressed)
-    yield plan_of_cuts(flows, guarantee, cuts, {})
+    yield cuts.plan(flows, guarantee)
     for method, options in ((atg_dual, {}), (oigh, {}), (twincut, {"effort": 0.0})):
         try:
             yield method(flows, guarantee, max_suppressed=max_suppressed, **options)

@@ -1,13 +1,9 @@
 """The pairs of zones of a noisy release, and the public tree over them.
 
 A zone that is listed because a person went there reveals that person. So the zones come from outside the data: the
-H3 cells below a region, or the user's map. If only large counts are published, no list is needed; and the user may
-declare the zones with trips as known to everybody.
-
-The tree contains zones without trips as well; both ends have the same tree. TopDown needs it level by level
-(`public_levels`): on each level every zone has one node, its ancestor there; a zone that ends early is repeated on all
-further levels. Every level costs budget, so levels on which nothing divides are dropped, and of the user's own maps
-with many levels, such as dendrograms, those on which little divides. PrivTree needs publishable nodes (`PublicTree`).
+H3 cells below a region, or the user's map. The tree contains zones without trips as well; both ends have the same tree.
+TopDown needs it level by level (`public_levels`), with a zone that ends early repeated on all further levels. Every
+level costs budget, so levels on which little or nothing divides are dropped. PrivTree needs nodes (`PublicTree`).
 """
 
 from __future__ import annotations
@@ -330,14 +326,9 @@ def _numbered(ancestor: NDArray[np.uint64]) -> Ints:
 class PublicTree:
     """Nodes of all depths, as zones in the order of their codes.
 
-    The roots are the cells of the region, the root of the map, or the named zones of the map. A node with a single
-    child is represented by that child.
-
-    Attributes:
-        parent: parent of each node; -1 at the top.
-        order: the zones of the domain in tree order; ``first:stop`` is the slice of it below each node.
-        node_of_zone: the node of each zone of the domain.
-        tiles: possible tiles below each node.
+    The roots are the cells of the region, the root of the map, or the named zones of the map; their parent is -1. A
+    node with a single child is represented by that child. ``order`` has the zones of the domain in tree order;
+    ``first:stop`` is the slice of it below each node, ``tiles`` the number of possible tiles there.
     """
 
     zones: Zones

@@ -29,15 +29,10 @@ Undecided = tuple["Level", NDArray[np.intp]]
 
 
 class Ranges(NamedTuple):
-    """A query to every block.
+    """A query to every block: origin (-1 if no pair needs it) and destination leaf of each flow from ``first`` on.
 
-    Attributes:
-        first: first flow of the following two columns.
-        origin: number of the origin node of each flow; -1 if no pair needs it.
-        leaf: destination leaf of each flow.
-        common: ancestor depths of destination leaves.
-        pair_origin, start, stop: origin and range of destination leaves of each pair.
-        depth: depth of the destination node of each pair.
+    ``common`` has the ancestor depths of destination leaves. A pair has the number of an origin, a range of destination
+    leaves, and the depth of its destination node.
     """
 
     first: int

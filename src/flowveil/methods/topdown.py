@@ -1,14 +1,9 @@
 """TopDown: noisy counts of pairs of zones, from the total down a public tree, each level consistent with the one above.
 
-Flat noise on all pairs of a fine level is mostly noise on empty pairs. TopDown counts the total first, then the pairs
-of the coarsest zones, and so on. The children of a pair are corrected to non-negative integers that sum to their parent
-(`fit_to_totals`). A pair with a corrected count of 0 is not opened: everything below it is 0. So noise
-does not accumulate over empty regions, and time and memory are proportional to what is published. After the census's
-TopDown (Abowd et al. 2022) and its form for origins and destinations, InfTDA (Boninsegna and Silvestri 2025).
-
-The guarantee: at every level a unit changes the counts by at most its bound in total, because each of its trips is in
-one pair of that level. The choice of counted pairs depends on earlier noisy numbers only. So the levels compose, each
-with its share of the budget; everything else is post-processing. docs/methods/topdown.md contains the proof.
+The children of a pair are corrected to non-negative integers that sum to their parent (`fit_to_totals`). A pair with a
+corrected count of 0 is not opened, so time and memory are proportional to what is published. After the census's TopDown
+(Abowd et al. 2022) and InfTDA (Boninsegna and Silvestri 2025). Every level has a share of the budget, because each trip
+of a unit is in one pair of that level; docs/methods/topdown.md contains the proof.
 """
 
 from __future__ import annotations
@@ -57,17 +52,12 @@ def topdown(
     """Counts pairs from the top down, with noise at every level.
 
     Args:
-        flows: the flows to count.
-        epsilon: ε of the guarantee; required, at most 20; a warning is given above 10.
+        flows, epsilon, bound, level, unsafe_seed_for_tests: as in `flowveil.methods.laplace.laplace`.
         delta: δ of the guarantee. 0 gives discrete Laplace noise; above 0, discrete Gaussian noise, with fewer large
             errors.
-        bound: most trips of one person that are counted. Required if persons are known; the unit is then a person,
-            otherwise a trip.
-        level: level of the zones in their hierarchy (the resolution, for H3); tiles by default.
         region: H3 cells, or codes of the user's map, separated by commas; the whole map by default.
         budget: the budget share of each level, from the total down to the zones, separated by commas; their sum is 1.
             By default the last four levels get shares in the ratio 1, 3, 9, 27, and those above them 1 each.
-        unsafe_seed_for_tests: repeatable noise without any protection. A release made with it cannot be written.
 
     Raises:
         ParameterError: an option is missing or out of range, or the zones would come from the data.

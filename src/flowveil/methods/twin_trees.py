@@ -74,8 +74,7 @@ class TwinAxis:
         full, sketch: the hierarchy, and the sketch that it was reduced to first.
         nodes: the remaining sketch nodes, in order. All other node numbers here are positions in this array.
         layers: for each depth below the root: nodes, their parents, start of each sibling group, parent of each group.
-        first, other, volume, cost: the safe pairs of node n are the slice ``first[n]:first[n + 1]`` of the other three,
-            sorted by the node of the other tree.
+        first: the safe pairs of node n are the slice ``first[n]:first[n + 1]`` of other node, volume and cost.
     """
 
     full: Hierarchy
@@ -90,18 +89,9 @@ class TwinAxis:
 
     @classmethod
     def from_pairs(
-        cls,
-        full: Hierarchy,
-        reduced: Sketch,
-        occurring: NDArray[np.bool_],
-        ends: tuple[Ints, Ints],
-        pairs: Sequence[Floats],
+        cls, full: Hierarchy, reduced: Sketch, occurring: Any, ends: tuple[Ints, Ints], pairs: Sequence[Floats]
     ) -> TwinAxis:
-        """Lays out the pairs of one end.
-
-        ``ends`` are the sketch node of each pair at this end and the number of its node at the other end; ``pairs`` are
-        volume and cost of each pair.
-        """
+        """Lays out the pairs: ``ends`` are sketch node here and node number there, ``pairs`` volume and cost."""
         nodes, number = np.flatnonzero(occurring), np.cumsum(occurring) - 1
         own, other = number[ends[0]], ends[1]
         order = np.lexsort((other, own))
@@ -306,8 +296,7 @@ class PairCost:
             return np.full(len(size_o), -1.0)
         if self.goal == "error":
             wide = 0.0 if level.time is None else self.time_cost[level.time]
-            cost: Floats = level.volume * (size_o + size_d + wide)
-            return cost
+            return np.asarray(level.volume * (size_o + size_d + wide))
         if self.goal == "reconstruction":
             steps = 1.0 if level.time is None else self.steps[level.time]
             return self._scattered(level, size_o * size_d * steps)
@@ -318,8 +307,7 @@ class PairCost:
         row, pair = level.rows()
         each = level.volume / places
         apart = np.bincount(pair, weights=np.abs(self.volume[row] - each[pair]), minlength=len(places))
-        scattered: Floats = apart + (places - (level.stop - level.start)) * each
-        return scattered
+        return np.asarray(apart + (places - (level.stop - level.start)) * each)
 
     def _moved(self, level: Level) -> Floats:
         """Returns the metres between tiles and node centres, weighted by volume; the mean of both ends."""
@@ -331,8 +319,7 @@ class PairCost:
             if (end, depth) not in self.moved:
                 self.moved[end, depth] = self._metres_to_ancestor(end, depth)
             metres += self.moved[end, depth][tile[row]]
-        moved = np.bincount(pair, weights=self.volume[row] * metres / 2, minlength=len(level.start))
-        return moved.astype(np.float64)
+        return np.bincount(pair, weights=self.volume[row] * metres / 2, minlength=len(level.start)).astype(np.float64)
 
     def _metres_to_ancestor(self, end: int, depth: int) -> Floats:
         """Returns the distance of every tile to the centre of its ancestor at this depth; 0 for tiles above it."""

@@ -1,16 +1,12 @@
-"""TwinCut: the finest homogeneous map within a suppression budget.
+"""TwinCut: the finest homogeneous map within a suppression budget, one cut of the origins and one of the destinations.
 
-One cut of the origins and one of the destinations, so that zones do not overlap. With one cut fixed, the best other cut
-is an exactly solvable pruning of one tree (`Costs.at`, `best_within`). TwinCut alternates the two prunings from several
-starts until nothing changes: first with the budget as constraint, then with one price on suppressed volume shared by
-both trees and swept over a path. A local search then flips nearly tied nodes, re-optimises both trees, and spends the
-rest of the budget exactly.
+With one cut fixed, the best other cut is an exactly solvable pruning of one tree (`Costs.at`, `best_within`). TwinCut
+alternates the two prunings from several starts until nothing changes: first with the budget as constraint, then with
+one price on suppressed volume shared by both trees and swept over a path. A local search then flips nearly tied nodes,
+re-optimises both trees, and spends the rest of the budget exactly.
 
-Guarantees:
-
-- The result is never worse than ODkAnon's volume-budget cut, and never exceeds the budget.
-- No single tree can be cut better while the other stays (up to `MOST_COMBINATIONS`, if the local search finishes).
-- The same input gives the same zones on every machine, unless the time limit is reached, which the notes record.
+Guarantees: the result is never worse than ODkAnon's volume-budget cut, and never exceeds the budget. The same input
+gives the same zones on every machine, unless the time limit is reached, which the notes record.
 """
 
 from __future__ import annotations
@@ -18,7 +14,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, get_args
+from typing import NamedTuple, get_args
 
 import numpy as np
 
@@ -93,7 +89,7 @@ def twincut(
     # The tables take most of the memory and are no longer needed.
     del search, trees
     # ODkAnon's cut may use nodes that are missing from the safe pairs or from a thinned tree.
-    plan, other = (plan_of_cuts(flows, guarantee, each, notes) for each in (cuts, merged))
+    plan, other = (each.plan(flows, guarantee, notes=notes) for each in (cuts, merged))
     if not other.kept.any() or float(np.sum(flows.volume(guarantee.basis)[~other.kept])) > budget:
         return plan
     better = all(score(flows, other, guarantee.basis, g) < score(flows, plan, guarantee.basis, g) for g in goals)
@@ -147,13 +143,6 @@ def score(flows: Flows, plan: Plan, basis: str, goal: Goal, *, time_weight: floa
     on_flows = np.abs(np.append(each, 0.0)[cells.row] - volume).sum()
     on_empty_pairs = np.sum((pairs - np.bincount(cells.row[kept], minlength=len(each))) * each)
     return float(on_flows + on_empty_pairs) / float(np.sum(volume))
-
-
-def plan_of_cuts(flows: Flows, guarantee: Guarantee, cuts: Cuts, notes: dict[str, Any]) -> Plan:
-    """Returns the plan that publishes all safe cells of these cuts."""
-    merged = cuts.merge(flows)
-    kept = guarantee.safe(merged.cells)[merged.row]
-    return Plan.from_cuts(flows, cuts.origin, cuts.destination, kept, notes=notes)
 
 
 def starting_cuts(trees: TwinTrees, merged: Cuts | None = None) -> Iterator[tuple[int, Positions]]:
@@ -280,23 +269,23 @@ class Search:
         """Keeps a pair of cuts if it is within the budget and better."""
         return self._offer(0, *cuts, *self._given(0, cuts[0]).totals(cuts[1]))
 
-    def _out_of_time(self) -> bool:
-        if time.monotonic() > self.deadline:
-            self.stopped_early = True
-        return self.stopped_early
+    def _ended(self, limit: float = np.inf) -> bool:
+        """Returns whether the work limit or the deadline is reached."""
+        self.stopped_early |= self.work < limit and time.monotonic() > self.deadline
+        return self.stopped_early or self.work >= limit
 
     def alternate_from(self, starts: list[tuple[int, Positions]]) -> None:
         """Alternates from every start with the budget as constraint, then along a path of shared prices."""
         for end, cut in starts:
-            if not self._out_of_time():
+            if not self._ended():
                 self._with_budget(end, cut)
-        if self._out_of_time():
+        if self._ended():
             return
         center = self.fair_price()
         for path in (PATH[len(PATH) // 2 :], PATH[: len(PATH) // 2][::-1]):
             cut = self.best.cuts[0]
             for factor in path:
-                if self._out_of_time():
+                if self._ended():
                     return
                 cut = self.converge(0, cut, center * factor)
         self.price = self.fair_price()
@@ -375,9 +364,6 @@ class Search:
                 return
             self.price = self.fair_price()
 
-    def _ended(self, limit: float) -> bool:
-        return self.work >= limit or self._out_of_time()
-
     def _sweep_prices(self, tried: set[tuple[int, bytes]], limit: float) -> None:
         """Alternates at prices rising, then falling from the fair one, and spends the budget exactly at each result.
 
@@ -401,7 +387,7 @@ class Search:
     def polish(self) -> None:
         """Cuts each tree optimally within the budget while the other stays, in turn, until neither improves."""
         settled = end = 0
-        while settled < 2 and not self._out_of_time():
+        while settled < 2 and not self._ended():
             settled = 0 if self._exact(end, self.best.cuts[end]) else settled + 1
             end = 1 - end
 

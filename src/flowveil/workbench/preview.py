@@ -142,10 +142,7 @@ def release_map(flows: pa.Table, zones: pa.Table, report: Mapping[str, Any], bef
 
 
 def release_figures(report: Mapping[str, Any], before: InputMap) -> list[dict[str, Any]]:
-    """Returns the figures of a release: name, value, meaning, and the number. All but one are those of report.json.
-
-    The exact share of suppressed trips is for the operator only.
-    """
+    """Returns the figures of a release, those of report.json and the exact suppressed share, for the operator only."""
     published = report["published"]
     suppressed = max(0.0, 1 - published["trips"] / before.trips) if before.trips else 0.0
     radius, both = published["typical_radius_m"], published["both_ends_within_m"]["1000"]

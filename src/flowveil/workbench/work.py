@@ -107,11 +107,7 @@ class Task:
         return page_request(self["choices"])
 
     def file(self, name: str) -> Path | None:
-        """Returns a file of the task; None if it is not set.
-
-        Raises:
-            DataError: the file has changed since it was chosen.
-        """
+        """Returns a file of the task; None if it is not set, DataError if it has changed since it was chosen."""
         if self.given.get(name) is None:
             return None
         path, *stamp = self[name]
@@ -235,8 +231,7 @@ def _read(task: Task) -> Any:
 def _proposed_region(flows: Flows) -> dict[str, str]:
     """Options for noise over hexagons: a few large cells that hold nearly all trip ends, and a level of zones in them.
 
-    A proposal for the operator, who knows whether the region is public: a city is, the only cell that one person
-    visited is not. Cells with few trips are not proposed.
+    A proposal for the operator, who knows whether the region is public. Cells with few trips are not proposed.
     """
     trees = ((flows.origins, flows.origin), (flows.destinations, flows.destination))
     if any(tree.kind != "h3" or tree.code.dtype != np.uint64 for tree, _ in trees):

@@ -218,7 +218,7 @@ def _tree_of_map(table: pa.Table, drawn: Outlines | None, columns: ZoneColumns, 
         places, codes = _places(table, drawn, columns, tile_of_row, wanted)
         tree = tree or ward_hierarchy(codes, places.lat, places.lon)
         in_leaf_order = places.take(positions(codes, tree.code[tree.leaf_node]))
-        tree = replace(tree, geography=ZoneGeography.from_places(tree, in_leaf_order))
+        tree = replace(tree, geography=ZoneGeography(in_leaf_order, tree.leaf_start, tree.leaf_stop))
     if not columns.name:
         return tree
     return replace(tree, names=names_of_zones(tree, _names_of_nodes(tree, tile_of_row, texts[columns.name])))
