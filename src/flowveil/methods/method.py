@@ -28,7 +28,7 @@ class Method:
         same_zones_plan: the function that plans the same zones for both ends, with the same options.
         promises: ``k``: every cell reaches the threshold; ``epsilon``: noisy counts under differential privacy; or
             ``perturbation``: counts with a stated error. The last two have no k, protect and max_suppressed.
-        folds: it can merge time steps, cell by cell.
+        folds: it can merge time steps and values of attributes, cell by cell.
         hierarchy: default tree; None if the method does not use a hierarchy.
         max_suppressed: default share that may be suppressed.
     """
@@ -79,10 +79,11 @@ class Method:
                 hint = did_you_mean(name, self.options)
                 raise ParameterError(f"Method '{self.name}' has no option '{name}'; allowed: {allowed}.{hint}")
 
-    def check_times(self, flows: Flows) -> None:
-        """Raises ParameterError if the flows have times and the method cannot fold them."""
-        if flows.times is not None and not self.folds:
-            raise ParameterError(f"Method '{self.name}' cannot fold time. Hint: --method paircut does.")
+    def check_folds(self, flows: Flows) -> None:
+        """Raises ParameterError if columns fold and the method cannot fold them."""
+        if flows.folds and not self.folds:
+            names = " and ".join(fold.name for fold in flows.folds)
+            raise ParameterError(f"Method '{self.name}' cannot fold {names}. Hint: --method paircut and layercut do.")
 
     def refuse_thresholds(self, given: Sequence[str]) -> None:
         """Raises ParameterError if thresholds are given to a method that adds noise."""
@@ -114,11 +115,17 @@ class Method:
     def parameters(self, flows: Flows, request: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
         """Returns all parameters needed to repeat the run, defaults included, computed thresholds excluded."""
         defaults = {n: p.default for n, p in self.options.items() if p.default is not inspect.Parameter.empty}
+        trees = {fold.name: fold.parents for fold in flows.folds if fold.every is None}
+        if not trees:
+            defaults.pop("fold_weight", None)
+        slices: dict[str, Any] = {"by_many": True} if trees and flows.intake.by_many else {}
+        slices |= next(({"every": fold.every, "fold_time": True} for fold in flows.folds if fold.every is not None), {})
         return {
             **request,
             "options": {**defaults, **options},
             **flows.intake.parameters(),
-            **({} if flows.times is None else {"slices": {"every": flows.times.every, "fold_time": True}}),
+            **({"slices": slices} if slices else {}),
+            **({"fold": trees} if trees else {}),
         }
 
     def parse_option(self, name: str, text: str) -> Any:

@@ -93,9 +93,8 @@ def with_enough(
 
 def _some(level: Level, kept: NDArray[np.intp]) -> Level:
     """Returns some pairs of a level."""
-    names = ("origin", "destination", "time", "volume", "start", "stop")
-    columns: dict[str, Any] = {name: getattr(level, name) for name in names if getattr(level, name) is not None}
-    return replace(level, **{name: column[kept] for name, column in columns.items()})
+    columns: dict[str, Any] = {name: getattr(level, name)[kept] for name in ("volume", "start", "stop")}
+    return replace(level, node=tuple(node[kept] for node in level.node), **columns)
 
 
 def _query(

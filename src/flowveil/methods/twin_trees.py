@@ -272,20 +272,21 @@ class Half(NamedTuple):
 class PairCost:
     """Computes the cost of safe pairs, level by level.
 
-    If time is an end, an hour of a pair costs as much as ``time_weight`` tiles, and flows are spread over time steps as
-    well as over tiles.
+    If columns fold, the width of a pair's node (an hour, a step up) costs as many tiles as the fold's weight, and flows
+    are spread over values as well as over tiles.
     """
 
     def __init__(
-        self, flows: Flows, basis: str, goal: Goal, sketches: Sequence[Sketch], *, time_weight: float = 0.0
+        self, flows: Flows, basis: str, goal: Goal, sketches: Sequence[Sketch], *, weights: Sequence[float] = ()
     ) -> None:
         self.goal, self.flows, self.sketches = goal, flows, sketches
         self.volume = flows.volume(basis).astype(np.float64)
-        self.steps: Floats = np.ones(1)
-        self.time_cost: Floats = np.zeros(1)
-        if len(sketches) > 2 and flows.times is not None:
-            self.steps = sketches[2].size.astype(np.float64)
-            self.time_cost = time_weight * flows.times.hours[sketches[2].node]
+        # Of each node of the folds: the values below, and the tiles that its width is worth.
+        self.n_values = [own.size.astype(np.float64) for own in sketches[2:]]
+        self.width_cost = [
+            weight * fold.width[own.node]
+            for weight, fold, own in zip(weights, flows.folds[: len(sketches) - 2], sketches[2:], strict=True)
+        ]
         self.moved: dict[tuple[int, int], Floats] = {}
 
     def cost(self, level: Level) -> Floats:
@@ -295,11 +296,15 @@ class PairCost:
         if self.goal == "cells":
             return np.full(len(size_o), -1.0)
         if self.goal == "error":
-            wide = 0.0 if level.time is None else self.time_cost[level.time]
-            return np.asarray(level.volume * (size_o + size_d + wide))
+            size = size_o + size_d
+            for width_cost, node in zip(self.width_cost, level.node[2:], strict=True):
+                size += width_cost[node]
+            return np.asarray(level.volume * size)
         if self.goal == "reconstruction":
-            steps = 1.0 if level.time is None else self.steps[level.time]
-            return self._scattered(level, size_o * size_d * steps)
+            places = size_o * size_d
+            for n_values, node in zip(self.n_values, level.node[2:], strict=True):
+                places *= n_values[node]
+            return self._scattered(level, places)
         return self._moved(level)
 
     def _scattered(self, level: Level, places: Floats) -> Floats:

@@ -12,7 +12,7 @@ gives the same zones on every machine, unless the time limit is reached, which t
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, get_args
 
@@ -111,10 +111,11 @@ def search_deadline(effort: float, time_limit: float | None) -> float:
     return np.inf if time_limit is None else time.monotonic() + time_limit
 
 
-def score(flows: Flows, plan: Plan, basis: str, goal: Goal, *, time_weight: float = 0.0) -> float:
+def score(flows: Flows, plan: Plan, basis: str, goal: Goal, *, weights: Sequence[float] = ()) -> float:
     """Returns the objective of a plan, computed from the flows independently of the search; smaller is better.
 
-    If cells have times, an hour counts as much as ``time_weight`` tiles, and cells are spread over time steps as well.
+    If columns fold, the width of a cell's node counts as many tiles as the fold's weight, and cells are spread over
+    values as well.
     """
     kept = plan.kept
     volume = flows.volume(basis).astype(np.float64)
@@ -123,8 +124,10 @@ def score(flows: Flows, plan: Plan, basis: str, goal: Goal, *, time_weight: floa
         return np.inf
     size_o, size_d = plan.origin_zones.size[plan.origin_zone], plan.destination_zones.size[plan.destination_zone]
     if goal == "error":
-        hours = 0.0 if plan.timed is None else time_weight * plan.timed.hours[plan.origin_zone]
-        return float(np.sum((volume * (size_o + size_d + hours))[kept])) / published
+        size = (size_o + size_d).astype(np.float64)
+        for weight, width in zip(weights, plan.widths, strict=True):
+            size += weight * width[plan.origin_zone]
+        return float(np.sum((volume * size)[kept])) / published
     if goal == "metres":
         metres = metres_moved(flows.origins, flows.origin, plan.origin_zones.centers(plan.origin_zone))
         metres += metres_moved(
@@ -137,8 +140,8 @@ def score(flows: Flows, plan: Plan, basis: str, goal: Goal, *, time_weight: floa
         return -float(len(cells.origin))
     # Each tile pair of a cell gets an even share of it; suppressed flows get nothing.
     pairs = plan.origin_zones.size[cells.origin].astype(np.float64) * plan.destination_zones.size[cells.destination]
-    if plan.timed is not None:
-        pairs = pairs * plan.timed.steps[cells.origin]
+    if plan.folded is not None:
+        pairs = pairs * plan.folded.n_values[cells.origin]
     each = cells.sum(volume) / pairs
     on_flows = np.abs(np.append(each, 0.0)[cells.row] - volume).sum()
     on_empty_pairs = np.sum((pairs - np.bincount(cells.row[kept], minlength=len(each))) * each)

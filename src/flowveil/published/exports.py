@@ -46,8 +46,8 @@ from flowveil.times import TIME_COLUMNS
 _ROWS_PER_BATCH = 1 << 20
 #: Formats whose cells have all columns of the release.
 _OF_ALL_COLUMNS = ("csv", "geojson", "gpkg", "arrow", "dcat")
-#: Formats whose flows may have times.
-_OF_TIMES = (*_OF_ALL_COLUMNS, "kepler")
+#: Formats whose flows may have folds.
+_OF_FOLDS = (*_OF_ALL_COLUMNS, "kepler")
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,16 +114,16 @@ def check_formats(
 ) -> None:
     """Refuses what cannot be written (ParameterError), or needs a library (MissingExtraError), before any work.
 
-    ``zones`` is their number, ``mapped`` whether all have a place, ``folded`` whether cells have times, ``revised``
+    ``zones`` is their number, ``mapped`` whether all have a place, ``folded`` whether cells have folds, ``revised``
     whether they say if their value is a new one, ``contact`` whether one is declared.
     """
     for wanted in formats:
         name, problem = wanted.name, None
         if revised and name not in _OF_ALL_COLUMNS:
             problem = f"'{name}' has no place for what is revised. Allowed: parquet, {', '.join(_OF_ALL_COLUMNS)}."
-        elif folded and name not in _OF_TIMES:
-            allowed = ", ".join(_OF_TIMES)
-            problem = f"'{name}' has no place for the times of cells. Allowed with --fold-time: parquet, {allowed}."
+        elif folded and name not in _OF_FOLDS:
+            allowed = ", ".join(_OF_FOLDS)
+            problem = f"'{name}' has no place for the times or groups of cells. Allowed with folds: parquet, {allowed}."
         elif wanted.needs_map and not mapped:
             problem = (
                 f"The zones of this release have no place on a map, which '{name}' needs. "
@@ -314,7 +314,7 @@ def _write_kepler(folder: Path, tables: Tables) -> None:
     for end, points in zip(ENDS, (start, stop), strict=True):
         for name, axis in (("lat", 1), ("lng", 0)):
             flow_columns[f"{end}_{name}"] = [None if value != value else value for value in points[:, axis].tolist()]
-    for name in tables.slice_columns:
+    for name in (*(tables.report["parameters"].get("fold") or ()), *tables.slice_columns):
         flow_columns[_free_name(name, flow_columns)] = flows[name].to_pylist()
     shown = [c for c in ("zone", "name", "role", "level", "tiles", "area_km2") if c in zones.schema.names]
     zone_columns = {c: zones[c].to_pylist() for c in shown}

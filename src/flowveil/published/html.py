@@ -170,8 +170,12 @@ def _meaning(report: Mapping[str, Any]) -> list[str]:
     """Returns what a number is and how the map shows it."""
     columns, when, shown = report["statement"]["slice_columns"], "", []
     if report["kind"] == "folded":
-        when = " in an interval of time"
+        fold = report["parameters"].get("fold") or ()
+        timed = ["an interval of time"] if (report["parameters"].get("slices") or {}).get("fold_time") else []
+        when = f" in {' and '.join([*timed, *(f'a group of {name}' for name in fold)])}"
         shown = ["For one hour the map shows the mean per hour of the intervals that hold it."]
+        if fold:
+            shown = ["A group is a value or several values of an attribute. All cells together are everything."]
     elif columns:
         when, slices = f", for each {' and '.join(columns)}", report["parameters"].get("slices") or {}
         totals = "; published totals are in the files" if slices.get("total") or slices.get("also_every") else ""

@@ -120,7 +120,7 @@ def reconstruct_tables(
     columns = tuple(report["statement"]["slice_columns"])
     if columns and asked.totals is not None:
         raise ParameterError("Known totals are for one matrix, and this release has slices.")
-    table = _each_slice(flows, ends, columns, decay=asked.decay, bounds=asked.bounds)
+    table = _each_slice(flows, ends, columns, decay=asked.decay, bounds=asked.bounds, folded=report["kind"] == "folded")
     if asked.per == "day":
         table = _per_day(table, report)
     if columns:

@@ -210,7 +210,7 @@ def _slices(report: Mapping[str, Any]) -> str:
     statement = report["statement"]
     columns = statement["slice_columns"]
     if not columns:
-        return "with times joined where they were small" if report["kind"] == "folded" else "for all times together"
+        return "with values joined where they were small" if report["kind"] == "folded" else "for all times together"
     every = (report["parameters"].get("slices") or {}).get("every")
     names = [_STEPS.get(every, f"steps of {every}") if name == TIME and every else name for name in columns]
     zone = f" in {statement['timezone']} time" if statement["timezone"] else ""

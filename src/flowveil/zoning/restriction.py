@@ -243,7 +243,7 @@ def _renumbered(flows: Flows, trees: Trees, numbers: tuple[Ints, Ints]) -> Flows
         **flows.added(lambda values: values[order]),
         people=None if flows.people is None else flows.people.renumber(place),
         tiles=None,
-        time=None if flows.time is None else flows.time[order],
+        leaves=tuple(leaf[order] for leaf in flows.leaves),
         values=None if flows.values is None else flows.values.renumber(place),
         origins=trees[0],
         destinations=trees[1],
