@@ -54,6 +54,7 @@ REBUILD = ("unit/verify/test_rebuild.py",)
 DERIVE = ("unit/published/test_derive.py",)
 REPORT = ("unit/published/test_report_json.py",)
 LEDGER = ("unit/series/test_ledger_rule.py",)
+NUMBERS = ("unit/test_record_values.py",)
 LEDGER_FILE = ("unit/series/test_ledger_file.py",)
 
 MUTANTS = (
@@ -92,6 +93,15 @@ MUTANTS = (
         "return None",
         ("unit/published/test_folder.py",),
     ),
+    # ---- means, totals and medians
+    Mutant(
+        "numbers: one contributor may stand out",
+        "record_values.py:RecordValues._allowed",
+        "return np.ones(n_cells, dtype=np.bool_)",
+        (*NUMBERS, "-k", "small_worlds"),
+    ),
+    Mutant("numbers: differences", "record_values.py:refuse_numbers", "return None", (*NUMBERS, "-k", "refuses")),
+    Mutant("recount: numbers", "verify/recount/values.py:compare", "return {}", (*NUMBERS, "-k", "recount_finds")),
     # ---- layers
     Mutant(
         "layers: rules on cells are ignored",

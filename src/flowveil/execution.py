@@ -125,8 +125,10 @@ def check_request(request: Request) -> None:
     checked(_about(request))
     _check_method(request)
     _check_numbers(request)
+    several = ("by", "every", "total", "common_zones", "fold_time", "resume")
     if request.slices.during is not None:
-        _check_one_step(request)
+        if any(name in request.given for name in several):
+            raise ParameterError("--during makes one matrix: it goes with --time alone, not with slices.")
     elif has_slices(request):
         _check_slices(request)
     if request.zones.zones is None:
@@ -147,10 +149,10 @@ def _check_method(request: Request) -> None:
     method = find_request_method(request)
     if method is None:
         if request.method.options:
-            raise ParameterError(f"{_said('options')} is for a method, and --zones-of has none. Hint: leave it out.")
+            raise ParameterError(f"{_flag('options')} is for a method, and --zones-of has none. Hint: leave it out.")
         return
     if request.method.zones_of is None and not request.method.revision:
-        given = [_said(name) for name in (*_THRESHOLDS, "seed") if name in request.given]
+        given = [_flag(name) for name in (*_THRESHOLDS, "seed") if name in request.given]
         method.refuse_thresholds(given)
         parsed_options(request)
     noisy = method.promises != "k"
@@ -158,9 +160,9 @@ def _check_method(request: Request) -> None:
         raise ParameterError("Resuming and --accept-differencing are not for methods that add noise.")
     if (request.input.key_file is not None) != (method.promises == "perturbation"):
         raise ParameterError(
-            f"Method '{method.name}' needs a secret key: {_said('key_file')} FILE; flowveil key FILE writes a new one."
+            f"Method '{method.name}' needs a secret key: {_flag('key_file')} FILE; flowveil key FILE writes a new one."
             if method.promises == "perturbation"
-            else f"{_said('key_file')} is for methods that perturb counts; '{method.name}' does not."
+            else f"{_flag('key_file')} is for methods that perturb counts; '{method.name}' does not."
         )
     if request.slices.values and method.promises != "epsilon":
         raise ParameterError("--values is for methods that add noise; others find the values in the data.")
@@ -173,18 +175,12 @@ def _check_numbers(request: Request) -> None:
     if not any(name in request.given for name in STATISTICS):
         return
     method = find_request_method(request)
-    given = {_said(name): name in request.given for name in ("total", "accept_differencing", "revision")}
+    given = {_flag(name): name in request.given for name in ("total", "accept_differencing", "revision")}
     given["a second --every"] = len(steps_of(request)) > 1
     given["--engine spark"] = request.resources.engine == "spark"
     if method is not None:
         given[f"method '{method.name}'"] = method.promises != "k" or method.hierarchy is None
     refuse_numbers(given)
-
-
-def _check_one_step(request: Request) -> None:
-    several = ("by", "every", "total", "common_zones", "fold_time", "resume")
-    if any(name in request.given for name in several):
-        raise ParameterError("--during makes one matrix: it goes with --time alone, not with slices.")
 
 
 def _check_slices(request: Request) -> None:
@@ -195,10 +191,10 @@ def _check_slices(request: Request) -> None:
     check_slice_columns(slices.by, time=time, every=steps[0] if steps else None)
     for name in _SINGLE:
         if name in request.given:
-            raise ParameterError(f"{_said(name)} is for a single matrix: not for slices, nor for folded times.")
+            raise ParameterError(f"{_flag(name)} is for a single matrix: not for slices, nor for folded times.")
     if slices.fold_time:
         refused = ("by", "total", "common_zones", "accept_differencing", "resume")
-        several = [_said(name) for name in refused if name in request.given]
+        several = [_flag(name) for name in refused if name in request.given]
         several += ["a second --every"] if len(steps_of(request)) > 1 else []
         if several or not steps:
             found = f"found {', '.join(several)}" if several else "no --every was given"
@@ -207,7 +203,7 @@ def _check_slices(request: Request) -> None:
             )
 
 
-def _said(name: str) -> str:
+def _flag(name: str) -> str:
     return option(name, flag=find_setting(name).flag)
 
 
@@ -229,13 +225,9 @@ def resources(request: Request) -> Iterator[None]:
 
 
 def reading_arguments(request: Request, *, zones: Any = None) -> dict[str, Any]:
-    """How to read the trips, as `flowveil.read_trips` takes it, without slices; the map is read.
-
-    Args:
-        request: the request.
-        zones: the map, if it is read already.
-    """
-    given = {name: value for name, value in request.arguments("reading").items() if name not in _OF_SLICES}
+    """Returns the arguments of `flowveil.read_trips`, without slices and numbers; ``zones`` is the map, if read."""
+    left_out = (*_OF_SLICES, *request.numbers.given)
+    given = {name: value for name, value in request.arguments("reading").items() if name not in left_out}
     if request.resources.engine is not None:
         given["engine"] = request.resources.engine
     protect = request.protection.protect
@@ -281,18 +273,11 @@ def slicing_arguments(request: Request) -> dict[str, Any]:
 def read_request(
     request: Request, *, source: Any = None, zones: Any = None, progress: Progress | None = None
 ) -> Flows | SlicedFlows:
-    """Read the trips of a request: slices where it has several matrices, else flows.
-
-    Args:
-        request: the request.
-        source: the trips, instead of the input that the request names.
-        zones: the map, if it is read already.
-        progress: called with the share that is read.
-    """
+    """Read the trips of a request, or of ``source``: slices where it has several matrices, else flows."""
     from flowveil.engines import read_slices, read_trips
 
     source = request.input.input if source is None else source
-    how = reading_arguments(request, zones=zones)
+    how = {**reading_arguments(request, zones=zones), **request.numbers.given}
     if not has_slices(request):
         if request.slices.during is None and not only_for_ledger(request):
             how.pop("time", None)

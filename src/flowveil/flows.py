@@ -150,6 +150,20 @@ class People:
         """Distinct people of all cells together."""
         return int(np.count_nonzero(np.bincount(self.person)))
 
+    def largest(self, group: NDArray[Any], n_groups: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Returns the trips of the person with the most, and with the second most, in each group of cells.
+
+        ``group`` is the group of each cell; -1 for none. The trips of persons must be known.
+        """
+        assert self.trips is not None
+        rows = np.flatnonzero(group[self.cell] >= 0)
+        merged = People.aggregate(group[self.cell[rows]], self.person[rows], self.trips[rows])
+        assert merged.trips is not None
+        trips = np.append(merged.trips[np.lexsort((-merged.trips, merged.cell))], (0, 0))
+        start = np.searchsorted(merged.cell, np.arange(n_groups + 1))
+        n, first = np.diff(start), start[:-1]
+        return np.where(n > 0, trips[first], 0), np.where(n > 1, trips[first + 1], 0)
+
     def merge(self, new_cell: Ints) -> People:
         """Move every row to its new cell (-1: leave it out) and make the rows distinct again."""
         return People(*_moved(self.cell, self.person, new_cell))

@@ -104,7 +104,7 @@ def _recount(release: Publishable, draft: Path, directory: Place) -> None:
         zones_of=None if plan is None else plan.frozen,
         stricter=None if plan is None else plan.stricter,
         revision=() if revision is None else [folder.path for folder in revision.earlier.folders],
-        noise=False,
+        test_noise=False,
     )
     if result.findings:
         raise GuaranteeError(

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass, field
 from typing import Any
 
 from flowveil.errors import with_value
+
+#: Settings that a report always records, in its order.
+_RECORDED = (
+    "resolution", "columns", "max_dropped", "skip_unknown", "partition_columns", "person_case", "zones", "within",
+    "same_zones", "matrix", "lookup", "wide",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -34,31 +41,20 @@ class ReadSummary:
         empty_rows: rows without trips: their number of trips is 0.
         dropped: dropped rows, by reason.
         input_trips, input_weight: of all rows: used, dropped and outside.
-        columns: which input column served as what.
+        columns, zones: which column of the input, and of the user's map, served as what.
         resolution: H3 resolution of the tiles, or None for tiles of the user's own.
-        zones: which column of the user's own map served as what.
         within: the study area as text; a placeholder where it came from a file; None where there was none.
-        outside: ``keep`` if trips with one end outside that area were kept.
-        max_dropped, skip_unknown: how tolerant the reading was.
-        partition_columns: columns that were taken from the paths of the files.
-        by_many: whether attributes with many values were allowed to make slices.
-        person_case: ``fold`` if upper and lower case in names of persons was ignored, else ``keep``.
-        time_format: how times were read, if the user gave a format.
         timezone: the zone that times are shown in, named by the user or by the column: a name, or a fixed offset such
             as ``UTC+0100``. None for local times without a zone, and for texts with different offsets, which are shown
             as written.
-        during: the month or day whose trips alone were read; None for all.
         notes: sentences for the operator on how the input was read; never published.
-        same_zones: whether both ends have one tree, over the tiles seen at either, and are to have the same zones.
-        matrix, lookup, wide: which matrices of a file were read, and how its zones were named.
-        crs: reference system of the coordinates; None for degrees.
-        decimal_comma: whether numbers in text had a decimal comma.
         nobody: used rows without a known person, by the placeholder in the person column.
         days: the days of the trips, where the input has a time column; private.
-        outline: the study area as text that `flowveil.reading.areas.parse_area` reads, or as WKB in hexadecimal digits
-            if it came from a file; private.
+        outline: the study area as `flowveil.reading.areas.Area.stored`; private.
         key: fingerprint of the key of the record keys; None if none were read.
         between, value_share, p_percent: bounds and rules of the numbers that cells publish.
+
+    The other attributes are those of `flowveil.reading.Reading`.
     """
 
     rows: int = 0
@@ -121,38 +117,18 @@ class ReadSummary:
 
     def parameters(self) -> dict[str, Any]:
         """How the input was read, as a report records it; `Reading.from_parameters` reads it the same again."""
-        said: dict[str, Any] = {
-            "time_format": self.time_format,
-            "timezone": self.timezone,
-            "during": self.during,
-            "outside": self.outside,
-            "crs": self.crs,
-            "decimal_comma": self.decimal_comma or None,
-        }
+        given = {name: getattr(self, name) for name in ("time_format", "timezone", "during", "outside", "crs")}
+        given["decimal_comma"] = self.decimal_comma or None
         if self.between:
-            said |= {"between": list(self.between), "value_share": self.value_share, "p_percent": self.p_percent}
-        return {
-            **{name: value for name, value in said.items() if value is not None},
-            "resolution": self.resolution,
-            "columns": dict(self.columns),
-            "max_dropped": self.max_dropped,
-            "skip_unknown": self.skip_unknown,
-            "partition_columns": list(self.partition_columns),
-            "person_case": self.person_case,
-            "zones": dict(self.zones),
-            "within": self.within,
-            "same_zones": self.same_zones,
-            "matrix": list(self.matrix),
-            "lookup": self.lookup,
-            "wide": self.wide,
-        }
+            given |= {"between": list(self.between), "value_share": self.value_share, "p_percent": self.p_percent}
+        recorded = {name: value for name, value in given.items() if value is not None}
+        for name in _RECORDED:
+            value = getattr(self, name)
+            recorded[name] = list(value) if isinstance(value, tuple) else copy(value)
+        return recorded
 
     def about_reading(self, *, counted: bool = True) -> list[str]:
-        """Returns sentences for the operator: which column served as what, and notes on the reading.
-
-        Args:
-            counted: whether they may say how many rows have no person.
-        """
+        """Returns sentences for the operator: columns, notes and, if ``counted``, the rows without a person."""
         used = "; ".join(f"{role} from {name}" for role, name in self.columns.items() if name)
         lines = [*([f"Columns: {used}."] if used else []), *self.notes]
         if not self.columns.get("person"):

@@ -34,17 +34,12 @@ class Setting:
 
     Attributes:
         name: keyword argument, and key in a recipe.
-        section: name of its section.
-        kind: type of the value, from the field's annotation.
-        meaning: one line for people.
         tier: ``common``: in the short help; ``all``: in ``--help-all``; ``recipe``: in recipes and ``--set`` only.
-        call: the call that takes the value.
         default: what applies if it is not given, as documentation: a value or words.
         example: a value as users write it on the command line.
         allowed: names of the values, or ``module:ATTRIBUTE``, loaded when needed: a mapping whose keys they are, or a
             function that returns them.
         low, high: bounds of a number.
-        form: what a text is.
         flag: the flag, where it is not the name with dashes.
         metavar: what the help shows for the value.
         recorded: whether report.json records it among the parameters.
@@ -56,19 +51,19 @@ class Setting:
     section: str
     kind: Kind
     meaning: str
-    tier: Tier
     call: Call
-    default: Any
-    example: str
-    allowed: tuple[str, ...] | str
-    low: float | None
-    high: float | None
-    form: Form
-    flag: str
-    metavar: str
-    recorded: bool
-    page: bool
-    commas: bool
+    tier: Tier = "all"
+    default: Any = None
+    example: str = ""
+    allowed: tuple[str, ...] | str = ()
+    low: float | None = None
+    high: float | None = None
+    form: Form = "words"
+    flag: str = ""
+    metavar: str = ""
+    recorded: bool = False
+    page: bool = True
+    commas: bool = True
 
     @property
     def choices(self) -> tuple[str, ...]:
@@ -172,29 +167,9 @@ _CHECKS: dict[str, Any] = {
 }
 
 
-def setting(
-    meaning: str,
-    *,
-    tier: Tier = "all",
-    call: Call | None = None,
-    default: Any = None,
-    example: str = "",
-    allowed: tuple[str, ...] | str = (),
-    between: tuple[float | None, float | None] = (None, None),
-    form: Form = "words",
-    flag: str | None = None,
-    metavar: str | None = None,
-    recorded: bool = False,
-    page: bool = True,
-    commas: bool = True,
-) -> Any:
-    """A field of a section; see `Setting` for what the arguments mean."""
-    described = {
-        "meaning": meaning, "tier": tier, "call": call, "default": default, "example": example, "allowed": allowed,
-        "low": between[0], "high": between[1], "form": form, "flag": flag, "metavar": metavar, "recorded": recorded,
-        "page": page and form != "path", "commas": commas,
-    }  # fmt: skip
-    return field(default=None, metadata=described)
+def setting(meaning: str, *, between: tuple[float | None, float | None] = (None, None), **described: Any) -> Any:
+    """Returns a field of a section; the arguments are attributes of `Setting`, and the bounds of a number."""
+    return field(default=None, metadata={"meaning": meaning, "low": between[0], "high": between[1], **described})
 
 
 class Section:
@@ -235,19 +210,15 @@ def _described(section: Any) -> tuple[Setting, ...]:
     found = []
     for one in fields(section):
         hint = hints[one.name]
-        kinds = [kind for kind in typing.get_args(hint) if kind is not type(None)] if _is_optional(hint) else [hint]
-        given = dict(one.metadata)
-        given["call"] = given["call"] or section.call
-        given["flag"] = given["flag"] or f"--{one.name.replace('_', '-')}"
-        given["metavar"] = given["metavar"] or _metavar(given, _KINDS[kinds[0]])
-        found.append(Setting(name=one.name, section=section.key, kind=_KINDS[kinds[0]], **given))
+        is_optional = isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union
+        kind = _KINDS[next(k for k in typing.get_args(hint) if k is not type(None)) if is_optional else hint]
+        allowed = one.metadata.get("allowed")
+        choices = "|".join(allowed) if isinstance(allowed, tuple) else ""
+        usual = {
+            "call": section.call,
+            "flag": f"--{one.name.replace('_', '-')}",
+            "metavar": choices or ("" if kind == "flag" else "NAME"),
+            "page": one.metadata.get("form") != "path",
+        }
+        found.append(Setting(name=one.name, section=section.key, kind=kind, **{**usual, **one.metadata}))
     return tuple(found)
-
-
-def _is_optional(hint: Any) -> bool:
-    return isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union
-
-
-def _metavar(given: Mapping[str, Any], kind: Kind) -> str:
-    allowed = given["allowed"]
-    return "|".join(allowed) if isinstance(allowed, tuple) and allowed else "" if kind == "flag" else "NAME"

@@ -188,6 +188,10 @@ def _plans(task: SliceTask, keys: Sequence[Key], workers: int) -> Iterator[Plan 
     if at == len(keys):
         return
     wanted = min(workers, (os.cpu_count() or 1) * 2)
+    if task.flows.slices[0].values is not None:
+        # Values of records decide nothing.
+        parts = tuple(replace(part, values=None) for part in task.flows.slices)
+        task = replace(task, flows=replace(task.flows, slices=parts))
     with closing(run_tasks(_planned, task, keys[at:], workers=wanted, in_order=True)) as planned:
         for ended in planned:
             if ended.how != DONE:

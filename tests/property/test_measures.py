@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from flowveil.analysis.measures import weighted_median
+from flowveil.analysis.measures import weighted_quantile
 from flowveil.errors import InfeasibleError
 from flowveil.guarantee import Guarantee
 from flowveil.methods.odkanon import odkanon
@@ -69,4 +69,4 @@ def test_privacy_counts_every_unit(flows, k):
 def test_weighted_median_is_the_median_of_repeated_values(pairs):
     values, weights = (np.array(x, dtype=float) for x in zip(*pairs, strict=True))
     repeated = np.sort(np.repeat(values, weights.astype(int)))
-    assert weighted_median(values, weights) == repeated[(len(repeated) - 1) // 2]
+    assert weighted_quantile(values, weights) == repeated[(len(repeated) - 1) // 2]

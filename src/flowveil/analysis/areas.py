@@ -17,22 +17,22 @@ Definitions, where V is the input volume, v the volume of a pair of areas and w 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import h3.api.basic_int as h3_cells
 import numpy as np
-import shapely
 from numpy.typing import NDArray
 
 from flowveil.errors import ParameterError
 from flowveil.flows import Flows, group_pairs
-from flowveil.hierarchy import OUTSIDE, OUTSIDE_CELL, Floats, Hierarchy
+from flowveil.hierarchy import OUTSIDE, OUTSIDE_CELL, Floats
 from flowveil.published.disaggregation import disaggregate
 from flowveil.published.maps import zones_of
 from flowveil.published.zone_overlaps import Overlap, h3_overlap, hexagons_around, outline_overlap
-from flowveil.release.reconstruction import Shares
-from flowveil.zoning.h3 import parent_of
+from flowveil.reading.plausibility import kilometres
+from flowveil.release.reconstruction import Shares, nodes_at
+from flowveil.zoning.h3 import is_h3, parent_of
 
 if TYPE_CHECKING:
     from flowveil.release.release import Publishable
@@ -49,24 +49,19 @@ _MOST_EVEN_ROWS = 3_000_000
 PLANNER = ("area_error", "production_error", "attraction_error", "trip_length_ratio", "accessibility_error")
 #: How an estimate was made.
 RECONSTRUCTION, EVEN = "reconstruction", "even spread"
-_EARTH_KM = 6371.0088
 
 Numbers = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class AreaAccuracy:
-    """The planner's errors between the areas of one zoning, as the module defines them.
-
-    The level is that of the tree, for H3 the resolution, and None for districts. Only areas with input trips count. The
-    estimate is ``reconstruction``, or ``even spread`` if cells are too coarse for it.
-    """
+    """The planner's errors between the areas of one zoning, as the module defines them."""
 
     areas: str
-    level: int | None
-    n_areas: int
+    level: int | None  # of the tree, for H3 the resolution; None for districts
+    n_areas: int  # with input trips
     basis: str
-    estimate: str
+    estimate: str  # ``reconstruction``, or ``even spread`` if cells are too coarse for it
     area_error: float
     production_error: float
     attraction_error: float
@@ -76,16 +71,13 @@ class AreaAccuracy:
 
 @dataclass(frozen=True, eq=False)
 class Zoning:
-    """Areas that trips are summed by: their codes, and latitude and longitude of their centres, NaN if unknown.
-
-    ``origin`` and ``destination`` are the area of each tile of the two ends; -1 outside all areas.
-    """
+    """Areas that trips are summed by."""
 
     name: str
     level: int | None
     codes: list[str]
-    places: Floats
-    origin: Numbers
+    places: Floats  # latitude and longitude of their centres, NaN if unknown
+    origin: Numbers  # the area of each tile of the two ends; -1 outside all areas
     destination: Numbers
     outlines: NDArray[np.object_] | None = None
 
@@ -95,11 +87,8 @@ def area_accuracy(
 ) -> list[AreaAccuracy]:
     """Returns the planner's errors of a release, for each zoning that can be compared.
 
-    Args:
-        release: of one matrix or of slices, exact or noisy. Each finest slice is compared with its trips.
-        districts: a ZoneMap with outlines, whose tiles are further areas.
-        levels: H3 resolutions, or levels of the user's map; `default_levels` by default.
-        basis: trips or weight.
+    Each finest slice is compared with its trips. ``districts`` is a ZoneMap with outlines, whose tiles are further
+    areas; ``levels`` are H3 resolutions, or levels of the user's map, `default_levels` by default.
     """
     parts, absent = finest_parts(release)
     if not parts or any(len(flows) == 0 for flows, _ in parts):
@@ -130,8 +119,8 @@ def default_levels(flows: Flows) -> list[int]:
     if tree.kind == "dendrogram":
         return []
     finest = int(tree.level[tree.leaf_node].max())
-    fixed = [level for level in LEVELS if level < finest] if _is_h3(tree) else []
-    top = -1 if _is_h3(tree) else int(tree.level[0])
+    fixed = [level for level in LEVELS if level < finest] if is_h3(tree) else []
+    top = -1 if is_h3(tree) else int(tree.level[0])
     return fixed or [level for level in (finest - 1, finest - 2) if level > top]
 
 
@@ -146,28 +135,26 @@ def finest_parts(release: Any) -> tuple[list[tuple[Flows, Any]], list[Flows]]:
 
 def zoning_at(flows: Flows, level: int) -> Zoning | None:
     """Returns the areas of a level; None if the tree has no map."""
-    trees = (flows.origins, flows.destinations)
-    if all(_is_h3(tree) for tree in trees):
-        cells, outside = np.concatenate([tree.code[tree.leaf_node] for tree in trees]), np.uint64(OUTSIDE_CELL)
+    trees, whole = (flows.origins, flows.destinations), flows.whole_map
+    if all(is_h3(tree) for tree in trees):
+        name, outside = f"H3 resolution {level}", np.uint64(OUTSIDE_CELL)
+        cells = np.concatenate([tree.code[tree.leaf_node] for tree in trees])
         used, number = np.unique(np.where(cells == outside, outside, parent_of(cells, level)), return_inverse=True)
         codes = [OUTSIDE if cell == outside else format(cell, "x") for cell in used.tolist()]
         unknown = (float("nan"), float("nan"))
         places = np.array([unknown if cell == outside else h3_cells.cell_to_latlng(cell) for cell in used.tolist()])
-        ends = np.split(number, [trees[0].n_tiles])
-        return Zoning(f"H3 resolution {level}", level, codes, places, ends[0], ends[1])
-    whole = flows.whole_map
-    if whole is None:
+    elif whole is None:
         return None
-    tiles = whole.code_text(whole.leaf_node).tolist()
-    area_of_code = dict(zip(tiles, _nodes_at(whole, level).tolist(), strict=True))
-    nodes = [np.array([area_of_code[code] for code in tree.code_text(tree.leaf_node).tolist()]) for tree in trees]
-    used, number = np.unique(np.concatenate(nodes), return_inverse=True)
-    places = np.full((len(used), 2), np.nan)
-    if whole.geography is not None:
-        places = np.stack(whole.geography.centers(used.astype(np.int32)), axis=1)
-    ends = np.split(number, [trees[0].n_tiles])
-    codes = whole.code_text(used.astype(np.int32)).tolist()
-    return Zoning(f"level {level} of the map", level, codes, places, ends[0], ends[1])
+    else:
+        name, tiles = f"level {level} of the map", whole.code_text(whole.leaf_node).tolist()
+        area = dict(zip(tiles, nodes_at(whole, level).tolist(), strict=True))
+        of_tile = [area[code] for tree in trees for code in tree.code_text(tree.leaf_node).tolist()]
+        used, number = np.unique(np.array(of_tile, dtype=np.int32), return_inverse=True)
+        codes, places = whole.code_text(used).tolist(), np.full((len(used), 2), np.nan)
+        if whole.geography is not None:
+            places = np.stack(whole.geography.centers(used), axis=1)
+    origin, destination = np.split(number, [trees[0].n_tiles])
+    return Zoning(name, level, codes, places, origin, destination)
 
 
 def zoning_of_districts(flows: Flows, districts: Any) -> Zoning:
@@ -178,32 +165,17 @@ def zoning_of_districts(flows: Flows, districts: Any) -> Zoning:
         raise ParameterError(
             "Districts need outlines, and tiles whose place is known. Hint: a GeoJSON file of polygons."
         )
-    outlines = np.asarray(tree.geography.polygons(tree.leaf_node), dtype=object)
-    index, ends = shapely.STRtree(outlines), []
+    ends = []
     for end in trees:
         assert end.geography is not None
         lat, lon = end.geography.centers(end.leaf_node)
-        area = np.full(end.n_tiles, -1, dtype=np.int64)
-        known = np.flatnonzero(~np.isnan(lat))
-        tile, district = index.query(shapely.points(lon[known], lat[known]), predicate="intersects")
-        area[known[tile[::-1]]] = district[::-1]
+        area, known = np.full(end.n_tiles, -1, dtype=np.int64), ~np.isnan(lat)
+        area[known] = districts.locator.zones_of(lat[known], lon[known])
         ends.append(area)
+    outlines = np.asarray(tree.geography.polygons(tree.leaf_node), dtype=object)
     places = np.stack(tree.geography.centers(tree.leaf_node), axis=1)
     codes = districts.tile_codes.astype(np.str_).tolist()
     return Zoning("districts", None, codes, places, ends[0], ends[1], outlines)
-
-
-def _is_h3(tree: Hierarchy) -> bool:
-    return tree.kind in ("h3", "halves") and tree.code.dtype == np.uint64
-
-
-def _nodes_at(tree: Hierarchy, level: int) -> NDArray[Any]:
-    """Returns the node of a level above each tile; a tile above the level is an area itself."""
-    node = tree.leaf_node.copy()
-    for _ in range(tree.max_depth):
-        above = (tree.parent[node] >= 0) & (tree.level[tree.lift(node)] >= level)
-        node = np.where(above, tree.lift(node), node)
-    return node
 
 
 @dataclass(frozen=True, eq=False)
@@ -216,7 +188,7 @@ class _Pairs:
 
     @classmethod
     def summed(cls, n: int, origin: Any, destination: Any, volume: Any) -> _Pairs:
-        key = np.asarray(origin, dtype=np.int64) * n + destination
+        key = np.asarray(origin, dtype=np.int64) * n + np.asarray(destination, dtype=np.int64)
         used, at = np.unique(key, return_inverse=True)
         return cls(n, used, np.bincount(at, weights=volume, minlength=len(used)).astype(np.float64, copy=False))
 
@@ -270,7 +242,7 @@ def _overlap(release: Any, flows: Flows, zoning: Zoning, end: str) -> Overlap | 
     if zoning.outlines is not None:
         return outline_overlap(zones, end, np.array(zoning.codes, dtype=np.str_), zoning.outlines)
     level = zoning.level or 0
-    if _is_h3(flows.origins):
+    if is_h3(flows.origins):
         if release.kind == "boxed":
             return outline_overlap(zones, end, *hexagons_around(zones, level))
         # The finest resolution: a map may have tiles of several.
@@ -283,25 +255,19 @@ def _overlap(release: Any, flows: Flows, zoning: Zoning, end: str) -> Overlap | 
     at = np.array([node[code] for code in codes])
     length = tree.size[at].astype(np.int64)
     leaf = np.repeat(tree.leaf_start[at] - np.cumsum(length) + length, length) + np.arange(int(length.sum()))
-    areas = _nodes_at(tree, level)
+    areas = nodes_at(tree, level)
     names = tree.code_text(areas)
     overlap = Overlap.of(codes, np.repeat(np.arange(len(at)), length), names[leaf], np.ones(len(leaf)), None)
     if tree.geography is None:
         return overlap
-    lat, lon = tree.geography.centers(areas)
-    place = {code: i for i, code in enumerate(names.tolist())}
-    first = [place[code] for code in overlap.codes.tolist()]
-    return replace(overlap, lat=lat[first], lon=lon[first])
+    centers = zip(*tree.geography.centers(areas), strict=True)
+    return overlap.placed(dict(zip(names.tolist(), centers, strict=True)))
 
 
 def _spread_evenly(
     zone_o: Numbers, zone_d: Numbers, volume: Any, origins: Overlap, destinations: Overlap
 ) -> tuple[Numbers, Numbers, Floats]:
-    """Returns pairs of areas and their volume, one end after the other.
-
-    Raises:
-        ParameterError: there would be too many rows.
-    """
+    """Returns pairs of areas and their volume, one end after the other. Raises ParameterError for too many rows."""
     rows, area, share = _shares(origins).spread(zone_o.astype(np.int32), most=_MOST_EVEN_ROWS)
     half = group_pairs(area, zone_d[rows].astype(np.int32), len(origins.codes), len(destinations.zones))
     sums = half.sum(volume[rows] * share)
@@ -320,19 +286,16 @@ def _accuracy(
 ) -> AreaAccuracy | None:
     n, missing = len(zoning.codes) + 1, np.zeros(3)
     true, estimated, how = [], [], set()
-    for flows, release in parts:
-        own = _true_pairs(flows, zoning, basis)
-        guess = _estimated_pairs(release, flows, zoning, basis)
+    for flows, release in [*parts, *((flows, None) for flows in absent)]:
+        here = _true_pairs(flows, zoning, basis)
+        nothing = _Pairs.summed(n, [], [], []), RECONSTRUCTION
+        guess = nothing if release is None else _estimated_pairs(release, flows, zoning, basis)
         if guess is None:
             return None
-        missing += _missing(own, guess[0])
-        true.append(own)
+        missing += _missing(here, guess[0])
+        true.append(here)
         estimated.append(guess[0])
         how.add(guess[1])
-    for flows in absent:
-        own = _true_pairs(flows, zoning, basis)
-        missing += own.volume.sum()
-        true.append(own)
     whole, estimate = (
         _Pairs.summed(
             n, *(np.concatenate(column) for column in zip(*((*p.ends, p.volume) for p in pairs), strict=True))
@@ -378,15 +341,7 @@ def _mean_length(pairs: _Pairs, places: Floats) -> float | None:
     a, b, volume = a[placed], b[placed], volume[placed]
     if not volume.sum() > 0:
         return None
-    return float(np.average(_distance_km(a, b), weights=volume))
-
-
-def _distance_km(a: Floats, b: Floats) -> Floats:
-    """Returns great-circle distances between places (haversine formula)."""
-    (lat_a, lon_a), (lat_b, lon_b) = np.moveaxis(np.radians(a), -1, 0), np.moveaxis(np.radians(b), -1, 0)
-    half = np.sin((lat_b - lat_a) / 2) ** 2 + np.cos(lat_a) * np.cos(lat_b) * np.sin((lon_b - lon_a) / 2) ** 2
-    distance: Floats = 2 * _EARTH_KM * np.arcsin(np.sqrt(np.minimum(half, 1.0)))
-    return distance
+    return float(np.average(kilometres(*a.T, *b.T), weights=volume))
 
 
 def _accessibility_error(true: _Pairs, guess: _Pairs, places: Floats) -> float | None:
@@ -396,8 +351,8 @@ def _accessibility_error(true: _Pairs, guess: _Pairs, places: Floats) -> float |
     used = used[~np.isnan(places[used, 0])]
     if not length or len(used) > MOST_AREAS:
         return None
-    here = places[used]
-    decay = np.exp(-_distance_km(here[:, None], here[None, :]) / length)
+    lat, lon = places[used].T
+    decay = np.exp(-kilometres(lat[:, None], lon[:, None], lat, lon) / length)
     attracted = [np.bincount(pairs.ends[1], weights=pairs.volume, minlength=true.n)[used] for pairs in (true, guess)]
     before, after = (decay @ volume for volume in attracted)
     begun = np.bincount(true.ends[0], weights=true.volume, minlength=true.n)[used]

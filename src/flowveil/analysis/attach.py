@@ -7,7 +7,7 @@ Overlapping boxes do not determine the box of a flow: none is assigned, and meas
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
 from types import MappingProxyType
@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from flowveil.analysis.covering import box_bounds, nodes_of_flows
 from flowveil.audit.trips import nodes_of
@@ -27,6 +26,7 @@ from flowveil.hierarchy import Ints
 from flowveil.methods.odkanon import hopeless
 from flowveil.methods.public_domain import PublicTree, pair_domain, public_domain
 from flowveil.paths import named_path
+from flowveil.published.tables import split_slices
 from flowveil.reading import Reading
 from flowveil.release.boxes import Boxes, BoxZones, Frame
 from flowveil.release.folder import ReleaseFolder, taken_at_its_word
@@ -38,7 +38,7 @@ from flowveil.release.subtraction import Differencing
 from flowveil.slices import Key, SlicedFlows
 from flowveil.times import TIME_COLUMNS
 from flowveil.zoning.covering import containing_cells, pairs_inside
-from flowveil.zoning.public_map import FULL_TURN, UNITS_PER_DEGREE
+from flowveil.zoning.public_map import FULL_TURN, Rectangles
 from flowveil.zoning.refinement import refined
 from flowveil.zoning.restriction import to_the_top
 
@@ -94,7 +94,8 @@ def _attach_slices(statement: Statement, table: pa.Table, flows: SlicedFlows) ->
         raise ParameterError("The slices of the release are not those of the trips. Hint: name the trips it is from.")
     guarantee = _guarantee(statement, flows.whole)
     parts: dict[Key, Any] = {}
-    for key, part in _tables_of_slices(table, flows.columns):
+    for values, part in split_slices(table, flows.columns):
+        key = tuple(values.values())
         members = flows.members(key)
         if members:
             parts[key] = _attach_matrix(statement, part, flows.together(members), guarantee)
@@ -104,17 +105,6 @@ def _attach_slices(statement: Statement, table: pa.Table, flows: SlicedFlows) ->
     if guarantee is None:
         return NoisySlices(flows, keys, releases, _privacy_loss(statement), statement.method, parameters)
     return SlicedRelease(flows, keys, releases, guarantee, statement.method, parameters, Differencing())
-
-
-def _tables_of_slices(table: pa.Table, columns: tuple[str, ...]) -> Iterator[tuple[Key, pa.Table]]:
-    """Yields the key and table of each slice; a missing value means all values of the column."""
-    keys = list(zip(*(table[name].to_pylist() for name in columns), strict=True))
-    for key in dict.fromkeys(keys):
-        mask = pa.array(np.ones(len(table), dtype=np.bool_))
-        for name, value in zip(columns, key, strict=True):
-            here = pc.is_null(table[name]) if value is None else pc.fill_null(pc.equal(table[name], value), False)
-            mask = pc.and_(mask, here.combine_chunks())
-        yield key, table.filter(mask)
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,18 +150,8 @@ def _attach_matrix(
 def _released(
     statement: Statement, table: pa.Table, flows: Flows, plan: Plan, guarantee: Guarantee, found: _Found
 ) -> Release:
-    """Returns the release with the published counts.
-
-    Raises:
-        ParameterError: the number of trips of a cell differs from the published one.
-    """
-    order = np.lexsort(found.rows[::-1])
-    published = Cells(
-        found.rows[0][order],
-        found.rows[1][order],
-        table["trips"].to_numpy()[order],
-        weight=table["weight"].to_numpy()[order] if "weight" in table.column_names else None,
-    )
+    """Returns the release with the published counts; raises ParameterError if a cell has other trips."""
+    published = _cells(table, found.rows)
     named: Any = {"method": statement.method, "parameters": MappingProxyType(dict(statement.parameters))}
     if found.ambiguous:
         return Release(flows, plan, guarantee, **named, cells=published, cell_of_flow=found.cell)
@@ -191,6 +171,13 @@ def _released(
         )
     cells = replace(counted, trips=published.trips, weight=published.weight) if revised else counted
     return Release(flows, plan, guarantee, **named, cells=cells, cell_of_flow=merged.row)
+
+
+def _cells(table: pa.Table, rows: Sequence[Ints]) -> Cells:
+    """Returns the published cells sorted by zones, given the zones of each row by end."""
+    order = np.lexsort(rows[::-1])
+    columns = {name: table[name].to_numpy()[order] for name in ("trips", "weight") if name in table.column_names}
+    return Cells(rows[0][order], rows[1][order], **columns)
 
 
 def _in_cells(table: pa.Table, flows: Flows) -> _Found:
@@ -237,11 +224,8 @@ def _in_published_zones(found: _Found, flows: Flows) -> _Found:
     trees, tiles = (flows.origins, flows.destinations), (flows.origin, flows.destination)
     for zones, tree, tile, rows, number in zip(found.zones, trees, tiles, found.rows, found.zone, strict=True):
         used = np.unique(rows)
-        zone_of_leaf = np.full(tree.n_tiles, -1, dtype=np.int32)
-        for zone, node in zip(used.tolist(), zones.nodes[used].tolist(), strict=True):
-            zone_of_leaf[tree.leaf_start[node] : tree.leaf_stop[node]] = zone
-        around = zone_of_leaf[tile]
-        ends.append(np.where((found.cell < 0) & (around >= 0), around, number).astype(np.int32))
+        at = containing_cells([tree.parent], [zones.nodes[used]], [tree.leaf_node[tile]])
+        ends.append(np.where((found.cell < 0) & (at >= 0), used[at], number).astype(np.int32))
     return replace(found, zone=(ends[0], ends[1]))
 
 
@@ -265,8 +249,8 @@ def _in_boxes(statement: Statement, table: pa.Table, flows: Flows, boxes: Boxes)
 
 def _bounds(codes: list[str], frame: Frame) -> tuple[Ints, Ints, Ints, Ints]:
     """Returns first and last column and row of boxes, from their codes."""
-    degrees = np.array([[float(part) for part in code.removeprefix("box_").split("_")] for code in codes])
-    west, south, east, north = np.round(degrees.T * UNITS_PER_DEGREE).astype(np.int64)
+    box = Rectangles.from_codes(codes)
+    west, south, east, north = box.west, box.south, box.east, box.north
     if frame.grid.across:
         west, east = np.where(west < 0, west + FULL_TURN, west), np.where(east <= 0, east + FULL_TURN, east)
     # Edges at the poles and at 180 degrees are clipped; rounding outward gives the whole square.
@@ -293,7 +277,6 @@ def _attach_noise(statement: Statement, table: pa.Table, flows: Flows) -> NoisyR
         zones = [tree.zones, tree.zones]
         zone = [np.where(number >= 0, tree.node_of_zone[number], -1) for number in zone]
     rows = [_numbers(own, table[name].to_pylist()) for own, name in zip(zones, _ENDS, strict=True)]
-    order = np.lexsort((rows[1], rows[0]))
     if method == "privtree":
         cell = containing_cells([tree.parent] * 2, rows, zone)
         zone = [np.where(cell >= 0, row[cell], number) for row, number in zip(rows, zone, strict=True)]
@@ -306,8 +289,7 @@ def _attach_noise(statement: Statement, table: pa.Table, flows: Flows) -> NoisyR
         homogeneous=method != "privtree",
         suppression=Suppression("noise"),
     )
-    cells = Cells(rows[0][order], rows[1][order], table["trips"].to_numpy()[order])
-    counts = NoisyCounts(plan, cells, _privacy_loss(statement), {}, domain.public, repeatable=False)
+    counts = NoisyCounts(plan, _cells(table, rows), _privacy_loss(statement), {}, domain.public, repeatable=False)
     return NoisyRelease(flows, counts, method, MappingProxyType(dict(statement.parameters)))
 
 

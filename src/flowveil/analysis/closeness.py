@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from flowveil.analysis.measures import weighted_quantile
 from flowveil.release.plan import NodeZones
 from flowveil.release.post_rules import total_variation
 
@@ -29,29 +30,16 @@ _QUANTILES = {"median": 0.5, "upper_quartile": 0.75, "upper_decile": 0.9}
 
 @dataclass(frozen=True, eq=False)
 class Closeness:
-    """The distances of the zones of one end, and the trips that start (or end) there.
-
-    The total variation is between 0, the distribution of all trips, and 1; without a map there are no metres.
-    """
+    """The distances of the zones of one end."""
 
     zones: list[str]
-    trips: Floats
-    total_variation: Floats
-    metres: Floats | None
-
-    def summary(self) -> dict[str, Any]:
-        """Returns statistics over the zones."""
-        return {
-            "total_variation": _spread(self.total_variation, self.trips),
-            "metres": None if self.metres is None else _spread(self.metres, self.trips),
-        }
+    trips: Floats  # that start (or end) there
+    total_variation: Floats  # from 0, the distribution of all trips, to 1
+    metres: Floats | None  # None without a map
 
 
 def closeness(release: Release) -> dict[str, Closeness] | None:
-    """Returns the distances of origin zones (of their destinations) and of destination zones (of their origins).
-
-    None if the zones of the release overlap.
-    """
+    """Returns the distances of origin zones and of destination zones; None if the zones of the release overlap."""
     plan, cells = release.plan, release.cells
     origins, destinations = plan.origin_zones, plan.destination_zones
     if not plan.homogeneous or not isinstance(origins, NodeZones) or not isinstance(destinations, NodeZones):
@@ -63,7 +51,13 @@ def closeness(release: Release) -> dict[str, Closeness] | None:
 def closeness_summary(release: Any) -> dict[str, Any] | None:
     """Returns statistics over the zones, by end; None if zones overlap, and for a revision."""
     found = None if release.kind != "plain" or release.revision is not None else closeness(release)
-    return None if found is None else {role: one.summary() for role, one in found.items()}
+    return found and {
+        role: {
+            "total_variation": _spread(one.total_variation, one.trips),
+            "metres": None if one.metres is None else _spread(one.metres, one.trips),
+        }
+        for role, one in found.items()
+    }
 
 
 def _of_end(own: Ints, zones: NodeZones, other: Ints, others: NodeZones, trips: Floats) -> Closeness:
@@ -106,11 +100,8 @@ def _sums(place: Any, values: Floats, n: int) -> Floats:
 
 def _upwards(tree: Hierarchy, values: Floats) -> Floats:
     """Returns the sum over the subtree of each node."""
-    values = values.copy()
-    for depth in range(tree.max_depth, 0, -1):
-        nodes = tree.nodes_at_depth(depth)
-        np.add.at(values, tree.parent[nodes], values[nodes])
-    return values
+    before = np.concatenate((np.zeros_like(values[:1]), np.cumsum(values, axis=0)))
+    return before[tree.stop] - before[:-1]
 
 
 def _lengths(zones: NodeZones, share: Floats) -> Floats | None:
@@ -136,10 +127,5 @@ def _lengths(zones: NodeZones, share: Floats) -> Floats | None:
 
 
 def _spread(values: Floats, weight: Floats) -> dict[str, float]:
-    order = np.argsort(values, kind="stable")
-    reached = np.cumsum(weight[order])
-    found = {"mean": float(np.average(values, weights=weight))}
-    for name, level in _QUANTILES.items():
-        found[name] = float(values[order][np.searchsorted(reached, reached[-1] * level)])
-    found["largest"] = float(values.max())
-    return found
+    quantiles = {name: weighted_quantile(values, weight, level) for name, level in _QUANTILES.items()}
+    return {"mean": float(np.average(values, weights=weight)), **quantiles, "largest": float(values.max())}

@@ -60,16 +60,13 @@ class Frontier:
 
 @dataclass(frozen=True)
 class Comparison:
-    """All runs of methods that guarantee a k, in the order protection, k, method; then those that add noise, by ε.
+    """The runs of a comparison."""
 
-    With TwinCut among the methods there is a frontier for each protection and k that has any.
-    """
-
-    runs: tuple[Run, ...]
+    runs: tuple[Run, ...]  # of methods that guarantee a k, in the order protection, k, method
     time_limit: float
     max_suppressed: float
-    frontiers: tuple[Frontier, ...] = ()
-    noisy: tuple[Run, ...] = ()
+    frontiers: tuple[Frontier, ...] = ()  # of each protection and k, with TwinCut among the methods
+    noisy: tuple[Run, ...] = ()  # of methods that add noise, by ε
 
     @property
     def table(self) -> pa.Table:

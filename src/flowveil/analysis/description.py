@@ -29,16 +29,12 @@ TREES = {"h3": "unrefined tree", "halves": "tree in halves"}
 
 @dataclass(frozen=True)
 class SafeShare:
-    """How much is safe already, for one unit: the last two columns of Table 2 of Matet et al. (2023).
-
-    Of the flows, the share that reaches the threshold; of the volume (weight for the population, else trips), the share
-    in these flows.
-    """
+    """How much is safe already, for one unit: the last two columns of Table 2 of Matet et al. (2023)."""
 
     unit: str
     threshold: float
-    flows: float
-    volume: float
+    flows: float  # of the flows, the share that reaches the threshold
+    volume: float  # of the volume (weight for the population, else trips), the share in these flows
 
 
 @dataclass(frozen=True)
@@ -191,12 +187,7 @@ def describe_flows(
 ) -> Description:
     """Describe flows before anything is anonymised; see `flowveil.describe`.
 
-    Of folded flows, folded time is estimated as well; all else is then of the matrix of all times. The tree is that of
-    the floor and the estimates.
-
-    Raises:
-        DataError: there are no flows.
-        ParameterError: k or the share is out of range, or the tree cannot be refined.
+    Of folded flows, folded time is estimated as well; all else is then of the matrix of all times.
     """
     if len(flows) == 0:
         raise DataError("There are no flows to describe.")
@@ -253,6 +244,12 @@ def _levels(flows: Flows, guarantees: Mapping[str, Guarantee]) -> Iterator[Level
     node_o, node_d = flows.origins.leaf_node, flows.destinations.leaf_node
     resolution = flows.intake.resolution
     cells: Cells = flows
+
+    def safe_share(unit: str, guarantee: Guarantee) -> SafeShare:
+        safe, volume = guarantee.safe(cells), cells.volume(UNITS[unit].basis).astype(np.float64)
+        share = float(volume[safe].sum() / volume.sum()) if volume.sum() else 0.0
+        return SafeShare(unit, float(getattr(guarantee, unit)), float(safe.mean()), share)
+
     for lifted in range(max(flows.origins.max_depth, flows.destinations.max_depth) + 1):
         cells = flows.merge(
             node_o[flows.origin], node_d[flows.destination], flows.origins.n_nodes, flows.destinations.n_nodes
@@ -264,22 +261,11 @@ def _levels(flows: Flows, guarantees: Mapping[str, Guarantee]) -> Iterator[Level
             origins=len(np.unique_values(cells.origin)),
             destinations=len(np.unique_values(cells.destination)),
             flows=len(cells),
-            safe=tuple(_safe_share(cells, unit, guarantee) for unit, guarantee in guarantees.items()),
+            safe=tuple(safe_share(unit, guarantee) for unit, guarantee in guarantees.items()),
         )
         if len(cells) == 1:
             return
         node_o, node_d = flows.origins.lift(node_o), flows.destinations.lift(node_d)
-
-
-def _safe_share(cells: Cells, unit: str, guarantee: Guarantee) -> SafeShare:
-    safe = guarantee.safe(cells)
-    volume = cells.volume(UNITS[unit].basis).astype(np.float64)
-    return SafeShare(
-        unit=unit,
-        threshold=float(getattr(guarantee, unit)),
-        flows=float(safe.mean()),
-        volume=float(volume[safe].sum() / volume.sum()) if volume.sum() else 0.0,
-    )
 
 
 def _contributors(flows: Flows, k: int) -> Contributors | None:
@@ -305,12 +291,9 @@ def _places_of_one(flows: Flows, k: int) -> tuple[int | None, int | None]:
     if who is None or who.trips is None:
         return None, None
     mostly, places = 0, 0
-    n_people = int(who.person.max(initial=0)) + 1
     for tile in (flows.origin, flows.destination):
         trips = np.bincount(tile, weights=flows.trips)
-        key, at = np.unique(tile[who.cell].astype(np.int64) * n_people + who.person, return_inverse=True)
-        largest = np.zeros(len(trips))
-        np.maximum.at(largest, key // n_people, np.bincount(at, weights=who.trips))
+        largest, _ = who.largest(tile, len(trips))
         enough = trips >= k
         mostly += int(np.count_nonzero(enough & (largest > trips / 2)))
         places += int(np.count_nonzero(enough))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from flowveil.analysis.areas import main_accuracy
 from flowveil.analysis.release_analysis import Analysis
 from flowveil.analysis.uniqueness import uniqueness
-from flowveil.audit.auditing import audit, audit_lines
+from flowveil.audit.auditing import Audit, audit, audit_lines
 from flowveil.paths import named_path
 from flowveil.published.about import ENTRIES
 from flowveil.published.sentences import sentences
@@ -99,23 +99,18 @@ def _measures_taken(statement: Statement) -> Iterator[str]:
         yield f"The matrix is divided by {', '.join(statement.slice_columns)}; subtraction between slices was checked."
     if statement.kind not in INEXACT:
         yield "Recount: flowveil recounts every cell before it writes a folder; `flowveil verify` repeats this."
-    yield (
-        (
-            "Earlier releases of the same trips: a ledger was kept; that readers can subtract releases was accepted."
-            if statement.differencing_accepted
-            else "Earlier releases of the same trips: a ledger was kept, which refuses overlapping releases."
-        )
-        if statement.ledger is not None
-        else f"Earlier releases of the same trips (no ledger was used): {TO_FILL}"
-    )
+    earlier = "Earlier releases of the same trips"
+    accepted = statement.differencing_accepted
+    kept = "; that readers can subtract releases was accepted." if accepted else ", which refuses overlapping releases."
+    ledger = statement.ledger is not None
+    yield f"{earlier}: a ledger was kept{kept}" if ledger else f"{earlier} (no ledger was used): {TO_FILL}"
     yield f"Technical and organisational measures around the raw trips: {TO_FILL}"
 
 
-def _risks(statement: Statement, analysis: Analysis, found: Any) -> Iterator[str]:
-    yield f"Audit of the release: {found.sentence}."
-    yield from (f"Audit, not compared: {line}" for line in found.not_compared)
-    yield from (f"Audit: {line}" for line in found.failures)
-    yield from (f"Audit: {line}" for line in audit_lines(found))
+def _risks(statement: Statement, analysis: Analysis, audited: Audit) -> Iterator[str]:
+    yield f"Audit of the release: {audited.sentence}."
+    yield from (f"Audit, not compared: {line}" for line in audited.not_compared)
+    yield from (f"Audit: {line}" for line in (*audited.failures, *audit_lines(audited)))
     flows: Any = analysis.release.input
     for one in uniqueness(flows.whole if analysis.release.slice_columns else flows):
         yield f"Without these measures, in the raw trips: {one.line().strip()}."
@@ -130,8 +125,8 @@ def _residual_risk(statement: Statement, analysis: Analysis) -> Iterator[str]:
         value = trips.get(key)
         if value is not None:
             yield f"Smallest number of {unit} in a published cell: {value:,.0f}."
-    for confirmation in statement.confirmed:
-        yield f"Confirmed by the operator although it is refused by default: `--{confirmation}`."
+    for name in statement.confirmed:
+        yield f"Confirmed by the operator although it is refused by default: `--{name}`."
     if statement.differencing_accepted:
         yield "Subtraction between slices was accepted by the operator (`--accept-differencing`)."
     yield from (f"Not measured: {note}" for note in analysis.notes)

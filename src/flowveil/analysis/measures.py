@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 
@@ -41,12 +41,17 @@ Values = dict[str, Value]
 MOST_WORK = 2_000_000_000
 
 
-@dataclass(frozen=True, eq=False)
 class Subject:
     """A release with its input, counted on one basis: trips or weight."""
 
-    release: Release | NoisyRelease
-    basis: str
+    def __init__(self, release: Release | NoisyRelease, basis: str) -> None:
+        cells, plan = release.cells, release.plan
+        self.release, self.basis = release, basis
+        self.total, self.published = release.input.total(basis), cells.total(basis)
+        self.volume: Floats = cells.volume(basis).astype(np.float64)  # of each published cell
+        # The tiles in the origin zone and in the destination zone of each published cell.
+        zones = plan.origin_zones.size[cells.origin], plan.destination_zones.size[cells.destination]
+        self.sizes: tuple[Floats, Floats] = zones[0].astype(np.float64), zones[1].astype(np.float64)
 
     @property
     def guarantee(self) -> Guarantee:
@@ -55,41 +60,20 @@ class Subject:
             raise TypeError("noisy counts have no threshold")
         return self.release.guarantee
 
-    @cached_property
-    def volume(self) -> Floats:
-        """The volume of each published cell."""
-        return self.release.cells.volume(self.basis).astype(np.float64)
+    def mean(self, values: Any) -> float | None:
+        """Returns the mean over the published volume of a value of each cell."""
+        return float(np.sum(self.volume * values) / self.published) if self.published else None
 
-    @cached_property
-    def total(self) -> float:
-        """The input volume."""
-        return self.release.input.total(self.basis)
-
-    @cached_property
-    def published(self) -> float:
-        """The published volume."""
-        return self.release.cells.total(self.basis)
-
-    @cached_property
-    def sizes(self) -> tuple[Floats, Floats]:
-        """The tiles in the origin zone and in the destination zone of each published cell."""
-        cells, plan = self.release.cells, self.release.plan
-        ends = (plan.origin_zones.size[cells.origin], plan.destination_zones.size[cells.destination])
-        return ends[0].astype(np.float64), ends[1].astype(np.float64)
-
-    @cached_property
+    @property
     def mean_error(self) -> float | None:
         """The tiles of both zones of a cell, averaged over the published volume."""
-        size_o, size_d = self.sizes
-        return float(np.sum(self.volume * (size_o + size_d)) / self.published) if self.published else None
+        return self.mean(self.sizes[0] + self.sizes[1])
 
     @property
     def time_width(self) -> float | None:
         """The hours of a cell's time interval, averaged over the published volume; None if time is not folded."""
         timed = self.release.plan.timed
-        if timed is None or not self.published:
-            return None
-        return float(np.sum(self.volume * timed.hours[self.release.cells.origin]) / self.published)
+        return None if timed is None else self.mean(timed.hours[self.release.cells.origin])
 
     @cached_property
     def floor(self) -> float | None:
@@ -148,34 +132,22 @@ class Slices:
     own: Sequence[Values]  # the measures of each
     lost: Floats  # the volume of each unpublished slice
     class_size: float  # the volume of a cell of k, by all trips
-    basis: str
-
-    @cached_property
-    def whole(self) -> Floats:
-        """The input volume of each published slice."""
-        return np.array([r.input.total(self.basis) for r in self.releases])
-
-    @cached_property
-    def shown(self) -> Floats:
-        """The published volume of each."""
-        return np.array([r.cells.total(self.basis) for r in self.releases])
+    whole: Floats  # the input volume of each published slice
+    shown: Floats  # the published volume of each
 
     @property
     def total(self) -> float:
         """The input volume of all slices, published or not."""
         return float(self.whole.sum() + self.lost.sum())
 
-    def of(self, key: str) -> list[Value]:
+    def each(self, key: str) -> list[Value]:
         """Returns a measure of each slice."""
         return [own[key] for own in self.own]
 
     def mean(self, values: Sequence[Value]) -> float | None:
         """Returns the mean over the slices with a value, weighted by published volume."""
         known = [(float(v), w) for v, w in zip(values, self.shown, strict=True) if v is not None and w > 0]
-        if not known:
-            return None
-        found, weights = zip(*known, strict=True)
-        return float(np.average(found, weights=weights))
+        return _mean(*np.array(known).T) if known else None
 
 
 @dataclass(frozen=True)
@@ -194,16 +166,16 @@ class Measure:
 
 
 def _averaged(slices: Slices, key: str) -> float | None:
-    return slices.mean(slices.of(key))
+    return slices.mean(slices.each(key))
 
 
 def _added(slices: Slices, key: str) -> int | None:
-    values = slices.of(key)
+    values = slices.each(key)
     return None if None in values else int(sum(v for v in values if v is not None))
 
 
 def _smallest(slices: Slices, key: str) -> Value:
-    return min((v for v in slices.of(key) if v is not None), default=None)
+    return min((v for v in slices.each(key) if v is not None), default=None)
 
 
 def _n_zones(subject: Subject, end: str) -> int:
@@ -253,31 +225,29 @@ def _floor_ratio(subject: Subject) -> float | None:
     return None if floor is None or error is None else error / floor
 
 
-def _mean_moved(subject: Subject) -> float | None:
-    return None if subject.moved is None else float(np.average(subject.moved[0], weights=subject.moved[1]))
+def _of_moved(compute: Callable[[Floats, Floats], float]) -> Callable[[Subject], float | None]:
+    """Returns a measure of the distances moved, given the distances and their volumes."""
+    return lambda subject: None if subject.moved is None else compute(*subject.moved)
 
 
-def _median_moved(subject: Subject) -> float | None:
-    return None if subject.moved is None else weighted_median(*subject.moved)
+def _mean(values: Floats, weight: Floats) -> float:
+    return float(np.average(values, weights=weight))
 
 
-def weighted_median(values: Floats, weight: Floats) -> float:
-    """Returns the smallest value at which half of the weight is reached."""
+def weighted_quantile(values: Floats, weight: Floats, level: float = 0.5) -> float:
+    """Returns the smallest value at which this share of the weight is reached; the median by default."""
     order = np.argsort(values, kind="stable")
     reached = np.cumsum(weight[order])
-    return float(values[order][np.searchsorted(reached, reached[-1] / 2)])
+    return float(values[order][np.searchsorted(reached, reached[-1] * level)])
 
 
-def _spread_moved(subject: Subject) -> float | None:
-    mean = _mean_moved(subject)
-    if subject.moved is None or mean is None:
-        return None
-    return float(np.average((subject.moved[0] - mean) ** 2, weights=subject.moved[1]) ** 0.5)
+def _deviation(values: Floats, weight: Floats) -> float:
+    return float(np.average((values - _mean(values, weight)) ** 2, weights=weight) ** 0.5)
 
 
 def _combined_spread(slices: Slices, key: str) -> float | None:
-    means = slices.of("generalization_distance_m")
-    squares = [None if m is None or s is None else m**2 + s**2 for m, s in zip(means, slices.of(key), strict=True)]
+    means = slices.each("generalization_distance_m")
+    squares = [None if m is None or s is None else m**2 + s**2 for m, s in zip(means, slices.each(key), strict=True)]
     mean, second = slices.mean(means), slices.mean(squares)
     return None if mean is None or second is None else float(max(second - mean**2, 0.0) ** 0.5)
 
@@ -298,7 +268,7 @@ def _reconstruction_distance(subject: Subject, scale: float) -> float | None:
 
 
 def _combined_loss(slices: Slices, key: str) -> float | None:
-    losses = slices.of(key)
+    losses = slices.each(key)
     if not slices.total or None in losses:
         return None
     inside = sum(float(loss or 0) * volume for loss, volume in zip(losses, slices.whole, strict=True))
@@ -310,7 +280,7 @@ def _discernibility(subject: Subject) -> float:
 
 
 def _combined_discernibility(slices: Slices, key: str) -> float:
-    return sum(float(v or 0) for v in slices.of(key)) + float(np.sum(slices.lost**2))
+    return sum(float(v or 0) for v in slices.each(key)) + float(np.sum(slices.lost**2))
 
 
 def _average_class(subject: Subject) -> float | None:
@@ -365,15 +335,15 @@ _ALL = (
     Measure(
         "generalization_distance_m", "Distance moved (GDM), mean (m)", "Mean distance of the ends of published trips "
         "from the centre of their input tile to the centre of their zone. The size of tiles is not counted, nor are "
-        "ends outside the area.", _mean_moved, _averaged, "defined",
+        "ends outside the area.", _of_moved(_mean), _averaged, "defined",
     ),
     Measure(
         "generalization_distance_median_m", "Distance moved (GDM), median (m)", "Half of the ends moved less than "
-        "this.", _median_moved, lambda _, __: None, "defined",
+        "this.", _of_moved(weighted_quantile), lambda _, __: None, "defined",
     ),
     Measure(
         "generalization_distance_std_m", "Distance moved (GDM), standard deviation (m)", "Standard deviation of the "
-        "distance moved.", _spread_moved, _combined_spread, "defined",
+        "distance moved.", _of_moved(_deviation), _combined_spread, "defined",
     ),
     Measure(
         "reconstruction_loss", "Reconstruction loss", "Difference between the input and the cells spread evenly over "
@@ -441,7 +411,8 @@ def combine(
             own=[own[basis] for own in exact],
             lost=np.array([part.total(basis) for part in absent]),
             class_size=guarantee.class_size(basis, whole) if isinstance(guarantee, Guarantee) else float("nan"),
-            basis=basis,
+            whole=np.array([release.input.total(basis) for release in releases]),
+            shown=np.array([release.cells.total(basis) for release in releases]),
         )
         combined[basis] = {
             m.key: None if noisy and m.of_noise == "void" else m.combine(slices, m.key)

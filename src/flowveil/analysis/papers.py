@@ -78,6 +78,10 @@ class Preset:
         return f"{self.chapter}{self.comparisons + place}"
 
 
+def _targets(v_target: float) -> dict[str, dict[str, float]]:
+    return {method: {"v_target": v_target} for method in ("atg-soft", "atg-dual")}
+
+
 _SURVEY: dict[str, Any] = {
     # ATG-Dual keeps the 10 %, as does the port that the papers call ATG-Soft; ATG-Soft of Matet et al. does not.
     "methods": ("odkanon", "atg-dual", "oigh", "mondrian"),
@@ -85,14 +89,18 @@ _SURVEY: dict[str, Any] = {
     # OIGH of the papers suppresses nothing; the others may suppress 10 %.
     "limits": {"oigh": 0.0},
     # The thesis gives it for Paris and Porto, and 2,500 for Turin; the report's rows are the thesis's.
-    "options": {"atg-soft": {"v_target": 1000.0}, "atg-dual": {"v_target": 1000.0}},
+    "options": _targets(1000.0),
 }
+_THESIS: dict[str, Any] = {
+    "columns": (*_REPORT_COLUMNS, "generalization_distance_m"), "chapter": "5.", "data": 1,
+}  # fmt: skip
 
 _MATRICES: dict[str, Any] = {
     "trees": "common",
     "columns": ("mean_generalization_error", "reconstruction_loss", "distribution_distance"),
     "fewest_trips": 5001,
 }
+_LAST = ("mondrian", "suppression", "laplace")
 
 PRESETS: dict[str, Preset] = {
     preset.name: preset
@@ -107,41 +115,25 @@ PRESETS: dict[str, Preset] = {
             overview=2,
         ),
         Preset(
-            "odkanon-report",
-            "Armenante et al., NetMob 2025 (report)",
-            **_SURVEY,
-            data=2,
-            cross_check=3,
-            comparisons=4,
+            "odkanon-report", "Armenante et al., NetMob 2025 (report)", **_SURVEY, data=2, cross_check=3, comparisons=4
         ),
-        Preset(
-            "odkanon-thesis",
-            "Armenante 2025 (thesis)",
-            **_SURVEY,
-            columns=(*_REPORT_COLUMNS, "generalization_distance_m"),
-            chapter="5.",
-            data=1,
-            cross_check=5,
-            comparisons=6,
-        ),
+        Preset("odkanon-thesis", "Armenante 2025 (thesis)", **_SURVEY, **_THESIS, cross_check=5, comparisons=6),
         *(
             Preset(
-                name,
-                f"Armenante 2025 (thesis), {name.split('-')[1].capitalize()}",
+                f"odkanon-{city.lower()}",
+                f"Armenante 2025 (thesis), {city}",
                 methods=_SURVEY["methods"],
                 limits=_SURVEY["limits"],
-                options={"atg-soft": {"v_target": target}, "atg-dual": {"v_target": target}},
-                columns=(*_REPORT_COLUMNS, "generalization_distance_m"),
-                chapter="5.",
-                data=1,
+                options=_targets(target),
+                **_THESIS,
                 comparisons=table,
             )
-            for name, table, target in (("odkanon-turin", 3, 2500.0), ("odkanon-porto", 4, 1000.0))
+            for city, table, target in (("Turin", 3, 2500.0), ("Porto", 4, 1000.0))
         ),
         Preset(
             "matet-2023",
             "Matet et al. 2023",
-            methods=("atg-dual", "atg-soft", "oigh", "glove-sk", "glove", "mondrian", "suppression", "laplace"),
+            methods=("atg-dual", "atg-soft", "oigh", "glove-sk", "glove", *_LAST),
             options={"laplace": {"bound": 4}},
             published=("matet-2023", "3", ""),
             **_MATRICES,
@@ -151,12 +143,8 @@ PRESETS: dict[str, Preset] = {
             Preset(
                 name,
                 f"Matet et al. 2023, {name}",
-                methods=("atg-dual", "atg-soft", "oigh", "glove-sk", "mondrian", "suppression", "laplace"),
-                options={
-                    "laplace": {"bound": 4},
-                    "atg-dual": {"v_target": target},
-                    "atg-soft": {"v_target": target},
-                },
+                methods=("atg-dual", "atg-soft", "oigh", "glove-sk", *_LAST),
+                options={"laplace": {"bound": 4}, **_targets(target)},
                 published=("matet-2023", "6", name),
                 **_MATRICES,
             )

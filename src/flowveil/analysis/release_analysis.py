@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from os import PathLike
@@ -177,25 +178,21 @@ def summary_lines(release: Any) -> list[str]:
 
 
 def _lines(release: Any, measures: dict[str, Values], areas: Sequence[AreaAccuracy]) -> list[str]:
-    lines = []
     shown = [one for one in areas if one.basis == "trips"]
     first = main_accuracy(shown)
-    coarser = [one for one in shown if first is not None and one is not first]
-    for one in [*([first] if first is not None else []), *coarser[:1]]:
-        lines.append(
-            f"Between areas ({one.areas}): a reader misses or misplaces {one.area_error:.1%} of all trips; "
-            f"{one.production_error:.1%} where they begin, {one.attraction_error:.1%} where they end."
-        )
+    coarser = [one for one in shown if one is not first][:1]
+    lines = [
+        f"Between areas ({one.areas}): a reader misses or misplaces {one.area_error:.1%} of all trips; "
+        f"{one.production_error:.1%} where they begin, {one.attraction_error:.1%} where they end."
+        for one in ([] if first is None else [first, *coarser])
+    ]
     if first is not None and first.trip_length_ratio is not None:
         lines.append(f"Trip lengths: {first.trip_length_ratio:.3f} times those of the input, on average.")
     if first is not None and first.accessibility_error is not None:
         lines.append(f"Accessibility of areas: {first.accessibility_error:.1%} off, on average.")
-    for basis, values in measures.items():
-        share = values.get("suppressed_share")
-        if share is not None and release.kind in INEXACT:
-            lines.append(f"Published counts, noise included, sum to {1 - share:.2%} of the {basis}.")
-        elif share is not None:
-            lines.append(f"Published: {1 - share:.2%} of the {basis}.")
+    published = "Published counts, noise included, sum to" if release.kind in INEXACT else "Published:"
+    shares = {basis: values.get("suppressed_share") for basis, values in measures.items()}
+    lines += [f"{published} {1 - share:.2%} of the {basis}." for basis, share in shares.items() if share is not None]
     trips = measures.get("trips", {})
     error, moved = trips.get("mean_generalization_error"), trips.get("generalization_distance_m")
     if error is not None:
@@ -242,16 +239,15 @@ def _next_limit(release: Release, zones: Sequence[int], few: Sequence[int]) -> t
         if suppressed < point.suppressed_share
     }
     shares = sorted(share for share in points if share <= MOST_SUPPRESSED)
+    counted: dict[float, list[int]] = {}
+
+    def suffices(share: float) -> bool:
+        counted[share] = n = _zones_at(flows, guarantee, share)
+        return all(zones[end] < max(COLLAPSED * n[end], 2) and n[end] > 1 for end in few)
+
     # More suppression gives more zones, so the first point is found by bisection.
-    found, low, high = None, 0, len(shares)
-    while low < high:
-        middle = (low + high) // 2
-        counted = _zones_at(flows, guarantee, shares[middle])
-        if all(zones[end] < max(COLLAPSED * counted[end], 2) and counted[end] > 1 for end in few):
-            found, high = (shares[middle], counted), middle
-        else:
-            low = middle + 1
-    return found
+    at = bisect_left(shares, True, key=suffices)
+    return (shares[at], counted[shares[at]]) if at < len(shares) else None
 
 
 def _zones_at(flows: Flows, guarantee: Guarantee, share: float) -> list[int]:

@@ -185,10 +185,8 @@ def _segments(flows: SlicedFlows, steps: Sequence[str]) -> list[tuple[str | None
     """Returns the whole data set and the values of each attribute; or the time steps."""
     if steps:
         return [(flows.columns[0], step) for step in steps]
-    named: list[tuple[str | None, str | None]] = [(None, None)]
-    for at, by in enumerate(flows.columns):
-        named += [(by, value) for value in sorted({key[at] for key in flows.keys})]
-    return named
+    values = [sorted({key[at] for key in flows.keys}) for at in range(len(flows.columns))]
+    return [(None, None), *((by, value) for by, listed in zip(flows.columns, values, strict=True) for value in listed)]
 
 
 def _results(
@@ -248,19 +246,10 @@ def _rows(run: Run, settings: Settings) -> Iterator[dict[str, Any]]:
     for basis in ("trips", "weight"):
         if run.status == DONE and basis not in run.by_basis:
             continue
-        yield {
-            "by": run.by,
-            "segment": run.segment,
-            "method": run.method,
-            "protect": run.protection,
-            "basis": basis,
-            "status": run.status,
-            "seconds": run.seconds,
-            "reason": run.reason,
-            "limit": settings.limit_of(run.method) if settings.methods[run.method].promises == "k" else None,
-            **run.notes,
-            **run.by_basis.get(basis, {}),
-        }
+        limit = settings.limit_of(run.method) if settings.methods[run.method].promises == "k" else None
+        row = {name: getattr(run, name) for name in ("by", "segment", "method", "status", "seconds", "reason")}
+        row |= {"protect": run.protection, "basis": basis, "limit": limit}
+        yield {**row, **run.notes, **run.by_basis.get(basis, {})}
 
 
 def check_folder(directory: str | PathLike[str]) -> None:
@@ -342,10 +331,9 @@ def describe_data(flows: SlicedFlows, k: int, steps: Sequence[str]) -> dict[str,
     if whole.people is not None:
         found["people"] = len(np.unique_values(whole.people.person))
     if whole.weight is not None:
-        found["weight"] = float(whole.weight.sum())
         represented = _represented_population(flows)
-        if represented is not None:
-            found["population"] = represented
+        found["weight"] = float(whole.weight.sum())
+        found |= {} if represented is None else {"population": represented}
     return found
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from importlib.resources import files
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,7 +21,7 @@ import pyarrow.parquet
 
 from flowveil.analysis.areas import PLANNER
 from flowveil.analysis.experiment import FAILED, INFEASIBLE, TIMED_OUT
-from flowveil.analysis.pages.trade_offs import Boxes, Outcome, joint_part, ratios_part
+from flowveil.analysis.pages.trade_offs import Boxes, Outcome, add_outcome, joint_part, ratios_part
 from flowveil.analysis.tables import (
     HEADS,
     NOT_FOR_PUBLICATION,
@@ -118,12 +119,8 @@ def _outcomes(study: Study) -> dict[str, list[Outcome]]:
     """Returns published share and error of each run on the whole data set, by protection."""
     groups: dict[str, list[Outcome]] = {}
     for row in rows_of(study, by=None, basis="trips"):
-        share, error = row.get("suppressed_share"), row.get("mean_generalization_error")
-        if share is not None and error:
-            title = f"k = {study.k}, protecting {_protected(row['protect'])}"
-            place = study.methods.index(row["method"])
-            outcome = Outcome(_named(row["method"]), place, 1 - float(share), float(error))
-            groups.setdefault(title, []).append(outcome)
+        title = f"k = {study.k}, protecting {_protected(row['protect'])}"
+        add_outcome(groups, title, _named(row["method"]), study.methods.index(row["method"]), row)
     return groups
 
 
@@ -167,15 +164,10 @@ def rows_of(study: Study, **wanted: Any) -> list[Row]:
     return [row for row in study.rows if all(row[name] == value for name, value in wanted.items())]
 
 
-def _grid(study: Study, by: str | None, **wanted: Any) -> Iterator[tuple[str, str, list[Row]]]:
+def _grid(study: Study, by: str | None) -> Iterator[tuple[str, str, list[Row]]]:
     """Yields each protection and method, with its rows on trips."""
-    for protect in study.protections:
-        for method in study.methods:
-            yield protect, method, rows_of(study, by=by, method=method, protect=protect, basis="trips", **wanted)
-
-
-def _values_of(study: Study, row: Row, names: Sequence[str]) -> list[Any]:
-    return [_value_of(study, row, name) for name in names]
+    for protect, method in product(study.protections, study.methods):
+        yield protect, method, rows_of(study, by=by, method=method, protect=protect, basis="trips")
 
 
 def _value_of(study: Study, row: Row, name: str) -> Any:
@@ -247,11 +239,9 @@ def _numbered(study: Study) -> Iterator[Sheet]:
 
 def _comparisons(study: Study) -> Iterator[tuple[str | None, str, str, str]]:
     """Yields attribute, protection, basis and number of each table that compares methods."""
-    for place, by in enumerate((None, *study.by)):
-        for protect in study.protections:
-            for basis in _BASES:
-                number = study.preset and study.preset.label_of_comparison(place, protect, basis)
-                yield by, protect, basis, number or ""
+    for (place, by), protect, basis in product(enumerate((None, *study.by)), study.protections, _BASES):
+        number = study.preset and study.preset.label_of_comparison(place, protect, basis)
+        yield by, protect, basis, number or ""
 
 
 def _cross_check(study: Study) -> Sheet:
@@ -271,7 +261,12 @@ def _overview(study: Study) -> Sheet:
     """Returns Table 2 of the abstract: the whole data set and every segment, for each protection."""
     columns = _columns(study)
     rows = tuple(
-        (_protected(protect), row["segment"] or "all", _named(row["method"]), *_values_of(study, row, columns))
+        (
+            _protected(protect),
+            row["segment"] or "all",
+            _named(row["method"]),
+            *(_value_of(study, row, name) for name in columns),
+        )
         for protect in study.protections
         for row in rows_of(study, protect=protect, basis="trips")
     )
@@ -288,7 +283,7 @@ def _comparison(study: Study, by: str | None, protect: str, basis: str) -> Sheet
     # The papers time whole data sets only.
     columns = [name for name in _columns(study) if by is None or study.preset is None or name != "seconds"]
     rows = tuple(
-        (_named(method), *(() if by is None else (row["segment"],)), *_values_of(study, row, columns))
+        (_named(method), *(() if by is None else (row["segment"],)), *(_value_of(study, row, name) for name in columns))
         for method in study.methods
         for row in rows_of(study, by=by, method=method, protect=protect, basis=basis)
     )
@@ -301,13 +296,13 @@ def _comparison(study: Study, by: str | None, protect: str, basis: str) -> Sheet
 def _coarseness(study: Study, by: str) -> Sheet:
     """Returns the accuracy of each segment next to that of the whole data set."""
     rows: list[tuple[Any, ...]] = []
-    for protect, method, found in _grid(study, by):
+    for protect, method, runs in _grid(study, by):
         whole = next(iter(rows_of(study, by=None, method=method, protect=protect, basis="trips")), {})
-        for row in found:
+        for row in runs:
             values: list[Any] = []
             for measure in _COARSENESS:
-                own, of_all = row.get(measure), whole.get(measure)
-                values += [_value_of(study, row, measure), own / of_all if own is not None and of_all else "-"]
+                here, of_all = row.get(measure), whole.get(measure)
+                values += [_value_of(study, row, measure), here / of_all if here is not None and of_all else "-"]
             rows.append((_protected(protect), _named(method), row["segment"], *values))
     measured = (text for name in _COARSENESS for text in (HEADS[name], "times the whole"))
     title = f"Accuracy of each segment by {by} next to the whole dataset, in measures that can be compared"
@@ -322,8 +317,8 @@ def _fairness(study: Study, by: str) -> Sheet:
             known = sorted((r[measure], r["segment"]) for r in runs if r.get(measure) is not None)
             if len(known) < 2:
                 continue
-            (best, best_name), (worst, worst_name) = known[0], known[-1]
-            served = (best_name, measure_entry(measure, best), worst_name, measure_entry(measure, worst))
+            (best, _), (worst, _) = known[0], known[-1]
+            served = [entry for value, name in (known[0], known[-1]) for entry in (name, measure_entry(measure, value))]
             named = (_protected(protect), _named(method), HEADS[measure], f"{len(known)} of {len(runs)}")
             rows.append((*named, *served, worst / best if best else None))
     head = ("Protecting", "Method", "Measure", "Segments", "Best served", "value", "Worst served", "value", "Ratio")
@@ -421,43 +416,40 @@ def _detailed(study: Study, protect: str) -> Sheet:
     return Sheet(("solver", "time", HEADS["area_error"], "G", "E", "D", "S (%)"), tuple(rows), "Detailed results")
 
 
-def _quantiles(values: Any, at: dict[float, str]) -> list[float]:
-    return [float(q) for q in np.quantile(values, tuple(at))]
+def _quantiles(values: Any, at: dict[float, str]) -> Any:
+    return np.quantile(values, tuple(at)).tolist()
 
 
 def _targets(study: Study, protect: str) -> Sheet:
     """Returns Table 5: quartiles of the v_target of matrices; the paper searched for one that suits all."""
     found = {method: list(_values(study, protect, method, "v_target").values()) for method in study.methods}
-    rows = tuple(
-        (_named(method), study.k, *_quantiles(values, _QUARTILES)) for method, values in found.items() if values
-    )
+    rows = [(_named(method), study.k, *_quantiles(values, _QUARTILES)) for method, values in found.items() if values]
     title = f"v_target of the matrices, protecting {_protected(protect)}"
-    return Sheet(("solver", "k", *_QUARTILES.values()), rows, title)
+    return Sheet(("solver", "k", *_QUARTILES.values()), tuple(rows), title)
 
 
 def _quartiles(study: Study, protect: str) -> Sheet:
     rows = []
-    for measure in _MEASURES:
-        for method in study.methods:
-            values = np.array(list(_values(study, protect, method, measure).values()))
-            if len(values):
-                values = (100 if measure in SHARES else 1) * values
-                numbers = (float(values.mean()), *_quantiles(values, _QUARTILES))
-                rows.append((HEADS[measure], _named(method), len(values), *numbers))
+    for measure, method in product(_MEASURES, study.methods):
+        values = np.array(list(_values(study, protect, method, measure).values()))
+        if len(values):
+            values = (100 if measure in SHARES else 1) * values
+            numbers = (float(values.mean()), *_quantiles(values, _QUARTILES))
+            rows.append((HEADS[measure], _named(method), len(values), *numbers))
     head = ("measure", "solver", "matrices", "mean", *_QUARTILES.values())
     return Sheet(head, tuple(rows), f"Means and quartiles over matrices, protecting {_protected(protect)}")
 
 
 def _ratios(study: Study, protect: str, measure: str) -> dict[str, list[float]]:
     """Returns ratios of each method to the reference, on matrices where both values are above 0."""
-    reference, found = _reference(study), {}
+    reference, ratios = _reference(study), {}
     base = _values(study, protect, reference, measure)
     for method in study.methods:
-        own = _values(study, protect, method, measure)
-        shared = [own[step] / base[step] for step in own if base.get(step, 0) > 0 and own[step] > 0]
+        values = _values(study, protect, method, measure)
+        shared = [value / base[step] for step, value in values.items() if base.get(step, 0) > 0 and value > 0]
         if method != reference and shared:
-            found[method] = shared
-    return found
+            ratios[method] = shared
+    return ratios
 
 
 def _ratio_sheet(study: Study, protect: str) -> Sheet:
@@ -517,6 +509,10 @@ def _pairs(study: Study) -> Iterator[tuple[Published, float, str]]:
     paper = study.preset
     if paper is None:
         return
+    tables = list(_comparisons(study))
+    if paper.overview is not None:
+        words = {"trips": "participants", "population": "population"}
+        tables = [(by, p, "trips", f"{paper.overview} {words[p]}") for by in (None, *study.by) for p in words]
     for entry in published_results():
         if study.every is not None:
             if (entry.preset, entry.table, entry.segment) == paper.published and entry.method in study.methods:
@@ -525,11 +521,10 @@ def _pairs(study: Study) -> Iterator[tuple[Published, float, str]]:
                     yield entry, ours, "trips"
             continue
         table = _table_of(paper.name, entry)
-        tables = _comparisons(study) if paper.overview is None else _of_overview(study, paper.overview)
-        for by, protect, basis, label in tables if table else ():
-            ours = _ours(study, entry, by, protect, basis) if label == table else None
-            if ours is not None and table is not None:
-                yield entry._replace(table=table.split()[0]), ours, protect
+        for by, protect, basis, label in tables:
+            ours = _ours(study, entry, by, protect, basis) if table and label == table else None
+            if ours is not None:
+                yield entry._replace(table=label.split()[0]), ours, protect
 
 
 def _table_of(preset: str, entry: Published) -> str | None:
@@ -542,12 +537,6 @@ def _table_of(preset: str, entry: Published) -> str | None:
     return None
 
 
-def _of_overview(study: Study, number: int) -> Iterator[tuple[str | None, str, str, str]]:
-    for by in (None, *study.by):
-        for protect, words in (("trips", "participants"), ("population", "population")):
-            yield by, protect, "trips", f"{number} {words}"
-
-
 def _counterpart(study: Study, entry: Published) -> str:
     """Returns our method for a published row. ATG-Soft of the ODkAnon papers limits suppression: it is ATG-Dual."""
     is_port = entry.preset != "matet-2023" and entry.method == "atg-soft" and "atg-dual" in study.methods
@@ -555,13 +544,12 @@ def _counterpart(study: Study, entry: Published) -> str:
 
 
 def _ours(study: Study, entry: Published, by: str | None, protect: str, basis: str) -> float | None:
+    rows = rows_of(study, by=by, method=_counterpart(study, entry), protect=protect, basis=basis)
     if (by is None) != (entry.segment == ""):
         return None
-    for row in rows_of(study, by=by, method=_counterpart(study, entry), protect=protect, basis=basis):
-        if by is None or _segment_key(row["segment"]) == _segment_key(entry.segment):
-            value = row.get(entry.measure)
-            return None if value is None else float(value)
-    return None
+    same = (row for row in rows if by is None or _segment_key(row["segment"]) == _segment_key(entry.segment))
+    value = next(same, {}).get(entry.measure)
+    return None if value is None else float(value)
 
 
 def _segment_key(text: str) -> str:

@@ -27,18 +27,14 @@ _Z = 1.959963984540054
 
 @dataclass(frozen=True)
 class Uniqueness:
-    """Share of people who are unique given a number of their places, with or without times. Private; without names.
+    """Share of people who are unique given a number of their places, with or without times. Private; without names."""
 
-    The sample is drawn from the people with at least this number of places; ``low`` and ``high`` are the 95 % interval
-    of the share among all of them (Wilson).
-    """
-
-    known: int
+    known: int  # how many places
     timed: bool
-    people: int
-    sampled: int
+    people: int  # with at least this number of places
+    sampled: int  # drawn from these
     share: float
-    low: float
+    low: float  # the 95 % interval of the share among all of them (Wilson)
     high: float
 
     def line(self) -> str:
@@ -51,64 +47,36 @@ class Uniqueness:
         )
 
 
-@dataclass(frozen=True, eq=False)
-class _Traces:
-    """Distinct (person, place) rows, indexed by person and by place."""
-
-    place: NDArray[np.int64]
-    start: NDArray[np.int64]
-    visitor: NDArray[np.int64]
-    first: NDArray[np.int64]
-
-    @classmethod
-    def of(cls, flows: Flows) -> _Traces:
-        assert flows.people is not None
-        cell, person = flows.people.cell, flows.people.person.astype(np.int64)
-        place = np.concatenate(_places(flows))
-        at = np.concatenate((place[: len(flows)][cell], place[len(flows) :][cell]))
-        rows = np.unique(np.stack((np.concatenate((person, person)), at)), axis=1)
-        n_people, n_places = int(rows[0].max()) + 1, int(place.max()) + 1
-        by_place = np.lexsort((rows[0], rows[1]))
-        return cls(
-            place=rows[1],
-            start=np.searchsorted(rows[0], np.arange(n_people + 1)),
-            visitor=rows[0][by_place],
-            first=np.searchsorted(rows[1][by_place], np.arange(n_places + 1)),
-        )
-
-    def in_order(self) -> NDArray[np.int64]:
-        """Returns the persons in an order that depends on their places only; ties have the same places."""
-        numbers = np.random.default_rng(_SEED).integers(1 << 62, size=len(self.first), dtype=np.uint64)
-        total = np.concatenate((np.zeros(1, np.uint64), np.cumsum(numbers[self.place], dtype=np.uint64)))
-        # Sums wrap around, so that differences of them are those of the places of a person.
-        return np.argsort(total[self.start[1:]] - total[self.start[:-1]], kind="stable")
-
-    def people_at(self, places: NDArray[np.int64]) -> int:
-        """Returns the number of people who were at all of these places."""
-        visitors = [self.visitor[self.first[p] : self.first[p + 1]] for p in places.tolist()]
-        return len(reduce(lambda a, b: np.intersect1d(a, b, assume_unique=True), sorted(visitors, key=len)))
-
-
 def uniqueness(flows: Flows, *, most_known: int = MOST_KNOWN, sample: int = SAMPLE) -> tuple[Uniqueness, ...]:
     """Returns the share of unique people for 1 to ``most_known`` known places; empty without persons."""
     if flows.people is None or len(flows.people.person) == 0:
         return ()
-    traces, found = _Traces.of(flows), []
-    order, n_places = traces.in_order(), np.diff(traces.start)
+    # Distinct (person, place) rows, indexed by person and by place.
+    rows = [np.tile(flows.people.person, 2), np.concatenate([place[flows.people.cell] for place in _places(flows)])]
+    person, place = np.unique(np.stack(rows).astype(np.int64), axis=1)
+    start = np.searchsorted(person, np.arange(int(person.max()) + 2))
+    by_place = np.lexsort((person, place))
+    visitor, first = person[by_place], np.searchsorted(place[by_place], np.arange(int(place.max()) + 2))
+    # An order of persons that depends on their places only. Sums wrap around, so that differences stay exact.
+    numbers = np.random.default_rng(_SEED).integers(1 << 62, size=len(first), dtype=np.uint64)
+    total = np.concatenate((np.zeros(1, np.uint64), np.cumsum(numbers[place], dtype=np.uint64)))
+    order, n_places = np.argsort(total[start[1:]] - total[start[:-1]], kind="stable"), np.diff(start)
+
+    def people_at(places: NDArray[np.int64]) -> int:
+        visitors = [visitor[first[p] : first[p + 1]] for p in places.tolist()]
+        return len(reduce(lambda a, b: np.intersect1d(a, b, assume_unique=True), sorted(visitors, key=len)))
+
+    shares = []
     for known in range(1, most_known + 1):
         able = order[n_places[order] >= known]
         if len(able) == 0:
             break
         rng = np.random.default_rng([_SEED, known])
-        drawn = rng.permutation(len(able))[:sample]
-        alone = 0
-        for person in able[np.sort(drawn)].tolist():
-            own = traces.place[traces.start[person] : traces.start[person + 1]]
-            alone += traces.people_at(rng.choice(own, known, replace=False)) == 1
-        low, high = wilson(alone, len(drawn))
-        timed = flows.time is not None
-        found.append(Uniqueness(known, timed, len(able), len(drawn), alone / len(drawn), low, high))
-    return tuple(found)
+        drawn = able[np.sort(rng.permutation(len(able))[:sample])].tolist()
+        chosen = (rng.choice(place[start[who] : start[who + 1]], known, replace=False) for who in drawn)
+        alone, n = sum(people_at(places) == 1 for places in chosen), len(drawn)
+        shares.append(Uniqueness(known, flows.time is not None, len(able), n, alone / n, *wilson(alone, n)))
+    return tuple(shares)
 
 
 def wilson(hits: int, n: int) -> tuple[float, float]:
@@ -122,10 +90,6 @@ def wilson(hits: int, n: int) -> tuple[float, float]:
 def _places(flows: Flows) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Returns the place of both ends of every flow; a tile has the same number at either end."""
     codes = [tree.code[tree.leaf_node] for tree in (flows.origins, flows.destinations)]
-    _, number = np.unique(np.concatenate(codes), return_inverse=True)
-    of_origin, of_destination = number[: len(codes[0])], number[len(codes[0]) :]
-    ends = of_origin[flows.origin].astype(np.int64), of_destination[flows.destination].astype(np.int64)
-    if flows.time is None:
-        return ends
-    n_steps = int(flows.time.max(initial=0)) + 1
-    return ends[0] * n_steps + flows.time, ends[1] * n_steps + flows.time
+    of_origin, of_destination = np.split(np.unique(np.concatenate(codes), return_inverse=True)[1], [len(codes[0])])
+    time, n_steps = (0, 1) if flows.time is None else (flows.time, int(flows.time.max(initial=0)) + 1)
+    return of_origin[flows.origin] * n_steps + time, of_destination[flows.destination] * n_steps + time

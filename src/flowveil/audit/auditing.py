@@ -53,18 +53,14 @@ class AuditOfOne:
 
     def figures(self) -> dict[str, float]:
         """Returns the share of each attack."""
-        found = {}
-        if self.homogeneity is not None:
-            found["homogeneity"] = max(end.share for end in self.homogeneity)
-        if self.dominance is not None:
-            found["dominance"] = self.dominance.share
-        if self.linkage:
-            found["linkage"] = max(one.alone for one in self.linkage)
-        if self.membership is not None:
-            found["membership"] = max(self.membership.advantage, 0.0)
-        if self.minimality is not None and self.minimality.share is not None:
-            found["minimality"] = self.minimality.share
-        return found
+        shares = {
+            "homogeneity": None if self.homogeneity is None else max(end.share for end in self.homogeneity),
+            "dominance": None if self.dominance is None else self.dominance.share,
+            "linkage": max((one.alone for one in self.linkage), default=None),
+            "membership": None if self.membership is None else max(self.membership.advantage, 0.0),
+            "minimality": None if self.minimality is None else self.minimality.share,
+        }
+        return {name: share for name, share in shares.items() if share is not None}
 
     def to_dict(self) -> dict[str, Any]:
         """Counts and shares."""
@@ -258,10 +254,9 @@ def _audit_one(release: PublishedRelease, flows: Flows | None, shadows: int, see
         return AuditOfOne(release.name, common, minimality=minimality(release), noisy=noisy)
     trips = place_trips(release, flows)
     persons = trips.has_persons
+    # A list of places is not in the folder, so the method cannot be run again, nor parts be compared with it.
     listed = any(release.report["parameters"].get(name) is not None for name in ("stricter", "l_places"))
-    if listed:
-        # The list of places is not in the folder, so the method cannot be run again, nor parts be compared with it.
-        shadows = 0
+    shadows = 0 if listed else shadows
     return AuditOfOne(
         release.name,
         common,
@@ -372,12 +367,14 @@ def _markdown(audit: Audit, content: Mapping[str, Any]) -> str:
 
 
 def _page(audit: Audit, content: Mapping[str, Any]) -> str:
-    parts = []
-    if audit.not_compared:
-        parts.append(Part("not-compared", "What was not compared", fill("list.html", lines=audit.not_compared)))
-    if audit.failures:
-        parts.append(Part("verdict", "What is disclosed", fill("list.html", lines=audit.failures)))
-    parts.append(Part("found", "What was computed", fill("list.html", lines=list(audit_lines(audit)))))
+    lists = (
+        ("not-compared", "What was not compared", audit.not_compared),
+        ("verdict", "What is disclosed", audit.failures),
+        ("found", "What was computed", list(audit_lines(audit))),
+    )
+    parts = [
+        Part(name, title, fill("list.html", lines=lines)) for name, title, lines in lists if lines or name == "found"
+    ]
     if "groups" in content:
         rows = [
             (f"{g['origin']} to {g['destination']}", f"{g['kind']}: {g['low']:g} to {g['high']:g} {g['unit']}")
@@ -386,11 +383,5 @@ def _page(audit: Audit, content: Mapping[str, Any]) -> str:
         parts.append(Part("groups", "Groups", fill("pairs.html", rows=rows)))
     noisy = sum(one.noisy for one in audit.releases)
     kinds = ((len(audit.releases) - noisy, "attacked as a reader would"), (noisy, "of noisy counts, not attacked"))
-    lead = [f"{n:,} release{'s' if n > 1 else ''}, {how}" for n, how in kinds if n]
-    return page(
-        title="Audit of published releases",
-        heading=audit.sentence,
-        lead="; ".join(lead) + ".",
-        parts=parts,
-        internal=WARNING,
-    )
+    lead = "; ".join(f"{n:,} release{'s' if n > 1 else ''}, {how}" for n, how in kinds if n) + "."
+    return page(title="Audit of published releases", heading=audit.sentence, lead=lead, parts=parts, internal=WARNING)

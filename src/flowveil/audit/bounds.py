@@ -24,7 +24,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from itertools import combinations
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,8 +61,7 @@ class Side:
         return np.unique((self.origin, self.destination)[end])
 
 
-@dataclass(frozen=True, eq=False)
-class Finding:
+class Finding(NamedTuple):
     """A group that is confined.
 
     Of kind ``remainder`` it is what a matrix does not publish of a block; ``cell``: a pair of zones of one matrix that
@@ -74,8 +73,7 @@ class Finding:
     side: int  # which of the two matrices does not publish it; -1 for a crossing
     low: int
     high: int
-    single: bool  # it is one pair of zones, or one intersection of cells
-    members: tuple[int, ...] = ()  # the nodes of the pair, or of the two pairs that cross; empty for a remainder
+    members: tuple[int, ...] = ()  # the nodes of the pair, or of the two pairs that cross; empty for several pairs
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,6 +84,7 @@ class Blocks:
     listed: dict[Pair, dict[int, list[int]]]  # by end and side: the listed zones of each block
     origin: Nodes
     destination: Nodes
+    nodes: list[Pair]
     shown: Counts  # the sum of what each side publishes in it
     pairs: Counts  # how many pairs of listed zones of each side there are in it
     published: Counts  # how many of these are published
@@ -118,8 +117,7 @@ class Blocks:
         side, cells = self.sides[s], self._cells[s][b]
         published = list(zip(side.origin[cells].tolist(), side.destination[cells].tolist(), strict=True))
         have = set(published)
-        origins = self.listed[0, s].get(int(self.origin[b]), [])
-        destinations = self.listed[1, s].get(int(self.destination[b]), [])
+        origins, destinations = (self.listed[end, s].get(node, []) for end, node in enumerate(self.nodes[b]))
         return cells, published, [(o, d) for o in origins for d in destinations if (o, d) not in have]
 
 
@@ -149,7 +147,7 @@ def blocks_of(ground: Ground, sides: tuple[Side, Side]) -> Blocks:
         unlisted = (pairs[s] - published[s]) * sides[s].most_unlisted
         open_end = (rest[s] > 0) | (not sides[s].exact)
         most[s] = np.where(open_end, UNKNOWN, np.minimum(shown[s] + unlisted, UNKNOWN))
-    return Blocks(sides, listed, origin, destination, shown, pairs, published, rest > 0, most, of_cell)
+    return Blocks(sides, listed, origin, destination, ends, shown, pairs, published, rest > 0, most, of_cell)
 
 
 def confined(blocks: Blocks, below: int) -> Iterator[Finding]:
@@ -174,16 +172,14 @@ def _unlisted(blocks: Blocks, s: int, possible: Flags, below: int) -> Iterator[F
     alone = (c == 1) & ~blocks.rest[s] & side.exact
     for b in np.flatnonzero(possible & (low > 0) & (high < below)).tolist():
         members = blocks.pairs_of(s, b)[2][0] if alone[b] else ()
-        at = int(blocks.origin[b]), int(blocks.destination[b])
-        yield Finding("remainder", at, s, int(low[b]), int(high[b]), bool(alone[b]), members)
+        yield Finding("remainder", blocks.nodes[b], s, int(low[b]), int(high[b]), members)
     if not side.exact:
         return
     others = np.where(blocks.rest[s], UNKNOWN, np.minimum((c - 1) * side.most_unlisted, UNKNOWN))
     each_low, each_high = np.maximum(low - others, 0), np.minimum(side.most_unlisted, high)
     for b in np.flatnonzero(possible & (c > 0) & ~alone & (each_low > 0) & (each_high < below)).tolist():
-        at = int(blocks.origin[b]), int(blocks.destination[b])
-        for pair in blocks.pairs_of(s, b)[2]:
-            yield Finding("cell", at, s, int(each_low[b]), int(each_high[b]), True, pair)
+        bounds = int(each_low[b]), int(each_high[b])
+        yield from (Finding("cell", blocks.nodes[b], s, *bounds, pair) for pair in blocks.pairs_of(s, b)[2])
 
 
 def _margins(blocks: Blocks, s: int, b: int) -> tuple[Counts, Counts, list[Pair]]:
@@ -203,9 +199,8 @@ def _crossing(blocks: Blocks, b: int, below: int) -> Iterator[Finding]:
     low = np.maximum.reduce(np.broadcast_arrays(0, low_r[:, None] - other_c, low_c - other_r[:, None]))
     spare_r, spare_c = most_c - (low_r.sum() - low_r), most_r - (low_c.sum() - low_c)
     high = np.minimum.reduce(np.broadcast_arrays(high_r[:, None], high_c, spare_r[:, None], spare_c))
-    at = int(blocks.origin[b]), int(blocks.destination[b])
     for i, j in zip(*(place.tolist() for place in np.nonzero((low > 0) & (high < below))), strict=True):
-        yield Finding("crossing", at, -1, int(low[i, j]), int(high[i, j]), True, (*rows[i], *columns[j]))
+        yield Finding("crossing", blocks.nodes[b], -1, int(low[i, j]), int(high[i, j]), (*rows[i], *columns[j]))
 
 
 def _sums(high: Counts) -> tuple[int, Counts]:
@@ -219,8 +214,7 @@ def _sums(high: Counts) -> tuple[int, Counts]:
 # ---- programs ------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Shared:
+class Shared(NamedTuple):
     """A class of trips that is confined: its nodes, the cell of each matrix (or -1), and its bounds."""
 
     origin: int
@@ -255,12 +249,11 @@ def confined_components(
     members = sorted(cells for cells in areas if cells not in fixed)
     programs = 0
     for component in sorted(_components(members, sides), key=len):
-        own = [members[i] for i in component]
-        if len(own) > MOST_CLASSES or programs >= MOST_PROGRAMS:
+        whole = len(component) <= MOST_EXACT
+        if len(component) > MOST_CLASSES or programs >= MOST_PROGRAMS:
             found.left_out += 1
             continue
-        whole = len(own) <= MOST_EXACT
-        program = _Program(own, left, whole=whole)
+        program = _Program([members[i] for i in component], left, whole=whole)
         found.shared += [Shared(*areas[cells], cells, low, high) for cells, low, high in program.confined(below)]
         programs += program.n_solved
         found.solved += whole

@@ -152,9 +152,7 @@ def _matrices(
 ) -> tuple[PublishedMatrix, ...]:
     trips = flows["trips"].to_numpy().astype(np.int64)
     weight = flows["weight"].to_numpy().astype(np.float64) if "weight" in flows.column_names else None
-    if not columns:
-        return (PublishedMatrix((), origin, destination, trips, weight),)
-    rows: dict[Key, list[int]] = {}
+    rows: dict[Key, Any] = {} if columns else {(): slice(None)}
     for row, key in enumerate(zip(*(flows[name].to_pylist() for name in columns), strict=True)):
         rows.setdefault(key, []).append(row)
     return tuple(
@@ -324,11 +322,8 @@ def differing_statements(a: PublishedRelease, b: PublishedRelease) -> list[str]:
 
 
 def _entries(report: Mapping[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for part in ("parameters", "guarantee", "statement"):
-        content = report.get(part) or {}
-        found |= {f"{part}.{name}": v for name, v in content.items() if name not in _WORDS} if content else {}
-    return found
+    parts = {part: report.get(part) or {} for part in ("parameters", "guarantee", "statement")}
+    return {f"{part}.{name}": v for part, entries in parts.items() for name, v in entries.items() if name not in _WORDS}
 
 
 def _table(release: PublishedRelease) -> list[tuple[Any, ...]]:

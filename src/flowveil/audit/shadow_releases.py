@@ -33,6 +33,7 @@ from flowveil.errors import InfeasibleError, ParameterError
 from flowveil.flows import People
 from flowveil.guarantee import Guarantee
 from flowveil.release.plan import NodeZones
+from flowveil.zoning.covering import Ancestors
 
 if TYPE_CHECKING:
     from flowveil.audit.published import PublishedRelease
@@ -49,9 +50,7 @@ _DIVIDE_ALL = ("twincut", "paircut")
 def again(release: PublishedRelease, flows: Flows) -> Release:
     """Returns what the method of a release makes of other trips on its tree, with the parameters of its report.
 
-    Raises:
-        ParameterError: it was made with a list of places, or has the zones of an earlier one and is not a folder.
-        InfeasibleError: nothing can be published of these trips.
+    Raises ParameterError if it was made with a list of places, or has the zones of an earlier one and is not a folder.
     """
     from flowveil.anonymization import anonymize
 
@@ -89,13 +88,12 @@ def _moved(flows: Flows, origin: Ints, destination: Ints) -> Flows:
     return replace(flows, **new, **cells.added(), people=people, tiles=None)
 
 
-def _shown_nodes(release: Release) -> tuple[Counts, Counts]:
+def _shown_nodes(release: Release) -> tuple[Ints, Ints]:
     """The nodes of the published cells: of their origin zones, and of their destination zones."""
     plan, cells = release.plan, release.cells
     assert isinstance(plan.origin_zones, NodeZones)
     assert isinstance(plan.destination_zones, NodeZones)
-    own = plan.origin_zones.nodes[cells.origin], plan.destination_zones.nodes[cells.destination]
-    return own[0].astype(np.int64), own[1].astype(np.int64)
+    return plan.origin_zones.nodes[cells.origin], plan.destination_zones.nodes[cells.destination]
 
 
 @dataclass(frozen=True)
@@ -349,9 +347,5 @@ def _parts(tree: Hierarchy, zone: Counts, tile: Counts) -> Counts:
             break
         last = np.where(same, child, last)
     node = tree.leaf_node[tile].astype(np.int64)
-    while True:
-        above = tree.parent[node].astype(np.int64)
-        rising = (node != last) & (above != last)
-        if not rising.any():
-            return node
-        node = np.where(rising, above, node)
+    child = Ancestors(tree.parent).at_depth(node, tree.depth[last] + 1)
+    return np.where(child >= 0, child, node)

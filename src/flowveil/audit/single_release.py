@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from flowveil.audit.published import PublishedMatrix, PublishedRelease
 from flowveil.audit.trips import Counts, Figures, PlacedTrips
+from flowveil.release.post_rules import total_variation
 
 #: A zone whose trips go to one zone in a larger share than this is homogeneous; in tenths, so that it is exact.
 LARGE_TENTHS = 9
@@ -55,10 +56,7 @@ def _of_end(matrix: PublishedMatrix, end: str, k: int) -> Homogeneity:
     entropy = np.bincount(zone, weights=-share * np.log(np.where(share > 0, share, 1)), minlength=len(held))
     distinct = np.bincount(zone, minlength=len(held))
     above = usable & (10 * largest > LARGE_TENTHS * held)
-    # Half the sum of absolute differences: over the cells of a zone |a - b| - b, and all b of the others sum to the
-    # rest of 1.
-    overall = np.bincount(other, weights=trips) / max(float(trips.sum()), 1.0)
-    there = np.bincount(zone, weights=np.abs(share - overall[other]) - overall[other])
+    distance = total_variation(zone, other, trips, len(held), int(other.max(initial=0)) + 1)
     some = bool(usable.any())
     return Homogeneity(
         end=end,
@@ -67,7 +65,7 @@ def _of_end(matrix: PublishedMatrix, end: str, k: int) -> Homogeneity:
         trips_above=float(held[above].sum() / max(held.sum(), 1)),
         l_distinct=int(distinct[usable].min()) if some else 0,
         l_entropy=float(np.exp(entropy[usable]).min()) if some else 0.0,
-        t=float(np.maximum((there + 1.0) / 2, 0.0)[usable].max()) if some else 0.0,
+        t=float(distance[usable].max()) if some else 0.0,
     )
 
 
@@ -96,21 +94,9 @@ def sum_dominance(found: Sequence[Dominance]) -> Dominance:
 
 def dominance(trips: PlacedTrips) -> Dominance:
     """Counts the cells that one or two persons dominate."""
-    flow, person, person_trips = trips.persons()
-    cell = trips.cell[flow]
-    inside = cell >= 0
-    n_people = int(person.max(initial=0)) + 1
-    key, place = np.unique(cell[inside] * n_people + person[inside], return_inverse=True)
-    made = np.bincount(place, weights=person_trips[inside])
-    of_cell = key // n_people
-    order = np.lexsort((-made, of_cell))
-    made, of_cell = made[order], of_cell[order]
-    start = np.searchsorted(of_cell, np.arange(trips.n_cells + 1))
+    first, second = trips.people.largest(trips.cell, trips.n_cells)
     counted = trips.cell >= 0
     total = np.bincount(trips.cell[counted], weights=trips.flows.trips[counted], minlength=trips.n_cells)
-    padded = np.append(made, [0.0, 0.0])
-    first = np.where(start[1:] > start[:-1], padded[start[:-1]], 0)
-    second = np.where(start[1:] > start[:-1] + 1, padded[start[:-1] + 1], 0)
     held = np.maximum(total, 1)
     return Dominance(
         cells=trips.n_cells,
@@ -139,9 +125,8 @@ class Linkage(Figures):
 
 def linkage(release: PublishedRelease, trips: PlacedTrips, *, sample: int = 300, seed: int = 0) -> list[Linkage]:
     """Links sampled persons for 1 to 4 known trips."""
-    flow, person, _ = trips.persons()
-    order = np.argsort(person, kind="stable")
-    person, flow = person[order], flow[order]
+    order = np.argsort(trips.people.person, kind="stable")
+    person, flow = trips.people.person[order].astype(np.int64), trips.people.cell[order].astype(np.int64)
     by_flow, by_cell = _members(flow, person), _members(trips.cell[flow], person)
     everybody = int(person.max(initial=0)) + 1
     start = np.searchsorted(person, np.arange(everybody + 1))

@@ -215,9 +215,9 @@ class _Work:
         """Matrices of the same trips: all of them, or those with the same values of slice columns."""
         a, b = self.releases[i], self.releases[j]
         by_values = {frozenset(fixed_values(b, m).items()): m for m in b.matrices}
-        for matrix in a.matrices:
+        for matrix in a.matrices if a.homogeneous and b.homogeneous else ():
             twin = by_values.get(frozenset(fixed_values(a, matrix).items()))
-            if twin is not None and a.homogeneous and b.homogeneous:
+            if twin is not None:
                 self._compare_matrices((i, matrix), (j, twin))
 
     def _compare_part(self, whole: int, part: int) -> None:
@@ -290,16 +290,13 @@ class _Work:
         self.met += int(np.count_nonzero(both))
         for found in confined(blocks, min(self.releases[i].k for i in places)):
             names = [self._codes.get(node, "") for node in found.members]
-            self._note(
-                (places, found.kind, found.block, found.side, found.members),
-                found.block,
-                found.low,
-                found.high,
-                found.kind,
-                single=found.single,
-                absent=places[found.side] if found.side >= 0 else -1,
-                pairs=tuple(zip(names[::2], names[1::2], strict=True)),
+            key = (places, found.kind, found.block, found.side, found.members)
+            absent, pairs = (
+                places[found.side] if found.side >= 0 else -1,
+                tuple(zip(names[::2], names[1::2], strict=True)),
             )
+            more: dict[str, Any] = {"single": bool(found.members), "absent": absent, "pairs": pairs}
+            self._note(key, found.block, found.low, found.high, found.kind, **more)
         self._weights(blocks, places, (one[1], other[1]))
 
     def _weights(self, blocks: Blocks, places: tuple[int, int], matrices: Sequence[PublishedMatrix]) -> None:
@@ -316,8 +313,8 @@ class _Work:
             left, trips = (sums[1 - s] - sums[s]) / MILLION, blocks.shown[1 - s] - blocks.shown[s]
             short = whole & blocks.sides[1 - s].exact & (trips > 0) & (left > 0) & (left < below)
             for b in np.flatnonzero(short).tolist():
-                nodes, value = (blocks.origin[b], blocks.destination[b]), float(left[b])
-                self._note((places, "weight", b, s), nodes, value, value, absent=places[s], unit="weight")
+                key, value = (places, "weight", b, s), float(left[b])
+                self._note(key, blocks.nodes[b], value, value, absent=places[s], unit="weight")
 
     def _subtract(self, whole: int, matrix: PublishedMatrix, fine: Sequence[Placed]) -> None:
         """Subtracts from each cell the cells of others inside it.

@@ -16,7 +16,7 @@ from flowveil.zoning.covering import containing_cells
 
 if TYPE_CHECKING:
     from flowveil.audit.subtraction import Group
-    from flowveil.flows import Flows
+    from flowveil.flows import Flows, People
     from flowveil.hierarchy import Hierarchy
 
 Counts = NDArray[np.int64]
@@ -44,20 +44,16 @@ class PlacedTrips:
         """Whether it is known who made how many trips."""
         return self.flows.people is not None and self.flows.people.trips is not None
 
-    def persons(self) -> tuple[Counts, Counts, Counts]:
-        """Returns flow, person and trips of each row of persons.
-
-        Raises:
-            ParameterError: persons are not known.
-        """
-        people = self.flows.people
-        if people is None or people.trips is None:
+    @property
+    def people(self) -> People:
+        """Who made the trips; raises ParameterError if that is not known."""
+        if self.flows.people is None or not self.has_persons:
             raise ParameterError("This attack needs persons: name their column with --person.")
-        return people.cell.astype(np.int64), people.person.astype(np.int64), people.trips
+        return self.flows.people
 
 
-def _read(release: PublishedRelease, source: Any, reading: dict[str, Any]) -> Any:
-    """Trips as the report of a release says, slice by slice, on the tree that it has."""
+def read_trips_of(release: PublishedRelease, source: Any, **reading: Any) -> Any:
+    """Reads trips as the report of a release says, on the tree that it has: flows, or slices if it has slices."""
     from flowveil.engines import read_flows
     from flowveil.reading import Reading
     from flowveil.zoning.refinement import refined
@@ -70,15 +66,9 @@ def _read(release: PublishedRelease, source: Any, reading: dict[str, Any]) -> An
     return to_the_top(moved) if release.report["statement"].get("zones_of") else moved
 
 
-def read_trips_of(release: PublishedRelease, source: Any, **reading: Any) -> Flows:
-    """Reads trips as the report of a release of one matrix says, on the tree that it has."""
-    flows: Flows = _read(release, source, reading)
-    return flows
-
-
 def slices_of(release: PublishedRelease, source: Any, **reading: Any) -> list[tuple[PublishedMatrix, Flows]]:
     """Returns the finest matrices of a sliced release, each with its trips."""
-    sliced = _read(release, source, reading)
+    sliced = read_trips_of(release, source, **reading)
     own = dict(zip(sliced.keys, sliced.slices, strict=True))
     if release.slice_columns != tuple(sliced.columns):
         raise ParameterError("The slices of the release are not those of the trips that it is compared with.")
@@ -103,7 +93,7 @@ def place_trips(release: PublishedRelease, flows: Flows, matrix: PublishedMatrix
     return PlacedTrips(flows, cell, len(matrix.trips), counted)
 
 
-def cells_containing(flows: Flows, cells: tuple[Counts, Counts], rows: Any) -> Counts:
+def cells_containing(flows: Flows, cells: tuple[Any, Any], rows: Any) -> Counts:
     """Returns the cell, given as pairs of nodes, that contains each of these flows; -1 if none does."""
     ends = (flows.origins, flows.origin), (flows.destinations, flows.destination)
     points = [tree.leaf_node[tile[rows]] for tree, tile in ends]
@@ -138,19 +128,15 @@ def recounted(
 
 
 def nodes_of(tree: Hierarchy, codes: tuple[str, ...]) -> Counts:
-    """Returns the nodes with these codes.
-
-    Raises:
-        ParameterError: the trips have no such node; then the release is of others.
-    """
+    """Returns the nodes with these codes; raises ParameterError if the trips have no such node."""
     place = _places(tree)
-    found = np.array([place.get(code, -1) for code in codes], dtype=np.int64)
-    if (found < 0).any():
+    nodes = np.array([place.get(code, -1) for code in codes], dtype=np.int64)
+    if (nodes < 0).any():
         raise ParameterError(
-            f"{int((found < 0).sum())} zones of the release are not in the trips that it is compared with. "
+            f"{int((nodes < 0).sum())} zones of the release are not in the trips that it is compared with. "
             "Hint: name the trips that it was made from, and the map with --zones."
         )
-    return found
+    return nodes
 
 
 @lru_cache(maxsize=8)

@@ -62,8 +62,7 @@ class Program(click.Group):
         """Load a command."""
         if cmd_name not in COMMANDS:
             return None
-        module = import_module(f"flowveil.cli.{COMMANDS[cmd_name][0]}")
-        command: click.Command = getattr(module, cmd_name)
+        command: click.Command = getattr(import_module(f"flowveil.cli.{COMMANDS[cmd_name][0]}"), cmd_name)
         for one in command.commands.values() if isinstance(command, click.Group) else [command]:
             one.epilog = EVERYWHERE
         return command
@@ -112,7 +111,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if code:
             sys.exit(code)
     except click.ClickException as wrong:
-        _fail(_explained(wrong), kind="UsageError", code=2, words=words)
+        from flowveil.cli.command import elsewhere
+
+        hint = elsewhere(wrong.option_name) if isinstance(wrong, click.NoSuchOption) else None
+        _fail(hint or wrong.format_message(), kind="UsageError", code=2, words=words)
     except (KeyboardInterrupt, click.Abort) as stopped:
         # click wraps the interrupt; the message of the command is inside.
         what = str(stopped.__cause__ or stopped) or "Nothing was written."
@@ -130,22 +132,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         # The message of a foreign error may quote a row of the input: name its kind and nothing else.
         if os.environ.get("FLOWVEIL_TRACEBACK"):
             raise
-        _fail(
-            f"Unexpected {type(error).__name__}; nothing was written. "
-            "Hint: set FLOWVEIL_TRACEBACK=1 to see where (the trace may quote your data).",
-            kind=type(error).__name__,
-            code=1,
-            words=words,
-        )
-
-
-def _explained(wrong: click.ClickException) -> str:
-    """Returns the message; for a setting without an option in the command, how to give it."""
-    if isinstance(wrong, click.NoSuchOption):
-        from flowveil.cli.command import elsewhere
-
-        return elsewhere(wrong.option_name) or wrong.format_message()
-    return wrong.format_message()
+        name = type(error).__name__
+        hint = "Hint: set FLOWVEIL_TRACEBACK=1 to see where (the trace may quote your data)."
+        _fail(f"Unexpected {name}; nothing was written. {hint}", kind=name, code=1, words=words)
 
 
 def _fail(message: str, *, kind: str, code: int, words: Sequence[str]) -> None:

@@ -156,8 +156,9 @@ def compare(
     check_folder(out)
     if picture is not None:
         check_place(picture)
-    # Named protections answer whether a column holds persons, as in anonymize.
-    reading = request.with_values(protect=[unit for units in protect for unit in units.split("+")])
+    # Named protections answer whether a column holds persons, as in anonymize. Numbers of a recipe are not compared.
+    others = dict.fromkeys(request.numbers.given)
+    reading = request.with_values(protect=[unit for units in protect for unit in units.split("+")], **others)
     with resources(request):
         with output.working("Reading") as progress:
             flows = read_request(reading, source=source, progress=progress)

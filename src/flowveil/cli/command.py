@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import wraps
-from typing import Any, Literal
+from typing import Any
 
 import click
 
@@ -35,8 +35,6 @@ _GONE = dict.fromkeys(
     ("--internal-report", "--internal-profile"),
     "`flowveil analyze RELEASE --against INPUT --out DIR` writes the private pages",
 )
-#: Settings that the short help shows.
-_COMMON: tuple[Literal["common"]] = ("common",)
 
 
 class Output:
@@ -48,9 +46,8 @@ class Output:
 
     def say(self, *lines: str) -> None:
         """Print lines for a person."""
-        if not self.quiet:
-            for line in lines:
-                click.echo(line)
+        for line in () if self.quiet else lines:
+            click.echo(line)
 
     def result(self, content: dict[str, Any]) -> None:
         """Print the result for a machine."""
@@ -59,9 +56,8 @@ class Output:
 
     def complain(self, *lines: str) -> None:
         """Print lines for a person where errors go."""
-        if not self.as_json:
-            for line in lines:
-                click.echo(line, err=True)
+        for line in () if self.as_json else lines:
+            click.echo(line, err=True)
 
     def warn(self, text: str) -> None:
         """Print a warning where errors go; also with --json and --quiet, because it is about what was done."""
@@ -191,10 +187,7 @@ def setting_option(one: Setting, *, required: bool = False, meaning: str | None 
 
 
 def help_text(one: Setting, *, brief: bool = False) -> str:
-    """The help of a setting: meaning, allowed values where the metavar does not list them, default.
-
-    The brief help omits long lists and defaults that are sentences.
-    """
+    """The help of a setting: meaning, allowed values, default; brief without long lists and sentences as defaults."""
     listed = one.allowed and (isinstance(one.allowed, str) or "|" not in one.metavar)
     choices = f" One of: {', '.join(one.choices)}." if listed and not (brief and len(one.choices) > 4) else ""
     words = isinstance(one.default, str) and one.default not in one.allowed
@@ -276,7 +269,7 @@ class RequestCommand(click.Command):
         rows = {flag: record for flag, record in records.items() if record is not None}
         if not ctx.meta.get("flowveil.help_all"):
             first = ("out", "k", "protect")
-            common = {one.name: one for one in settings(tier=_COMMON)}
+            common = {one.name: one for one in settings() if one.tier == "common"}
             order = [*first, *(name for name in common if name not in first)]
             with formatter.section("Options"):
                 formatter.write_dl([(rows[common[n].flag][0], help_text(common[n], brief=True)) for n in order])

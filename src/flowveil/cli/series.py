@@ -49,6 +49,7 @@ def series(output: Output, source: str, every: str | None, revision: bool, reque
             accept_differencing=request.slices.accept_differencing,
             revision=revision,
             **reading_arguments(request),
+            **request.numbers.given,
         )
     n, new = len(made.index["steps"]), len(made.published)
     output.say(f"{n:,} steps are published over one map, {new:,} of them now. Page: {made.place / 'index.html'}")

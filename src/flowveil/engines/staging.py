@@ -27,7 +27,7 @@ from flowveil.flows import MILLION, Flows, People
 from flowveil.read_summary import ReadSummary
 from flowveil.reading import Reading
 from flowveil.reading.database import batches_of, fetch_table
-from flowveil.reading.limits import FLOW_READ, PERSON_READ, about, in_bytes, is_limited, room_for
+from flowveil.reading.limits import FLOW_READ, PERSON_READ, about, is_limited, room_for
 from flowveil.reading.persons import known_persons, person_sql, placeholder_name, placeholder_sql
 from flowveil.reading.screening import Kept
 from flowveil.reading.tiling import Tiling
@@ -44,6 +44,8 @@ FRACTION = "fraction"
 _IN_ONE_PIECE = 1 << 18
 
 
+#: Bytes of memory for a record whose values are kept, as measured with two columns.
+VALUE_READ = 100
 #: Batches in the queue: enough that one slow batch stops neither side.
 _WAITING = 4
 #: Seconds after which the producer checks that the statement is still running.
@@ -346,12 +348,12 @@ class Staged:
         persons = self._count("grouped") if self._has_person else 0
         pairs = f" with {about(persons)} pairs of flow and person" if persons else ""
         left = room_for(
-            n_flows * FLOW_READ + persons * PERSON_READ,
+            n_flows * FLOW_READ + persons * PERSON_READ + sum(map(len, self._records)) * VALUE_READ,
             what=f"reading {about(n_flows)} flows{pairs}",
             hint=f"use larger tiles ({option('resolution')}) or a smaller area ({option('within')})",
         )
         if left is not None:
-            self._con.execute(f"SET memory_limit = '{in_bytes(left)}'")
+            self._con.execute(f"SET memory_limit = '{left} bytes'")
 
     def _numbered_slices(self, grouped: pa.Table) -> tuple[tuple[tuple[str, ...], ...], NDArray[np.int64]]:
         """Returns the distinct slices in order, and where each begins in the grouped rows, with the end."""
@@ -392,6 +394,8 @@ class Staged:
         self._con.unregister("records")
         self._records = []
         found, notes = {}, []
+        if len(self._value_names) > 1:
+            notes.append("Check that no two columns of numbers belong together: fare and fare with tip reveal the tip.")
         for i, name in enumerate(self._value_names):
             low, high = self._numbers.bounds[name]
             value = rows.column(f"value{i}").to_numpy()

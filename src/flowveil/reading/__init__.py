@@ -40,29 +40,17 @@ _PLAIN = (
 class Reading:
     """All settings that determine the flows of a source: the same rows and the same `Reading` give the same flows.
 
+    `flowveil.request` describes them all; what differs from what users give:
+
     Attributes:
         columns: the roles of columns; those that are not named are recognised.
-        every: the time step of slices; needs a time column.
-        by_many: whether slice attributes may have many values; see `flowveil.slices.refuse_many_values`.
-        resolution: H3 resolution of the tiles, from 0 to 15; coarser cells of the input keep theirs.
+        resolution: H3 resolution of the tiles; coarser cells of the input keep theirs.
         zones: the map whose zones are the tiles, instead of H3 cells.
-        within: the study area.
         outside: one of `OUTSIDE`: trips with one end outside the area, in no zone, or with a code that is not on the
             map are not used, or that end becomes the tile `outside`. Trips with both ends outside are never used.
-        max_dropped: largest share of rows, trips or weight that may be dropped, from 0 to 1.
-        skip_unknown: drop rows with an unknown tile, instead of refusing them.
-        partition_columns: columns from the folders of the files, such as ``month=3``.
-        person_case: one of `PERSON_CASES`: whether upper and lower case of person names are distinguished.
-        time_format: a strptime format of the times, instead of the recognised forms.
         timezone: the zone of local times, for Unix times and times with a zone. Default: the zone of the column; Unix
             times and times in UTC are refused. After reading, the zone that was used.
-        during: the month (``2024-01``) or day (``2024-01-31``) whose trips are read.
         same_zones: whether both ends share one tree, over the tiles of either end, and so one set of zones.
-        matrix: matrices of an OMX file to read; all by default.
-        lookup: the lookup of an OMX file with the codes of the zones.
-        wide: whether a text file is a matrix with a column for each destination.
-        crs: the reference system of the coordinates; degrees of WGS 84 by default.
-        decimal_comma: whether numbers in text have a decimal comma.
         ask_person: whether to refuse a table with a column that looks like persons if no person is named. Not recorded.
         remote: whether an address of another machine may be read. Not recorded.
         key: the secret from which record keys are made; None if they are not needed. Only its fingerprint is recorded.
@@ -183,12 +171,10 @@ class Reading:
 
     @classmethod
     def from_parameters(cls, parameters: Mapping[str, Any], **changes: Any) -> Reading:
-        """Returns the reading of a release.
+        """Returns the reading of a release, from the parameters in its report.
 
-        Args:
-            parameters: the parameters in its report.
-            **changes: arguments of `read_slices` that differ. They must include the map, if the release has one: a
-                report has only the names of its columns.
+        Changes are arguments of `read_slices` that differ. They must include the map, if the release has one: a report
+        has only the names of its columns.
         """
         columns, slices = parameters.get("columns", {}), parameters.get("slices")
         given: dict[str, Any] = {role: columns[role] for role in ROLES if role in columns}

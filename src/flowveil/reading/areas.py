@@ -85,19 +85,17 @@ class Area:
 
     def holds(self, lat: Floats, lon: Floats) -> Mask:
         """Returns which points are in the area or on its border."""
-        inside: Mask = np.zeros(len(lat), dtype=np.bool_)
         if self.box is not None:
             west, south, east, north = self.box
             across = (lon >= west) & (lon <= east) if west < east else (lon >= west) | (lon <= east)
-            inside = (lat >= south) & (lat <= north) & across
-        elif self.cells:
+            return (lat >= south) & (lat <= north) & across
+        if self.cells:
             cells = np.array(self.cells, np.uint64)
-            for resolution in np.unique(resolution_of(cells)).tolist():
-                inside |= np.isin(index_points(lat, lon, resolution), cells)
-        else:
-            shapely.prepare(self.outline)
-            inside = np.asarray(shapely.intersects_xy(self.outline, lon, lat), dtype=np.bool_)
-        return inside
+            resolutions = np.unique(resolution_of(cells)).tolist()
+            inside: Mask = np.any([np.isin(index_points(lat, lon, r), cells) for r in resolutions], axis=0)
+            return inside
+        shapely.prepare(self.outline)
+        return np.asarray(shapely.intersects_xy(self.outline, lon, lat), dtype=np.bool_)
 
     def holds_cells(self, cells: Cells64) -> Mask:
         """Returns which H3 cells have their centres in the area, or descend from one of its cells.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from typing import Any
 
 import duckdb
@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from flowveil.errors import DataError, FlowveilError, option
 from flowveil.output import scratch_folder
-from flowveil.reading.limits import duckdb_settings, silence, temporary_folder
+from flowveil.reading.limits import duckdb_settings, temporary_folder
 
 #: Less than DuckDB's default of 0.8, because the flows need memory as well.
 MEMORY_SHARE = 0.6
@@ -34,7 +34,10 @@ def open_database(threads: int | None) -> Iterator[Any]:
         if threads is not None:
             config["threads"] = threads
         con = stack.enter_context(closing(duckdb.connect(":memory:", config=config)))
-        silence(con)
+        # Otherwise DuckDB's progress bar appears in the output of a command, JSON included.
+        with suppress(duckdb.InvalidInputException):
+            # Refused in notebooks without the package that draws the bar.
+            con.execute("SET enable_progress_bar = false")
         if "memory_limit" not in config:
             limit = con.execute("SELECT current_setting('memory_limit')").fetchall()[0][0]
             amount, unit = limit.split()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -87,10 +87,10 @@ def read_address(address: DatabaseAddress) -> pa.RecordBatchReader:
     return {"duckdb": _read_duckdb, "sqlite": _read_sqlite, "postgresql": _read_postgresql}[address.kind](address)
 
 
-def _stream(schema: pa.Schema, batches: Callable[[], Iterator[pa.RecordBatch]], *closed: Any) -> pa.RecordBatchReader:
+def _stream(schema: pa.Schema, batches: Iterable[pa.RecordBatch], *closed: Any) -> pa.RecordBatchReader:
     def until_closed() -> Iterator[pa.RecordBatch]:
         try:
-            yield from batches()
+            yield from batches
         finally:
             for one in closed:
                 with suppress(Exception):
@@ -113,7 +113,7 @@ def _read_duckdb(address: DatabaseAddress) -> pa.RecordBatchReader:
         reader = batches_of(con.sql(address.sql), _BATCH_ROWS)
     except duckdb.Error:
         raise _refused(address, "check the name, and that no other program is writing to the file.") from None
-    return _stream(reader.schema, lambda: iter(reader), con)
+    return _stream(reader.schema, reader, con)
 
 
 def _read_sqlite(address: DatabaseAddress) -> pa.RecordBatchReader:
@@ -132,7 +132,7 @@ def _read_sqlite(address: DatabaseAddress) -> pa.RecordBatchReader:
             columns = [pa.array([_text(value) for value in column], pa.string()) for column in zip(*rows, strict=True)]
             yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
-    return _stream(schema, batches, cursor, con)
+    return _stream(schema, batches(), cursor, con)
 
 
 def _text(value: Any) -> str | None:
@@ -167,9 +167,8 @@ def _read_postgresql(address: DatabaseAddress) -> pa.RecordBatchReader:
     # Types without a counterpart in Arrow, such as numeric, arrive as text.
     schema = pa.schema([(one.name, getattr(one.type, "storage_type", one.type)) for one in reader.schema])
 
-    def batches() -> Iterator[pa.RecordBatch]:
-        for batch in reader:
-            columns = [getattr(column, "storage", column) for column in batch.columns]
-            yield pa.RecordBatch.from_arrays(columns, schema=schema)
-
+    batches = (
+        pa.RecordBatch.from_arrays([getattr(column, "storage", column) for column in batch.columns], schema=schema)
+        for batch in reader
+    )
     return _stream(schema, batches, cursor, con)

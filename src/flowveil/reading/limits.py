@@ -78,7 +78,7 @@ def duckdb_settings() -> dict[str, Any]:
     given = _given.get() or {}
     settings = {"threads": given["threads"]} if "threads" in given else {}
     if "memory" in given:
-        settings["memory_limit"] = in_bytes(max(int(given["memory"] * _SHARE), _LEAST))
+        settings["memory_limit"] = f"{max(int(given['memory'] * _SHARE), _LEAST)} bytes"
     return settings
 
 
@@ -87,24 +87,9 @@ def threads() -> int:
     return int((_given.get() or {}).get("threads") or os.cpu_count() or 1)
 
 
-def silence(connection: Any) -> None:
-    """Turns off DuckDB's progress bar, which would appear in the output of a command, JSON included."""
-    import duckdb
-
-    # Refused in notebooks without the package that draws the bar.
-    with suppress(duckdb.InvalidInputException):
-        connection.execute("SET enable_progress_bar = false")
-
-
-def in_bytes(amount: int) -> str:
-    """Returns a size in the form of DuckDB."""
-    return f"{amount} bytes"
-
-
 def temporary_folder() -> str | None:
     """Returns the folder for temporary folders; None for the system's."""
-    folder: str | None = (_given.get() or {}).get("temp_dir")
-    return folder
+    return (_given.get() or {}).get("temp_dir")
 
 
 def is_limited() -> bool:

@@ -77,29 +77,22 @@ def matrix_names(path: Path) -> tuple[str, ...]:
 
 
 def omx_table(path: Path, *, matrices: Sequence[str], lookup: str | None) -> tuple[pa.Table, Form]:
-    """Returns the nonzero cells of an OMX file as rows.
+    """Returns the nonzero cells of matrices of an OMX file, by default of all, as rows.
 
-    Args:
-        path: the file.
-        matrices: those to read; all if empty.
-        lookup: the lookup with the codes of the zones; by default the only one, or the only one of texts. Without
-            lookups the codes are 1, 2, 3, ...
+    The lookup has the codes of the zones; by default it is the only one, or the only one of texts. Without lookups the
+    codes are 1, 2, 3, ...
     """
     with open_omx(path) as file:
-        names = _chosen(file, matrices)
+        unknown = [name for name in matrices if name not in file.matrices]
+        if unknown:
+            raise ParameterError(
+                f"The file has no matrix {listed(unknown)}; it has {listed(sorted(file.matrices))}."
+                f"{did_you_mean(unknown[0], file.matrices)}"
+            )
+        names = sorted(set(matrices or file.matrices))
         codes = pa.array(_codes(file, lookup), pa.string())
         parts = [part for name in names for part in _cells(file, name, codes)]
     return pa.concat_tables([_ROWS.empty_table(), *parts]), Form(tuple(names))
-
-
-def _chosen(file: Omx, wanted: Sequence[str]) -> list[str]:
-    unknown = [name for name in wanted if name not in file.matrices]
-    if unknown:
-        raise ParameterError(
-            f"The file has no matrix {listed(unknown)}; it has {listed(sorted(file.matrices))}."
-            f"{did_you_mean(unknown[0], file.matrices)}"
-        )
-    return sorted(dict.fromkeys(wanted)) if wanted else sorted(file.matrices)
 
 
 def _codes(file: Omx, lookup: str | None) -> list[str]:
@@ -223,16 +216,17 @@ def _zones(matrices: Mapping[str, Any]) -> int:
     """Returns the number of zones, after checking that all matrices are square and equal in size."""
     if not matrices:
         raise DataError("has no matrix.")
-    zones = None
+    sizes = {}
     for name, node in matrices.items():
         shape = node.shape
         size = "empty" if shape is None else " x ".join(map(str, shape))
         if shape is None or len(shape) != 2 or shape[0] != shape[1]:
             raise DataError(f"has a matrix {name!a} that is {size}; square matrices are needed.")
-        if zones is not None and shape[0] != zones:
-            raise DataError(f"has matrices of different sizes: {name!a} is {size}, another is {zones} x {zones}.")
-        zones = int(shape[0])
-    if zones is None or zones > MOST_ZONES:
+        sizes[int(shape[0])] = f"{name!a} is {size}"
+    if len(sizes) > 1:
+        raise DataError(f"has matrices of different sizes: {', '.join([*sizes.values()][:2])}.")
+    (zones,) = sizes
+    if zones > MOST_ZONES:
         raise DataError(f"has more than {MOST_ZONES:,} zones.")
     return zones
 

@@ -20,6 +20,8 @@ from flowveil.errors import with_value
 from flowveil.hierarchy import Floats
 from flowveil.reading.columns import ColumnMap
 
+#: Latitudes and longitudes.
+Point = tuple[Floats, Floats]
 #: No zone is suggested for places farther from every city, in kilometres.
 _FARTHEST_KM = 800.0
 _RADIUS_KM = 6371.0088
@@ -77,10 +79,8 @@ def misplaced(bins: Counter[int], used: ColumnMap) -> str | None:
     return None
 
 
-def _misplaced_end(
-    origin: tuple[Floats, Floats], destination: tuple[Floats, Floats], weight: NDArray[np.int64], used: ColumnMap
-) -> str | None:
-    """What is wrong where most trips are longer than a continent; long flights between many places are not."""
+def _misplaced_end(origin: Point, destination: Point, weight: NDArray[np.int64], used: ColumnMap) -> str | None:
+    """Returns what is wrong if most trips are longer than a continent; long flights between many places are not."""
     centers = [(_median(end[0], weight), _median(end[1], weight)) for end in (origin, destination)]
     sides = [("origin", origin, destination), ("destination", destination, origin)]
     if distance_to_city(*centers[0]) < distance_to_city(*centers[1]):
@@ -118,20 +118,15 @@ def projected(off_earth: Sequence[tuple[float, float]], used: ColumnMap) -> Iter
     north, east = (float(np.median(axis)) for axis in zip(*off_earth, strict=True))
     if not (np.isfinite([north, east]).all() and max(abs(north), abs(east)) > _LARGEST_DEGREES):
         return
-    found = _fitting(east, north)
-    swapped = [] if found else _fitting(north, east)
+    grids = sorted(filter(None, (_fits(code, east, north) for code in _GRIDS)))
+    swapped = [] if grids else sorted(filter(None, (_fits(code, north, east) for code in _GRIDS)))
     yield "these are not degrees but metres or feet of a projected reference system: name it."
-    for _, code, name in (found or swapped)[:_MOST_GRIDS]:
+    for _, code, name in (grids or swapped)[:_MOST_GRIDS]:
         yield f"{with_value('crs', code)} ({name})?"
     if swapped:
         yield f"With northing and easting exchanged: {_exchanged('origin', used)}, {_exchanged('destination', used)}."
-    if not found and not swapped:
+    if not grids and not swapped:
         yield f"{with_value('crs', 'EPSG:32633')} is UTM 33 north, for example (326 and the zone; 327 in the south)."
-
-
-def _fitting(east: float, north: float) -> list[tuple[float, str, str]]:
-    """Returns the grids in whose area a point lies, those first in which it is nearest to a city."""
-    return sorted(grid for code in _GRIDS if (grid := _fits(code, east, north)) is not None)
 
 
 def _fits(code: int, east: float, north: float) -> tuple[float, str, str] | None:
@@ -145,9 +140,8 @@ def _fits(code: int, east: float, north: float) -> tuple[float, str, str] | None
     except ProjError:
         return None
     area = crs.area_of_use
-    if not (np.isfinite([lat, lon]).all() and abs(lat) <= 90 and abs(lon) <= 180) or area is None:
-        return None
-    if not (area.west <= lon <= area.east and area.south <= lat <= area.north):
+    # Comparisons with NaN and infinity are false.
+    if area is None or not (area.west <= lon <= area.east and area.south <= lat <= area.north):
         return None
     distance = distance_to_city(lat, lon)
     return (distance, f"EPSG:{code}", crs.name) if distance < _INHABITED_KM else None
@@ -190,16 +184,21 @@ def guess_timezone(lat: Floats, lon: Floats) -> str | None:
     known = np.isfinite(lat) & np.isfinite(lon) & (np.abs(lat) <= 90) & (np.abs(lon) <= 180)
     if not known.any():
         return None
+    zone, distance = nearest_city(float(np.median(lat[known])), float(np.median(lon[known])))
+    return zone if distance <= _FARTHEST_KM else None
+
+
+def nearest_city(lat: float, lon: float) -> tuple[str, float]:
+    """Returns the time zone of the large city nearest to a place, and the kilometres to it."""
     names, zone, city_lat, city_lon = _cities()
-    distance = kilometres(city_lat, city_lon, float(np.median(lat[known])), float(np.median(lon[known])))
+    distance = kilometres(city_lat, city_lon, lat, lon)
     nearest = int(np.argmin(distance))
-    return names[int(zone[nearest])] if distance[nearest] <= _FARTHEST_KM else None
+    return names[int(zone[nearest])], float(distance[nearest])
 
 
 def distance_to_city(lat: float, lon: float) -> float:
     """Returns the kilometres from a place to the nearest large city."""
-    _, _, city_lat, city_lon = _cities()
-    return float(np.min(kilometres(city_lat, city_lon, lat, lon)))
+    return nearest_city(lat, lon)[1]
 
 
 def kilometres(lat: Floats, lon: Floats, other_lat: Floats | float, other_lon: Floats | float) -> Floats:

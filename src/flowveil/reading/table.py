@@ -122,9 +122,8 @@ class _MemoryTable(Table):
         n = self.n_rows
         if n is None:
             return self.peek(position)
-        return self._values(
-            position, range(n) if n <= SAMPLED_ROWS else [i * n // SAMPLED_ROWS for i in range(SAMPLED_ROWS)]
-        )
+        rows = min(n, SAMPLED_ROWS)
+        return self._values(position, [i * n // rows for i in range(rows)])
 
     def attach(self, positions: Sequence[int]) -> str:
         self.con.register(_NAME_IN_DUCKDB, self._select(positions))

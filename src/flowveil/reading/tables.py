@@ -62,35 +62,35 @@ def open_table(con: Any, source: Any, reading: Reading | None = None) -> Table:
     reading = reading or Reading()
     if isinstance(source, str | PathLike):
         return _open_path(con, fspath(source), reading)
-    _refuse_file_options(reading)
-    return open_in_memory(con, source)
+    return _open_in_memory(con, source, reading)
 
 
-def _refuse_file_options(reading: Reading) -> None:
+def _open_in_memory(con: Any, source: Any, reading: Reading, label: str = "the table") -> Table:
     if reading.partition_columns:
         raise ParameterError("Partition columns come from the folders of files; a table in memory has none.")
     if reading.matrix or reading.lookup or reading.wide:
         raise ParameterError("matrix, lookup and wide are for files that hold matrices, not for a table in memory.")
+    return open_in_memory(con, source, label=label)
 
 
 def _open_path(con: Any, path: str, reading: Reading) -> Table:
     address = database_address(path)
     if address is not None:
-        _refuse_file_options(reading)
-        return open_in_memory(con, read_address(address), label="the table of the database")
+        return _open_in_memory(con, read_address(address), reading, label="the table of the database")
     if "://" in path:
         return _open_remote(con, path, reading)
     here = named_path(path, what="the input").expanduser()
     if here.is_dir():
-        return _open_files(con, here.name, _files_in(here), reading)
-    if here.is_file():
-        return _open_files(con, here.name, [here], reading)
-    if has_magic(str(here)):
-        found = sorted(Path(p) for p in glob(str(here), recursive=True) if Path(p).is_file())
-        if not found:
+        files = _files_in(here)
+    elif here.is_file():
+        files = [here]
+    elif has_magic(str(here)):
+        files = sorted(Path(p) for p in glob(str(here), recursive=True) if Path(p).is_file())
+        if not files:
             raise ParameterError(f"The pattern '{path}' matches no file. {ACCEPTED}")
-        return _open_files(con, here.name, found, reading)
-    raise ParameterError(f"There is no file '{path}'. {ACCEPTED}")
+    else:
+        raise ParameterError(f"There is no file '{path}'. {ACCEPTED}")
+    return _open_files(con, here.name, files, reading)
 
 
 def _open_files(con: Any, label: str, files: list[Path], reading: Reading) -> Table:
@@ -292,8 +292,8 @@ def _beginning(path: Path, label: str) -> tuple[str, int, int]:
     if start.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise DataError(f"{label} is in UTF-16. Only UTF-8 is read. Hint: save it as UTF-8.")
     if start.startswith(b"PK\x03\x04"):
-        kind = "an Excel workbook" if b"xl/" in start or b"[Content_Types].xml" in start[:200] else "a zip archive"
-        named = ".xlsx" if "Excel" in kind else ".zip"
+        is_excel = b"xl/" in start or b"[Content_Types].xml" in start[:200]
+        kind, named = ("an Excel workbook", ".xlsx") if is_excel else ("a zip archive", ".zip")
         raise DataError(f"{label} is {kind}, although its name says text. Hint: name it {named}, or save it as CSV.")
     if start.startswith(b"PAR1"):
         raise DataError(f"{label} is a Parquet file, although its name says text. Hint: name it .parquet.")

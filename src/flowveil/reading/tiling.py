@@ -163,10 +163,9 @@ class Inside:
             return np.ones(len(tiles), dtype=np.bool_)
         new = np.setdiff1d(tiles, self._known)
         if len(new):
-            known = np.concatenate((self._known, new))
-            inside = np.concatenate((self._inside, self._tiling.in_area(new, self._area)))
-            order = np.argsort(known)
-            self._known, self._inside = known[order], inside[order]
+            at = np.searchsorted(self._known, new)
+            self._inside = np.insert(self._inside, at, self._tiling.in_area(new, self._area))
+            self._known = np.insert(self._known, at, new)
         return self._inside[np.searchsorted(self._known, tiles)]
 
 

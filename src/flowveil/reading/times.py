@@ -154,34 +154,34 @@ def decide(
     """Chooses how a column of times is read, from all of its values.
 
     Args:
-        con: a database.
-        relation: a FROM clause that can be read more than once.
+        con, relation: a database, and a FROM clause that can be read more than once.
         column, kind: SQL of the column, and its type in DuckDB.
         time_format, timezone: the format of strptime, and the zone to show times in, if the user gave them.
         column_zone: the zone that the type of the column names, which DuckDB drops.
     """
     found = _recognised(con, relation, column, kind, time_format=time_format, column_zone=column_zone)
-    shown: str | None
-    note: str | None
+    moment, shown, note, needs = found.moment, timezone, None, None
     if timezone is not None:
         if found.instants is None and found.problem is None:
             raise ParameterError(
                 "timezone (--timezone) is given, but the times have no zone, so there is nothing to convert: they are "
                 "taken as local times. Hint: leave it out, or write the times with their zone."
             )
-        moment, shown, note, needs = _in_zone(con, found.moment, timezone), timezone, None, None
+        moment = _in_zone(con, moment, timezone)
     elif found.offsets - {0}:
         # The local time is the one written.
-        moment, needs = f"({found.moment}) + ({found.offset})", None
+        moment = f"({moment}) + ({found.offset})"
         shown = None if len(found.offsets) > 1 else _fixed_zone(next(iter(found.offsets)))
         note = "Times have different offsets from UTC and are shown in local time, without conversion."
         if shown is not None:
             note = f"Times are shown in {shown}, the offset that they are written with."
     else:
         shown = _zone_of_type(con, found.zone)
-        moment = found.moment if shown is None else _in_zone(con, found.moment, shown)
-        note = None if shown is None else f"Times are shown in {shown}, the time zone of the column."
-        needs = found.instants if shown is None else None
+        if shown is None:
+            needs = found.instants
+        else:
+            moment = _in_zone(con, moment, shown)
+            note = f"Times are shown in {shown}, the time zone of the column."
     moment = moment if found.problem is None else "CAST(NULL AS BIGINT)"
     looks = _missing(column, kind), _shape(column)
     return TimeForm(moment, *looks, found.problem, note, shown, needs, found.of_day)
@@ -189,15 +189,13 @@ def decide(
 
 @dataclass(frozen=True)
 class _Column:
-    """A recognised column of times, before a zone is chosen.
+    """A recognised column of times, before a zone is chosen; see `TimeForm`.
 
     Attributes:
         moment: SQL: microseconds since 1970, in UTC if the times are instants.
-        problem: what is wrong with the column as a whole, or None.
         instants: "Unix times" or "in UTC" for instants, None for times without a zone.
         zone: the zone that the type of the column names.
         offset, offsets: SQL of the offset from UTC of a text in microseconds; all different offsets, in minutes.
-        of_day: whether the values are times of day without a date.
     """
 
     moment: str
@@ -297,8 +295,7 @@ def _zone_of_type(con: Any, zone: str | None) -> str | None:
 
 def _in_zone(con: Any, moment: str, zone: str) -> str:
     """Returns SQL: the local time of an instant, in microseconds."""
-    fixed = _FIXED.fullmatch(zone)
-    if fixed is not None:
+    if _FIXED.fullmatch(zone):
         return f"({moment}) + {_minutes(zone.removeprefix('UTC')) * _MINUTE}"
     names = _zone_names(con)
     if zone not in names:
@@ -351,20 +348,20 @@ class _Shape:
 
 def _of_text(con: Any, relation: str, text: str) -> _Column:
     """Recognises a column of text, by the number of texts of each shape."""
-    counts: dict[str, int] = dict(
-        con.execute(
-            f"SELECT translate({text}, '0123456789', '9999999999') AS shape, count(*) FROM {relation} "
-            f"WHERE {text} IS NOT NULL AND NOT regexp_full_match(lower({text}), {MISSING_PATTERN}) "
-            f"GROUP BY shape ORDER BY count(*) DESC, shape LIMIT {_MOST_SHAPES}"
-        ).fetchall()
-    )
-    shapes = {shape: _Shape.parse(shape) for shape in counts}
+    counts = con.execute(
+        f"SELECT translate({text}, '0123456789', '9999999999') AS shape, count(*) FROM {relation} "
+        f"WHERE {text} IS NOT NULL AND NOT regexp_full_match(lower({text}), {MISSING_PATTERN}) "
+        f"GROUP BY shape ORDER BY count(*) DESC, shape LIMIT {_MOST_SHAPES}"
+    ).fetchall()
     families: Counter[str] = Counter()
-    for shape, known in shapes.items():
+    ways: dict[_Shape, list[str]] = {}
+    for shape, n in counts:
+        known = _Shape.parse(shape)
         if known is not None:
-            families[known.family] += counts[shape]
+            families[known.family] += n
+            ways.setdefault(known, []).append(shape)
         elif re.fullmatch(_UNIX_TEXT, shape):
-            families["unix"] += counts[shape]
+            families["unix"] += n
     if not families:
         # No value is a time; each row with a value is an error.
         return _Column("CAST(NULL AS BIGINT)")
@@ -372,15 +369,12 @@ def _of_text(con: Any, relation: str, text: str) -> _Column:
     if chosen == "unix":
         number = f"TRY_CAST(CASE WHEN {_matches(text, _UNIX_TEXT)} THEN {text} END AS DOUBLE)"
         return _Column(*_unix(con, relation, number), instants="Unix times")
-    ways: dict[_Shape, list[str]] = {}
-    for shape, known in shapes.items():
-        if known is not None and known.family == chosen:
-            ways.setdefault(known, []).append(shape)
-    separator, date, problem = chosen[1], "", None
-    every = _any_of(text, [shape for spelled in ways.values() for shape in spelled])
+    ways = {way: shapes for way, shapes in ways.items() if way.family == chosen}
+    separator, problem = chosen[1], None
+    date = f"%Y{separator}%m{separator}%d"
+    every = _any_of(text, [shape for shapes in ways.values() for shape in shapes])
     if chosen[0] == "d":
         date, problem = _order(con, f"SELECT {text} AS text FROM {relation} WHERE {every}", separator)
-    date = date or f"%Y{separator}%m{separator}%d"
     cases = " ".join(f"WHEN {_any_of(text, spelled)} THEN {way.sql(text, date)}" for way, spelled in ways.items())
     moment = f"CASE {cases} END"
     if chosen[3] != "z":

@@ -196,18 +196,14 @@ def _without_dominated(flows: Flows, plan: Plan, share: float, *, max_suppressed
 
 def _dominance_rule(flows: Flows, share: float) -> CellRule:
     people = flows.people
-    trips_of = None if people is None else people.trips
-    if people is None or trips_of is None:
+    if people is None or people.trips is None:
         raise DataError("--dominance (dominance) needs persons. Hint: name their column with --person.")
 
     def is_dominated(rows: Positions, cell: Positions, nodes: Sequence[Ints]) -> Mask:  # noqa: ARG001
         of_flow = np.full(len(flows), -1, dtype=np.int64)
         of_flow[rows] = cell
-        n_cells, n_people = int(cell.max(initial=0)) + 1, int(people.person.max(initial=0)) + 1
-        at = np.flatnonzero(of_flow[people.cell] >= 0)
-        key, member = np.unique(of_flow[people.cell[at]] * n_people + people.person[at], return_inverse=True)
-        largest = np.zeros(n_cells)
-        np.maximum.at(largest, key // n_people, np.bincount(member, weights=trips_of[at]))
+        n_cells = int(cell.max(initial=0)) + 1
+        largest, _ = people.largest(of_flow, n_cells)
         inside = of_flow >= 0
         return largest > share * np.bincount(of_flow[inside], weights=flows.trips[inside], minlength=n_cells)
 

@@ -26,12 +26,7 @@ SOURCES: dict[str, tuple[str, str]] = {
 
 
 def prepare(name: str, source: Any, **options: Any) -> Prepared:
-    """Makes trips from a known data set.
-
-    Args:
-        name: which one; see `SOURCES`.
-        source: its files.
-        **options: options of its function.
+    """Makes trips from the files of a known data set (see `SOURCES`), with the options of its function.
 
     Raises:
         ParameterError: unknown data set, or an option that it does not have.

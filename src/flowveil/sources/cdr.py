@@ -1,15 +1,13 @@
 """Transitions between antennas from phone records.
 
 Matet et al. (2023) take every change of antenna for a trip, without any processing, and so does this by default. Two
-rules that others apply to such records can be asked for, because a change of antenna is not always a movement:
+rules exclude changes of antenna that are no movement:
 
-- ``handover``: a phone that hangs between two antennas goes to and fro. A visit between two visits to one other antenna
-  is dropped if it takes no longer than this from the last record before it to the first one after it.
-- ``stay``: passing an antenna does not end a trip. A visit counts if its first and last record are at least this far
-  apart.
+- ``handover``: a visit between two visits to one other antenna is dropped if it takes no longer than this from the last
+  record before it to the first one after it.
+- ``stay``: a visit counts if its first and last record are at least this far apart.
 
 Consecutive visits to the same antenna are joined; trips go from each remaining visit of a person to the next.
-All of it is window functions in SQL, out of core.
 """
 
 from __future__ import annotations
@@ -48,9 +46,7 @@ def prepare_cdr(
 
     Args:
         source: a file or table of records, in any form `flowveil.read_trips` takes.
-        person: column that says whose record it is; usual names are recognised.
-        time: column of the time: timestamps, text, or Unix numbers.
-        antenna: column of the antenna.
+        person, time, antenna: columns; usual names are recognised. Times are timestamps, text, or Unix numbers.
         antennas: a table of antennas with their latitude and longitude; trips then have coordinates, and records of
             antennas that are not in it are dropped.
         stay: seconds that a visit takes at least to be an end of a trip; 0 takes all.

@@ -26,15 +26,12 @@ TIMES = ("time", "timestamp", "datetime", "localdatetime", "utcdatetime", "date"
 LATITUDES = ("lat", "latitude", "y")
 LONGITUDES = ("lon", "lng", "long", "longitude", "x")
 
-_TIME_COLUMNS, _PLACE_COLUMNS = ("start_time", "end_time"), ("start_lat", "start_lon", "end_lat", "end_lon")
 #: The columns of the trips.
 TRIPS = pa.schema(
-    [
-        ("person_id", pa.string()),
-        *((name, pa.timestamp("us")) for name in _TIME_COLUMNS),
-        *((name, pa.float64()) for name in _PLACE_COLUMNS),
-        ("points", pa.int64()),
-    ]
+    [("person_id", pa.string())]
+    + [(name, pa.timestamp("us")) for name in ("start_time", "end_time")]
+    + [(name, pa.float64()) for name in ("start_lat", "start_lon", "end_lat", "end_lon")]
+    + [("points", pa.int64())]
 )
 #: Usual names of a flag that is set while a taxi has passengers, and its values.
 OCCUPIED = ("occupied", "occupancy", "hired", "isoccupied", "passengeronboard")
@@ -97,10 +94,8 @@ def prepare_gps(
 
     Args:
         source: a file or table of points, in any form `flowveil.read_trips` takes.
-        person: column of the person; usual names are recognised.
+        person, lat, lon: columns of the person and the place; usual names are recognised.
         time: column of the time: timestamps, text, or Unix numbers.
-        lat: column of the latitude.
-        lon: column of the longitude.
         time_format: format of ``strptime`` for times that are not recognised; see `flowveil.reading.times`.
         timezone: local time for Unix times and times in UTC; without it their type is UTC.
         **rules: see `Rules`.
@@ -198,14 +193,18 @@ def _marked_trips(con: Any) -> Prepared:
     """
     usable = f"{_USABLE} AND trip IS NOT NULL"
     n, n_usable = _count_points(con, usable)
-    trips = fetch_table(
+    return _prepared(_ends_of_trips(con, f"(SELECT * FROM picked WHERE {usable})"), n - n_usable)
+
+
+def _ends_of_trips(con: Any, points: str) -> pa.Table:
+    """Returns the trips of points that have a column ``trip``, which distinguishes the trips of a person."""
+    return fetch_table(
         con,
         "SELECT person AS person_id, make_timestamp(min(us)) AS start_time, make_timestamp(max(us)) AS end_time, "
         "arg_min(lat, (us, lat, lon)) AS start_lat, arg_min(lon, (us, lat, lon)) AS start_lon, "
         "arg_max(lat, (us, lat, lon)) AS end_lat, arg_max(lon, (us, lat, lon)) AS end_lon, count(DISTINCT us) AS "
-        f"points FROM picked WHERE {usable} GROUP BY person, trip ORDER BY person, start_time, end_time, trip",
+        f"points FROM {points} GROUP BY person, trip ORDER BY person, start_time, end_time, trip",
     )
-    return _prepared(trips, n - n_usable)
 
 
 def _prepared(trips: pa.Table, n_unusable: int, *, keep_one_point: bool = False) -> Prepared:
@@ -220,15 +219,12 @@ def _prepared(trips: pa.Table, n_unusable: int, *, keep_one_point: bool = False)
 
 
 def _cut_at_gaps(con: Any, step: int) -> pa.Table:
-    return fetch_table(
-        con,
-        f"WITH cut AS (SELECT *, coalesce(us - lag(us) OVER w > {step}, true) AS begins FROM points "
-        "WINDOW w AS (PARTITION BY person ORDER BY us)), numbered AS (SELECT *, sum(begins::INT) OVER (PARTITION BY "
-        "person ORDER BY us) AS trip FROM cut) SELECT person AS person_id, make_timestamp(min(us)) AS start_time, "
-        "make_timestamp(max(us)) AS end_time, arg_min(lat, us) AS start_lat, arg_min(lon, us) AS start_lon, "
-        "arg_max(lat, us) AS end_lat, arg_max(lon, us) AS end_lon, count(*) AS points FROM numbered "
-        "GROUP BY person, trip ORDER BY person, start_time",
+    cut = (
+        f"SELECT *, coalesce(us - lag(us) OVER w > {step}, true) AS begins FROM points "
+        "WINDOW w AS (PARTITION BY person ORDER BY us)"
     )
+    numbered = f"SELECT *, sum(begins::INT) OVER (PARTITION BY person ORDER BY us) AS trip FROM ({cut})"
+    return _ends_of_trips(con, f"({numbered})")
 
 
 def _cut_at_stays(con: Any, step: int, dwell: float, radius: float) -> pa.Table:
@@ -257,8 +253,13 @@ def stays(
     A point begins a stay when the first point of the same person at least ``dwell`` later is within the radius of it;
     all points from the one to the other belong to it.
     """
-    n = len(us)
-    reached = _first_at_least(person, us, us + np.int64(round(dwell * 1e6)))
+    n, wanted = len(us), us + np.int64(round(dwell * 1e6))
+    # Points and wanted times are sorted together: the number of points before a wanted time is its position.
+    is_point = np.repeat(np.array([True, False]), n)
+    order = np.lexsort((is_point, np.concatenate((us, wanted)), np.concatenate((person, person))))
+    is_wanted = ~is_point[order]
+    reached = np.zeros(n, dtype=np.int64)
+    reached[order[is_wanted] - n] = np.cumsum(is_point[order])[is_wanted]
     known = reached < n
     known[known] = person[reached[known]] == person[known]
     at = np.flatnonzero(known)
@@ -271,20 +272,6 @@ def stays(
     np.add.at(edges, to[close] + 1, -1)
     inside: NDArray[np.bool_] = np.cumsum(edges[:-1]) > 0
     return inside
-
-
-def _first_at_least(person: NDArray[Any], us: NDArray[np.int64], wanted: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Returns for each point the first point at or after a wanted time, in the order of persons and times.
-
-    Points and wanted times are sorted together: the number of points before a wanted time is its position.
-    """
-    n = len(us)
-    is_point = np.repeat(np.array([True, False]), n)
-    order = np.lexsort((is_point, np.concatenate((us, wanted)), np.concatenate((person, person))))
-    is_wanted = ~is_point[order]
-    reached = np.zeros(n, dtype=np.int64)
-    reached[order[is_wanted] - n] = np.cumsum(is_point[order])[is_wanted]
-    return reached
 
 
 def _moving_runs(stay: NDArray[np.bool_], begins: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -45,8 +45,7 @@ def prepare_nyc_tlc(source: Any, *, zones: Any = None) -> Prepared:
 
     Returns:
         Trips with ``start_zone`` and ``end_zone`` (text), or ``start_lat``, ``start_lon``, ``end_lat``, ``end_lon``;
-        ``start_time`` and, where known, ``end_time``. There are no persons: these files
-        know neither drivers nor passengers.
+        ``start_time`` and, where known, ``end_time``. These files know neither drivers nor passengers.
 
     Raises:
         DataError: the columns are neither those of zones nor those of coordinates.

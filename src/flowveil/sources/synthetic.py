@@ -543,9 +543,6 @@ def synthetic_survey(*, people: int = 3_320, trips_per_person: float = 24.5, see
     Returns:
         One row for each trip with the columns of `SCHEMA`, ordered by person and time. ``weight`` is the number of
         inhabitants that the person represents; times are local.
-
-    Raises:
-        ParameterError: an argument is out of range.
     """
     return pa.concat_tables(_blocks(people, trips_per_person, seed)).combine_chunks()
 
@@ -555,15 +552,7 @@ def write_synthetic_survey(
 ) -> int:
     """Writes the rows of `synthetic_survey` to a Parquet file and returns their number.
 
-    Memory holds one row group of 50,000 people. The file appears under its name only when it is complete.
-
-    Args:
-        path: the file to write; one of that name is replaced.
-        people, trips_per_person, seed: see `synthetic_survey`.
-
-    Raises:
-        ParameterError: an argument is out of range.
-        OutputError: the file cannot be written.
+    Memory holds one row group of 50,000 people. The file appears, or is replaced, only when it is complete.
     """
     blocks = _blocks(people, trips_per_person, seed)
     trips = 0

@@ -27,16 +27,13 @@ T_TOLERANCE = 1e-9
 class Safety:
     """Thresholds of a group of records, and the columns to test them on.
 
-    Attributes:
-        k, l: fewest records of a group, and fewest distinct values of each sensitive column in it, or None.
-        t: largest distance between the distribution of a sensitive column in a group and in the whole table,
-            or None. Numbers and ordered categories: earth mover's distance over ranks, scaled to 0..1; other
-            categories: half the sum of absolute differences (all categories equally far apart).
+    The distance of distributions is, for numbers and ordered categories, the earth mover's distance over ranks, scaled
+    to 0..1; for other categories half the sum of absolute differences (all categories equally far apart).
     """
 
-    k: int
-    l: int | None = None  # noqa: E741  # the literature's letter
-    t: float | None = None
+    k: int  # fewest records of a group
+    l: int | None = None  # noqa: E741  # fewest distinct values of each sensitive column in a group
+    t: float | None = None  # largest distance of a sensitive column's distribution in a group and in the table
     sensitive: tuple[Column, ...] = ()
 
     def __post_init__(self) -> None:

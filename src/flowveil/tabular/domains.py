@@ -123,21 +123,14 @@ def _bin_labels(cuts: Floats) -> list[str]:
 
 @dataclass(frozen=True, eq=False)
 class ColumnKinds:
-    """One kind for each quasi-identifier, for every method and model that uses the table.
+    """One kind for each quasi-identifier, for every method and model that uses the table."""
 
-    Attributes:
-        table: the table; columns of ordered bins hold the bins.
-        domains, bins: the declarations that are left for IPF.
-        numeric: names of the quasi-identifiers that are numbers in every model.
-        notes: columns whose kind the data decided, or that the methods treat differently.
-    """
-
-    table: pa.Table
+    table: pa.Table  # columns of ordered bins hold the bins
     attributes: tuple[Attribute, ...]
-    domains: dict[str, Sequence[Any]]
+    domains: dict[str, Sequence[Any]]  # declarations that are left for IPF
     bins: dict[str, Sequence[float]]
-    numeric: tuple[str, ...]
-    notes: tuple[str, ...]
+    numeric: tuple[str, ...]  # names of the quasi-identifiers that are numbers in every model
+    notes: tuple[str, ...]  # columns whose kind the data decided, or that the methods treat differently
 
     def numbers(self, table: pa.Table) -> pa.Table:
         """Return a table with the numeric quasi-identifiers as numbers: a bin of IPF counts as its middle."""

@@ -141,37 +141,23 @@ def _statement(report: Mapping[str, Any]) -> str:
 class Options:
     """Options of a synthesis.
 
-    Attributes:
-        variables: the columns to synthesise; by default those of the margins, or all columns. Others are dropped.
-        margins: sets of columns whose joint counts are kept; by default all pairs.
-        prior_count: records spread evenly over the cells of each margin.
-        noise: ``laplace``, or ``gaussian`` for (ε, δ).
-        delta: δ with Gaussian noise, at most 1e-5; well below one over the number of records.
-        domains: the categories of columns, None among them if a value may be missing.
-        bins: edges of the bins of numeric columns, increasing; the last bin holds its upper edge.
-        domains_from_data: read undeclared categories from the data. With ε this is an assumption (those categories
-            are public) that must be confirmed.
-        n_records: number of records to draw, declared public. By default it is estimated from the noisy margins;
-            without privacy, it is that of the original.
-        max_cells: cells of the largest table the fit may use.
-        max_cycles: largest number of rounds of the fit.
-        seed: for a repeatable synthesis without privacy. Refused with ε: noise that can be repeated can be removed.
-        unsafe_test_seed: seeds the noise, for tests; the result is marked as not private.
+    With ε, categories that are read from the data are assumed to be public. The number of records is estimated from the
+    noisy margins unless it is declared; without ε it is that of the original.
     """
 
-    variables: Sequence[str] | None = None
-    margins: Sequence[Sequence[str]] | None = None
-    prior_count: float = 0.0
-    noise: str = "laplace"
-    delta: float | None = None
-    domains: Mapping[str, Sequence[Any]] | None = None
-    bins: Mapping[str, Sequence[float]] | None = None
-    domains_from_data: bool = False
-    n_records: int | None = None
-    max_cells: int = MAX_CELLS
-    max_cycles: int = 1_000
-    seed: int | None = None
-    unsafe_test_seed: int | None = None
+    variables: Sequence[str] | None = None  # columns to synthesise; by default those of the margins, or all
+    margins: Sequence[Sequence[str]] | None = None  # columns whose joint counts are kept; by default all pairs
+    prior_count: float = 0.0  # records spread evenly over the cells of each margin
+    noise: str = "laplace"  # or ``gaussian`` for (ε, δ)
+    delta: float | None = None  # δ with Gaussian noise, at most 1e-5; well below one over the number of records
+    domains: Mapping[str, Sequence[Any]] | None = None  # categories of columns; None among them allows missing values
+    bins: Mapping[str, Sequence[float]] | None = None  # increasing edges; the last bin holds its upper edge
+    domains_from_data: bool = False  # read undeclared categories from the data
+    n_records: int | None = None  # number of records to draw, declared public
+    max_cells: int = MAX_CELLS  # cells of the largest table the fit may use
+    max_cycles: int = 1_000  # largest number of rounds of the fit
+    seed: int | None = None  # without ε, for a repeatable synthesis; noise that can be repeated can be removed
+    unsafe_test_seed: int | None = None  # seeds the noise, for tests; the result is marked as not private
 
     def check(self, epsilon: float | None) -> None:
         """Raise ParameterError if an option is out of range, or does not fit ε."""

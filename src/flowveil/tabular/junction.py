@@ -20,19 +20,12 @@ Margin = tuple[int, ...]
 
 @dataclass(frozen=True)
 class JunctionTree:
-    """Cliques of variables, joined so that each variable's cliques hang together.
+    """Cliques of variables, joined so that each variable's cliques hang together."""
 
-    Attributes:
-        shape: number of categories of each variable.
-        cliques: sorted variables of each clique; clique 0 is the root, parents come before children.
-        parent: the parent of each clique, -1 for the root.
-        separators: the variables each clique shares with its parent (may be none).
-    """
-
-    shape: tuple[int, ...]
-    cliques: tuple[Margin, ...]
-    parent: tuple[int, ...]
-    separators: tuple[Margin, ...]
+    shape: tuple[int, ...]  # number of categories of each variable
+    cliques: tuple[Margin, ...]  # sorted variables of each clique; clique 0 is the root, parents before children
+    parent: tuple[int, ...]  # of each clique; -1 for the root
+    separators: tuple[Margin, ...]  # the variables each clique shares with its parent (may be none)
 
     def cells(self) -> list[int]:
         """Number of cells of each clique."""

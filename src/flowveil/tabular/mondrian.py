@@ -45,27 +45,24 @@ CLASS_COLUMN = "equivalence_class"
 class Anonymized:
     """A k-anonymous table, and private details for the data holder.
 
-    Attributes:
-        table: publishable: the recoded quasi-identifiers, the sensitive and the kept columns unchanged, and the
-            class of each record. Sorted by class and content, so the order of the input is lost.
-        class_of_record: class of each input record. Private.
-        regions: published values of each class, one entry per quasi-identifier. Relaxed cuts may publish two
-            classes alike; the column `equivalence_class` separates them, and each alone is safe.
-        k, l, t: the thresholds, confirmed by an independent recount of `table`, whose measures are `classes`.
-        grids: permitted edges of published ranges, for each numeric quasi-identifier.
+    The table may be published: the recoded quasi-identifiers, the sensitive and the kept columns unchanged, and the
+    class of each record, sorted by class and content. Relaxed cuts may publish two classes alike; the column
+    `equivalence_class` separates them, and each alone is safe. An independent recount of the table has confirmed k, l
+    and t; `classes` has its measures.
     """
 
     table: pa.Table
-    class_of_record: Ints
-    regions: tuple[Region, ...]
-    sensitive: tuple[str, ...]
-    kept: tuple[str, ...]
+    class_of_record: Ints  # of the input. Private
+    regions: tuple[Region, ...]  # published values of each class, one entry per quasi-identifier
+    options: Options
     k: int
-    l: int | None  # noqa: E741
-    t: float | None
-    strict: bool
-    grids: Mapping[str, Grid]
+    grids: Mapping[str, Grid]  # permitted edges of published ranges, for each numeric quasi-identifier
     classes: ClassReport
+
+    @property
+    def sensitive(self) -> tuple[str, ...]:
+        """Names of the sensitive columns."""
+        return tuple(a.name for a in rows.as_attributes(self.options.sensitive))
 
     @property
     def quasi_identifiers(self) -> list[str]:
@@ -93,15 +90,15 @@ class Anonymized:
 
     def report(self) -> dict[str, Any]:
         """Plain data: parameters, measures, and the statement of what is and is not protected."""
-        thresholds = {"k": self.k, "l": self.l, "t": self.t}
+        thresholds = {"k": self.k, "l": self.options.l, "t": self.options.t}
         return {
             "method": "mondrian",
-            "partitioning": "strict" if self.strict else "relaxed",
+            "partitioning": "strict" if self.options.strict else "relaxed",
             "guarantee": {name: value for name, value in thresholds.items() if value is not None},
             "quasi_identifiers": self.quasi_identifiers,
             "grids": {name: grid.to_dict() for name, grid in self.grids.items()},
             "sensitive": list(self.sensitive),
-            "kept": list(self.kept),
+            "kept": list(self.options.keep),
             "measures": {
                 "records": self.classes.n_records,
                 "classes": self.classes.n_classes,
@@ -115,8 +112,9 @@ class Anonymized:
         }
 
     def _statement(self) -> str:
-        hidden = "" if self.l is None else f" and {self.l} distinct sensitive values"
-        close = "" if self.t is None else f", its sensitive values within {self.t:g} of the whole table's"
+        l, t = self.options.l, self.options.t  # noqa: E741
+        hidden = "" if l is None else f" and {l} distinct sensitive values"
+        close = "" if t is None else f", its sensitive values within {t:g} of the whole table's"
         return (
             f"{self.k}-anonymous: every record shares its quasi-identifiers "
             f"({', '.join(self.quasi_identifiers)}) with a class of at least {self.k} "
@@ -128,25 +126,15 @@ class Anonymized:
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Options of `anonymize_records`.
+    """Options of `anonymize_records`."""
 
-    Attributes:
-        sensitive: columns published unchanged and protected by l and t.
-        keep: columns published unchanged and not protected.
-        allow_identifiers: columns that may be published unchanged although most of their values are unique.
-        l: fewest distinct sensitive values of a class; a missing value is one.
-        t: largest distance of a class's sensitive distribution from the table's.
-        strict: disjoint regions; else relaxed, which cuts finer.
-        choose: ``width`` (LeFevre: the widest share of the whole range) or ``distinct`` (the most distinct values).
-    """
-
-    sensitive: Sequence[str | Attribute] = ()
-    keep: Sequence[str] = ()
-    allow_identifiers: Sequence[str] = ()
-    l: int | None = None  # noqa: E741
-    t: float | None = None
-    strict: bool = False
-    choose: str = "width"
+    sensitive: Sequence[str | Attribute] = ()  # columns published unchanged and protected by l and t
+    keep: Sequence[str] = ()  # columns published unchanged and not protected
+    allow_identifiers: Sequence[str] = ()  # may be published unchanged although most of their values are unique
+    l: int | None = None  # noqa: E741  # fewest distinct sensitive values of a class; a missing value is one
+    t: float | None = None  # largest distance of a class's sensitive distribution from the table's
+    strict: bool = False  # disjoint regions; else relaxed, which cuts finer
+    choose: str = "width"  # cut the widest share of the whole range (LeFevre); or ``distinct``: the most values
 
 
 def anonymize_records(
@@ -202,19 +190,7 @@ def anonymize_records(
         sensitive={a.name: a.order or c.has_order for a, c in zip(hidden, protected, strict=True)},
         **{"k": k, "l": asked.l, "t": asked.t, "n_records": table.num_rows},
     )
-    return Anonymized(
-        table=published,
-        class_of_record=class_of,
-        regions=regions,
-        sensitive=tuple(c.name for c in protected),
-        kept=tuple(asked.keep),
-        k=int(k),
-        l=asked.l,
-        t=asked.t,
-        strict=asked.strict,
-        grids=grids,
-        classes=classes,
-    )
+    return Anonymized(published, class_of, regions, asked, int(k), grids, classes)
 
 
 def _check_request(

@@ -36,25 +36,17 @@ MISSING = "missing"
 class Attribute:
     """How one column is read.
 
-    Attributes:
-        kind: one of `KINDS`; None lets the data decide (numbers, dates and times are numeric, all else is
-            unordered) unless an order or a hierarchy is given.
-        order: the categories from lowest to highest, for ``ordered``.
-        hierarchy: the tree whose leaves are the categories, for ``hierarchy``.
-        grid: numeric quasi-identifiers: the step on whose multiples the edges of published ranges lie; for times
-            with a unit, such as ``6h``. None: a round step is chosen.
-        public_range: the lowest and the highest number that anybody can have, if they are public knowledge; None
-            for an end that is not. See `flowveil.tabular.grid`.
-        fine_grid: confirms a ``grid`` finer than the default step, which may publish numbers of single people.
+    Without a kind, an order or a hierarchy the data decide: numbers, dates and times are numeric, all else is
+    unordered. For grids and public ranges see `flowveil.tabular.grid`.
     """
 
     name: str
-    kind: str | None = None
-    order: tuple[str, ...] | None = None
-    hierarchy: Hierarchy | None = None
-    grid: str | float | None = None
-    public_range: tuple[Any, Any] | None = None
-    fine_grid: bool = False
+    kind: str | None = None  # one of `KINDS`
+    order: tuple[str, ...] | None = None  # the categories from lowest to highest, for ``ordered``
+    hierarchy: Hierarchy | None = None  # the tree whose leaves are the categories, for ``hierarchy``
+    grid: str | float | None = None  # step of the edges of published ranges; for times with a unit, such as ``6h``
+    public_range: tuple[Any, Any] | None = None  # lowest and highest possible number; None: not public
+    fine_grid: bool = False  # confirms a grid finer than the default, which may publish numbers of single people
 
     def __post_init__(self) -> None:
         listed = {"ordered": self.order, "hierarchy": self.hierarchy}
@@ -84,25 +76,18 @@ def as_attributes(names: Iterable[str | Attribute]) -> tuple[Attribute, ...]:
 class Column:
     """One column as numbers; the only place where a value of the input becomes text.
 
-    Attributes:
-        codes: a number for each record. Numeric and ordered: the rank of the value. Unordered: the rank of
-            its text. Hierarchy: the leaf of the tree. A missing value is a value with a separate code.
-        labels: the text of each code.
-        missing: the code of missing values, or -1 if none is missing.
-        position: numeric: the value of each code, or the middle of its cell (the missing one holds 0); else None.
-        tree: the hierarchy, a leaf for missing values added where there are any; otherwise None.
-        opens, closes: cells of a grid: how a range that begins or ends with each code is written; otherwise None.
+    The code of a record is the rank of its value or of its text, or the leaf of the tree. Missing values have one.
     """
 
     name: str
     kind: str
     codes: Ints
-    labels: tuple[str, ...]
-    missing: int = -1
-    position: Floats | None = None
-    tree: Hierarchy | None = None
-    opens: tuple[str, ...] | None = None
-    closes: tuple[str, ...] | None = None
+    labels: tuple[str, ...]  # text of each code
+    missing: int = -1  # code of missing values; -1 if none is missing
+    position: Floats | None = None  # numeric: the value of each code, or the middle of its cell; 0 for missing
+    tree: Hierarchy | None = None  # the hierarchy, a leaf for missing values added where there are any
+    opens: tuple[str, ...] | None = None  # cells of a grid: how a range that begins with each code is written
+    closes: tuple[str, ...] | None = None  # the same for a range that ends with it
 
     @property
     def n_values(self) -> int:

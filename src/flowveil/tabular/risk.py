@@ -201,23 +201,14 @@ def _parsed(texts: Sequence[str], kind: Any) -> list[Any]:
 
 @dataclass(frozen=True)
 class UniquesReport:
-    """How many unique records of the original come back as unique records.
+    """How many unique records of the original come back as unique records."""
 
-    Attributes:
-        n_records: records of the original.
-        n_cells: cells of the full cross-tabulation (product of the numbers of categories).
-        empty_cells: per cent of those cells that are empty in the original (the thesis's p0).
-        unique: records of the original with a unique combination, per cent of its records (p1).
-        ru: replicated uniques: combinations that are unique in both tables, per cent of the original's records.
-        ru_of_unique: the same as per cent of the original's unique records; 0 if it has none.
-    """
-
-    n_records: int
-    n_cells: int
-    empty_cells: float
-    unique: float
-    ru: float
-    ru_of_unique: float
+    n_records: int  # of the original
+    n_cells: int  # cells of the full cross-tabulation (product of the numbers of categories)
+    empty_cells: float  # per cent of those cells that are empty in the original (the thesis's p0)
+    unique: float  # records of the original with a unique combination, per cent of its records (p1)
+    ru: float  # replicated uniques: combinations that are unique in both tables, per cent of the original's records
+    ru_of_unique: float  # the same as per cent of the original's unique records; 0 if it has none
 
 
 def replicated_uniques(

@@ -6,7 +6,7 @@ not know, it takes these flows instead, and its result says ``engine``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
@@ -47,20 +47,14 @@ def recount_flows(
 
 
 def recount_trips(
-    release: ReleaseFolder,
-    trips: Trips,
-    *,
-    zones_of: Any = None,
-    revision: Sequence[Any] = (),
-    expect: Mapping[str, Any] | None = None,
-    noise: bool = True,
+    release: ReleaseFolder, trips: Trips, *, zones_of: Any = None, revision: Sequence[Any] = (), **how: Any
 ) -> Result:
     """Recounts a release, and compares its zones with the zone map that it states.
 
     ``zones_of`` is the zone map that was given, ``revision`` the folders of the releases that it revises, the oldest
-    first, ``expect`` the guarantee that the reader requires; ``noise``: whether counts of noisy releases are tested.
+    first; ``how`` as for `recount`.
     """
-    result = recount(release.path, trips, earlier=list(revision), expect=expect, test_noise=noise)
+    result = recount(release.path, trips, earlier=list(revision), **how)
     notes: list[str] = []
     findings = (*_check_spans(release, trips), *_check_zones_of(release, zones_of, trips, notes))
     return replace(result, findings=(*findings, *result.findings), notes=(*notes, *result.notes))

@@ -132,7 +132,7 @@ def verify_release(
     if _folds_case(statement, expect, reading.get("person_case")):
         reading["person_case"] = "fold"
         notes.append(FOLDED)
-    result = _recount(release, against, private or PrivateFiles(), reading, expect=expect or {}, noise=noise)
+    result = _recount(release, against, private or PrivateFiles(), reading, expect=expect or {}, test_noise=noise)
     notes += [note for note in result.notes if note not in notes]
     found = Verification(result.findings, tuple(notes), result.counted, sha256)
     return found.made_strict() if strict else found

@@ -16,16 +16,8 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Literal
 
+from flowveil import execution
 from flowveil.errors import DataError, ParameterError
-from flowveil.execution import (
-    anonymize_arguments,
-    check_request,
-    has_slices,
-    map_columns,
-    method_name,
-    slicing_arguments,
-)
-from flowveil.execution import reading_arguments as arguments_of_reading
 from flowveil.flows import SUM_COLUMNS
 from flowveil.guarantee import UNITS
 from flowveil.methods import METHODS, Method
@@ -125,7 +117,7 @@ def _checked(one: Setting, value: Any) -> Any:
 def page_request(choices: Mapping[str, Any]) -> Request:
     """Returns the request of checked choices, without files; ParameterError if they contradict each other."""
     request = Request.from_flat(choices)
-    method = METHODS[method_name(request) or ""]
+    method = METHODS[execution.method_name(request) or ""]
     if any(name in REFUSED for name in request.method.options):
         raise ParameterError("Noise with a fixed seed protects no one.")
     if method.promises != "k" and request.slices.given:
@@ -137,7 +129,7 @@ def page_request(choices: Mapping[str, Any]) -> Request:
         values["k"] = _DEFAULT_K
     request = request.with_values(**values)
     # The map is a file of the session, which this check does not need.
-    check_request(request.with_values(zones="map") if request.arguments("map") else request)
+    execution.check_request(request.with_values(zones="map") if request.arguments("map") else request)
     return request
 
 
@@ -159,16 +151,16 @@ def about_of(request: Request) -> dict[str, Any]:
 
 def slice_columns(request: Request) -> list[str]:
     """Returns the columns that distinguish the matrices of a sliced release."""
-    if not has_slices(request) or request.slices.fold_time:
+    if not execution.has_slices(request) or request.slices.fold_time:
         return []
     return [*request.slices.by, *(["time"] if request.slices.every else [])]
 
 
 def read_arguments(request: Request) -> dict[str, Any]:
     """Returns the arguments of `flowveil.read_slices`, or of `flowveil.read_trips` without slices; without the map."""
-    given = arguments_of_reading(request.with_values(zones=None))
-    if has_slices(request):
-        return given | {name: value for name, value in slicing_arguments(request).items() if is_given(value)}
+    given = execution.reading_arguments(request.with_values(zones=None))
+    if execution.has_slices(request):
+        return given | {name: value for name, value in execution.slicing_arguments(request).items() if is_given(value)}
     return {name: value for name, value in given.items() if name != "time"}
 
 
@@ -176,11 +168,11 @@ def python_code(request: Request) -> str:
     """Returns Python code of a release; the request has its files and its ledger."""
     reading = [repr(request.input.input), *_arguments(read_arguments(request))]
     if request.zones.zones is not None:
-        named = ", ".join([repr(request.zones.zones), *_arguments(map_columns(request))])
+        named = ", ".join([repr(request.zones.zones), *_arguments(execution.map_columns(request))])
         reading.append(f"zones=flowveil.read_zones({named})")
-    sliced, fold = has_slices(request), request.slices.fold_time
+    sliced, fold = execution.has_slices(request), request.slices.fold_time
     flags = {n: True for n in ("total", "common_zones", "accept_differencing") if sliced and request.given.get(n)}
-    made = ", ".join(["flows", *_arguments({**anonymize_arguments(request), **flags})])
+    made = ", ".join(["flows", *_arguments({**execution.anonymize_arguments(request), **flags})])
     out, accepted = request.output, request.output.ledger and request.slices.accept_differencing
     written = {"formats": list(out.formats), **about_of(request), "ledger": out.ledger, "accept_differencing": accepted}
     written = {name: value for name, value in written.items() if value}

@@ -58,18 +58,14 @@ _HEADERS_OF_NOTICES = {
     "content-security-policy": f"default-src 'none'; style-src 'sha256-{_STYLE_HASH}'; img-src data:; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'",
 }
-_NO_TOKEN = (
-    "This page needs the address that flowveil serve has printed in its terminal. It ends with ?token=... and works "
-    "once. Copy it from there; if the terminal is closed, run flowveil serve again."
-)
-_USED_TOKEN = (
-    "This address works once and was already used. If the workbench is open in another window of this browser, use "
-    "that window. Otherwise stop flowveil serve with Ctrl-C and start it again: it prints a new address."
-)
-_UNKNOWN_TOKEN = (
-    "This address is incomplete, or belongs to a workbench that has stopped. Open the address that flowveil serve has "
-    "printed last; if it is not running, start it again."
-)
+_REFUSALS = {
+    "no token": "This page needs the address that flowveil serve has printed in its terminal. It ends with ?token=... "
+    "and works once. Copy it from there; if the terminal is closed, run flowveil serve again.",
+    "used": "This address works once and was already used. If the workbench is open in another window of this browser, "
+    "use that window. Otherwise stop flowveil serve with Ctrl-C and start it again: it prints a new address.",
+    "unknown": "This address is incomplete, or belongs to a workbench that has stopped. Open the address that flowveil "
+    "serve has printed last; if it is not running, start it again.",
+}
 #: Hosts that mean all addresses of the machine.
 _ANY = ("0.0.0.0", "::", "")
 _OTHER_PAGE = "This request comes from another page."
@@ -179,8 +175,9 @@ class Guard:
         own, fields = f"http://{hosts[0]}", dict(headers)
         if "origin" in fields and fields["origin"] != own:
             raise RefusedError(403, _OTHER_PAGE)
-        cookies = _cookies(fields.get("cookie", ""), self._door.cookie_name)
-        has_cookie = any(_same(value, self._door.cookie) for value in cookies)
+        # Cookies of other programs on this host may come too, in any syntax.
+        cookies = (part.strip().partition("=") for part in fields.get("cookie", "").split(";"))
+        has_cookie = any(n == self._door.cookie_name and _same(value, self._door.cookie) for n, _, value in cookies)
         tokens: list[str] = []
         if scope["path"] == "/" and scope["method"] == "GET":
             tokens = parse_qs(scope["query_string"].decode("latin-1")).get("token", [])
@@ -188,12 +185,11 @@ class Guard:
             if len(tokens) == 1 and self._door.redeem(tokens[0]):
                 await self._enter(answer)
                 return False
-        changes = scope["method"] not in ("GET", "HEAD")
-        if changes and fields.get("origin") != own:
+        if scope["method"] not in ("GET", "HEAD") and fields.get("origin") != own:
             raise RefusedError(403, _OTHER_PAGE)
         if not has_cookie:
             used = any(self._door.is_used(token) for token in tokens)
-            raise RefusedError(403, _USED_TOKEN if used else _UNKNOWN_TOKEN if tokens else _NO_TOKEN)
+            raise RefusedError(403, _REFUSALS["used" if used else "unknown" if tokens else "no token"])
         if fields.get("sec-fetch-site", "none") not in ("none", "same-origin"):
             raise RefusedError(403, _OTHER_PAGE)
         if tokens:
@@ -204,8 +200,7 @@ class Guard:
     async def _enter(self, answer: Send) -> None:
         """Sets the cookie and forwards to the workbench.
 
-        A page forwards instead of a redirect: after a redirect the request would still count as one from another site,
-        and browsers would not send the cookie.
+        By a page: after a redirect the request would still count as one from another site, without the cookie.
         """
         cookie = f"{self._door.cookie_name}={self._door.cookie}; HttpOnly; SameSite=Strict; Path=/"
         page = notice("Opening the workbench", "This takes a moment.", forward="/")
@@ -214,11 +209,6 @@ class Guard:
 
 def _same(one: str, two: str) -> bool:
     return secrets.compare_digest(one.encode("utf-8", "replace"), two.encode())
-
-
-def _cookies(header: str, name: str) -> list[str]:
-    """Values of the cookies with a name. Cookies of other programs on this host may come too, in any syntax."""
-    return [value for part in header.split(";") for key, _, value in [part.strip().partition("=")] if key == name]
 
 
 def in_answer(problem: Exception) -> tuple[int, str]:
@@ -255,19 +245,17 @@ class _Body:
     """Receives the body of a request and limits its size and duration."""
 
     def __init__(self, scope: Scope, receive: Receive, max_upload: int) -> None:
-        upload = scope["method"] == "PUT"
-        self._most = max_upload if upload else MOST_ASKED
-        self._too_large = "The request is too large."
-        if upload:
+        self._most, self._too_large = MOST_ASKED, "The request is too large."
+        if scope["method"] == "PUT":
+            self._most = max_upload
             self._too_large = (
                 f"The file is larger than {max_upload:,} bytes, the most that is taken. Hint: start flowveil serve "
                 "with --max-upload, or in the folder of the file, and pick it there."
             )
         self._receive, self._got, self._complete = receive, 0, False
         self._began = asyncio.get_running_loop().time()
-        length = dict(scope["headers"]).get(b"content-length", b"0")
         # The server has checked that it is a number.
-        if int(length) > self._most:
+        if int(dict(scope["headers"]).get(b"content-length", b"0")) > self._most:
             raise RefusedError(413, self._too_large)
 
     async def receive(self) -> Message:

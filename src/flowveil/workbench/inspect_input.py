@@ -108,8 +108,7 @@ def _shape(text: str) -> str:
 
 def _places(con: Any, table: Table, pair: list[str]) -> dict[str, Any] | None:
     """Returns the number of trip ends in each cell of a grid around most of them."""
-    names = list(table.names)
-    relation = table.attach([names.index(name) for name in pair])
+    relation = table.attach([table.names.index(name) for name in pair])
     lat, lon = (number_sql(f"CAST(c{i} AS VARCHAR)") for i in (0, 1))
     rows = con.execute(f"SELECT {lat} AS y, {lon} AS x FROM {relation} LIMIT {_ROWS}").fetchnumpy()
     y, x = (np.ma.filled(np.ma.asarray(rows[name], dtype=np.float64), np.nan) for name in ("y", "x"))
@@ -121,13 +120,8 @@ def _places(con: Any, table: Table, pair: list[str]) -> dict[str, Any] | None:
     south, north = _spread(y)
     counts, _, _ = np.histogram2d(y, x, bins=(_HIGH, _WIDE), range=((south, north), (west, east)))
     off = int(((np.abs(y) > 90) | (np.abs(x) > 180)).sum())
-    return {
-        "box": [west, south, east, north],
-        "counts": counts[::-1].astype(int).ravel().tolist(),
-        "wide": _WIDE,
-        "rows": len(y),
-        "off_the_earth": off,
-    }
+    grid = {"box": [west, south, east, north], "counts": counts[::-1].astype(int).ravel().tolist(), "wide": _WIDE}
+    return {**grid, "rows": len(y), "off_the_earth": off}
 
 
 def _spread(values: NDArray[np.float64]) -> tuple[float, float]:
@@ -139,10 +133,9 @@ def _spread(values: NDArray[np.float64]) -> tuple[float, float]:
 
 def _hours(con: Any, table: Table, column: str, given: Mapping[str, Any]) -> dict[str, Any] | None:
     """Returns trips by the hour of a column, so that a wrong time zone shows; None if it has no times."""
-    names = list(table.names)
-    if column not in names:
+    if column not in table.names:
         return None
-    at = names.index(column)
+    at = table.names.index(column)
     rows = f"(SELECT * FROM {table.attach([at])} LIMIT {_ROWS})"
     kind = con.execute(f"SELECT any_value(typeof(c0)) FROM {rows}").fetchone()[0] or "VARCHAR"
     how = {name: given.get(name) for name in ("time_format", "timezone")}

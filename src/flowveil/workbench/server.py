@@ -272,10 +272,7 @@ _CHANGES: dict[str, Callable[[Session, dict[str, Any]], Answer]] = {
 
 
 class HeaderTimeout(H11Protocol):
-    """HTTP/1.1 connection that is closed if the headers of a request take longer than `HEAD_SECONDS`.
-
-    uvicorn only limits idle connections.
-    """
+    """HTTP/1.1 connection that is closed if headers take longer than `HEAD_SECONDS`; uvicorn limits idle ones only."""
 
     _timer: asyncio.TimerHandle | None = None
 

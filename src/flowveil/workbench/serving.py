@@ -17,7 +17,6 @@ from flowveil.errors import MissingExtraError, OutputError, ParameterError
 from flowveil.output import scratch_folder
 from flowveil.workbench.guard import Door, notice
 
-_PREFIX = "flowveil-workbench-"
 #: Seconds after which an idle connection is closed.
 IDLE_SECONDS = 20
 #: Upper bound for open connections; further ones are refused.
@@ -29,9 +28,7 @@ _CONFIG: dict[str, Any] = {
     "lifespan": "on",
     "log_config": None,
     **dict.fromkeys(("access_log", "server_header", "date_header", "proxy_headers"), False),
-    "timeout_keep_alive": IDLE_SECONDS,
-    "timeout_graceful_shutdown": 1,
-    "limit_concurrency": MOST_CONNECTIONS,
+    **{"timeout_keep_alive": IDLE_SECONDS, "timeout_graceful_shutdown": 1, "limit_concurrency": MOST_CONNECTIONS},
 }
 _FORWARDING = "If nothing happens, flowveil serve was stopped: start it again, or open the address that it has printed."
 
@@ -53,14 +50,9 @@ def serve(
     Args:
         root, max_upload, demo_people, ledger: see `flowveil.workbench.server.workbench`.
         host, port: where to listen; port 0 takes a free one.
-        exposed: confirms a host that other machines can reach.
+        exposed: confirms a host that other machines can reach; without it such a host is a ParameterError.
         ready: called with the address, token included, when it can be opened.
         open_browser: whether to open it.
-
-    Raises:
-        ParameterError: the host can be reached by others, and that was not confirmed.
-        MissingExtraError: the libraries of the web server are not installed.
-        OutputError: the port is taken.
     """
     if not _is_loopback(host) and not exposed:
         raise ParameterError(
@@ -77,7 +69,7 @@ def serve(
     # Addresses hold the token, and traces may quote rows: the server keeps no log.
     for name in ("uvicorn", "uvicorn.error", "uvicorn.access", "uvicorn.asgi", "asyncio"):
         logging.getLogger(name).disabled = True
-    with scratch_folder(_PREFIX) as room, _listening(host, port) as listener:
+    with scratch_folder("flowveil-workbench-") as room, _listening(host, port) as listener:
         for name in ("files", "jobs", "releases", "tmp"):
             os.mkdir(room / name, 0o700)
         door = Door(host, listener.getsockname()[1], max_upload)

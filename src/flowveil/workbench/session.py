@@ -219,10 +219,9 @@ class Session:
 
     def remove_zones(self) -> None:
         """Removes the map."""
-        old = self.files.pop("zones", None)
-        if old is not None:
+        if "zones" in self.files:
             self.jobs.cancel_all()
-            old.remove()
+            self.files.pop("zones").remove()
             self.choices = {name: value for name, value in self.choices.items() if not name.startswith("zones_")}
             self.changed()
 

@@ -22,14 +22,9 @@ PAIRS_AT_ONCE = 1 << 21
 
 
 def pairs_inside(point: NDArray[Any], low: NDArray[Any], high: NDArray[Any]) -> Iterator[tuple[Places, Places]]:
-    """Yields all pairs of a point and a box that contains it, in batches.
+    """Yields the numbers of all points and of the boxes that contain them (low <= point < high), in batches.
 
-    Args:
-        point: one row per dimension and one column per point.
-        low, high: bounds of the boxes in the same form; a box contains low <= point < high.
-
-    Yields:
-        Numbers of points and of the boxes that contain them; every pair once.
+    Arrays have one row per dimension and one column per point or box. Every pair is yielded once.
     """
     if point.shape[1] == 0 or low.shape[1] == 0:
         return

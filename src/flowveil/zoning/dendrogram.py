@@ -21,12 +21,9 @@ def ward_hierarchy(codes: NDArray[np.str_], lat: Floats, lon: Floats) -> Hierarc
     Distances are straight lines between points on the ellipsoid, in metres. They need no projection, have no seam at
     180 degrees, and differ from surface distances by less than a thousandth over 900 km.
 
-    Tiles with the same centre become children of one node; every other inner node has two children.
-
-    Returns:
-        A hierarchy of kind ``dendrogram``. Inner nodes are called ``c1``, ``c2``, ... in order of merging, cheapest
-        first, padded with zeros; if a tile has such a name, another ``c`` is prepended. The tree does not depend on the
-        order of the tiles: ties are decided by code.
+    Tiles with the same centre become children of one node; every other inner node has two children. Inner nodes are
+    called ``c1``, ``c2``, ... in order of merging, cheapest first, padded with zeros; if a tile has such a name, ``c``
+    is doubled. The tree does not depend on the order of the tiles: ties are decided by code.
 
     Raises:
         DataError: there are no tiles, codes are duplicated, or a tile has no valid centre.
@@ -63,10 +60,9 @@ def ward_hierarchy(codes: NDArray[np.str_], lat: Floats, lon: Floats) -> Hierarc
 def ward_merges(points: Floats, weight: Floats) -> NDArray[np.int64]:
     """Merges weighted points, one row of coordinates each, by Ward's criterion until one cluster is left.
 
-    Returns:
-        For merge i, in order of cost, the two clusters that become cluster ``n + i``; the points are clusters 0..n.
-        Cost is the growth of the sum of squared distances to the centroids. Among equally near neighbours, the cluster
-        whose first point has the smallest number is taken.
+    Returns for merge i, in order of cost, the two clusters that become cluster ``n + i``; the points are clusters 0..n.
+    Cost is the growth of the sum of squared distances to the centroids. Among equally near neighbours, the cluster
+    whose first point has the smallest number is taken.
     """
     n = len(points)
     centre = np.array(points, dtype=np.float64).T

@@ -98,11 +98,10 @@ class ZoneMap:
         return Locator(where.places.drawn[where.start[self.hierarchy.leaf_node]], self.tile_codes)
 
     def tiles_of(self, codes: ArrayLike) -> Ints:
-        """Returns the tile number of each code, -1 where the map has no such tile.
+        """Returns the tile number of each code in a column, -1 where the map has no such tile.
 
-        Args:
-            codes: any column: text, or numbers, which are compared as they would be written. A text such as ``264.0``
-                that is not a code itself means ``264``. Each code is looked up alone, so a column may be split.
+        Numbers are compared as they would be written. A text such as ``264.0`` that is not a code itself means ``264``.
+        Each code is looked up alone, so a column may be split.
         """
         texts = text_column(_arrow_column(codes), name="codes")
         known = pa.array(self.tile_codes, type=pa.string())
@@ -113,18 +112,11 @@ class ZoneMap:
         return np.asarray(found.fill_null(-1).to_numpy(), dtype=np.int32)
 
     def restrict(self, tiles: ArrayLike) -> ZoneMap:
-        """Returns the map with these tiles alone, in the same order.
+        """Returns the map with the tiles of these numbers alone, in the same order; repetitions do not matter.
 
         Nodes without any of them vanish; the smallest node that holds all of them becomes the root. What stays keeps
-        its code, name, level, centre, area and outline: a zone is as large as on the map, whichever of its
-        tiles were seen.
-
-        Args:
-            tiles: tile numbers, in any order; repetitions do not matter. The smallest becomes tile 0, and so on.
-
-        Raises:
-            DataError: no tile is left.
-            ParameterError: a number is not that of a tile.
+        its code, name, level, centre, area and outline: a zone is as large as on the map, whichever of its tiles were
+        seen. Raises DataError if no tile is left, and ParameterError for a number that is not that of a tile.
         """
         return replace(self, hierarchy=restricted_tree(self.hierarchy, tiles)[0])
 
@@ -235,10 +227,8 @@ def _tree_of_map(table: pa.Table, drawn: Outlines | None, columns: ZoneColumns, 
 def text_column(column: pa.Array | pa.ChunkedArray, *, name: str) -> pa.Array | pa.ChunkedArray:
     """A column of codes as text; null if missing or blank.
 
-    Whole numbers are written without a decimal point, also where a reader made them floats because some were missing.
-
-    Raises:
-        DataError: the numbers are not whole.
+    Whole numbers are written without a decimal point, also where a reader made them floats because some were missing;
+    other numbers raise DataError.
     """
     kind = column.type
     if pa.types.is_dictionary(kind):

@@ -147,10 +147,8 @@ def places_from_points(codes: Texts, lat: Floats, lon: Floats) -> TilePlaces:
 def places_from_outlines(codes: Texts, outlines: Outlines) -> TilePlaces:
     """Returns the places of tiles with outlines in degrees; invalid outlines are repaired.
 
-    Areas and centroids are those in an equal-area projection around the middle of the map.
-
-    Raises:
-        DataError: an outline is missing, off the earth, or encloses no area.
+    Areas and centroids are those in an equal-area projection around the middle of the map. Raises DataError if an
+    outline is missing, off the earth, or encloses no area.
     """
     repaired = np.array(outlines, dtype=object)
     broken = ~shapely.is_valid(repaired) & ~shapely.is_missing(repaired)

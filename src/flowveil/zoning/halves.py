@@ -49,15 +49,10 @@ _ODD, _ODD_OF_PENTAGON = 2, 6
 
 
 def halved_h3(tree: Hierarchy, *, to_the_top: bool = False) -> Hierarchy:
-    """Returns an H3 tree with parts between cells and their children.
+    """Returns an H3 tree with parts between cells and their children: kind ``halves``, tiles in another order.
 
-    Args:
-        tree: result of `h3_hierarchy`. The children of a virtual root stay base cells.
-        to_the_top: keep all nodes above the tiles, also those with a single child.
-
-    Returns:
-        A hierarchy of kind ``halves`` over the same tiles in another order. Its root is the smallest cell or part that
-        contains all tiles, unless it reaches to the top. The level of a part is the resolution of its cell.
+    Its root is the smallest cell or part that contains all tiles, unless it reaches to the top. The level of a part is
+    the resolution of its cell. The children of a virtual root stay base cells.
     """
     if has_outside(tree):
         return with_outside(halved_h3(inside_of(tree), to_the_top=True))
@@ -135,14 +130,10 @@ Whole = NDArray[np.int64]
 
 
 def halved_map(tree: Hierarchy) -> Hierarchy:
-    """Returns a map with parts between zones and their children.
+    """Returns a whole map with parts between zones and their children: same kind, tiles possibly in another order.
 
-    Args:
-        tree: the whole map, with its geography, and without `MARK` in its codes.
-
-    Returns:
-        A hierarchy of the same kind over the same tiles, possibly in another order. Parts are called ``CODE~1``,
-        ``CODE~2``, ``CODE~1~1``; their level is that of the zone.
+    The map has a geography, and no `MARK` in its codes. Parts are called ``CODE~1``, ``CODE~2``, ``CODE~1~1``; their
+    level is that of the zone.
     """
     if has_outside(tree):
         return with_outside(halved_map(inside_of(tree)))

@@ -13,7 +13,7 @@ rings. Around a corner of hexagons there are three cells, so no ring touches its
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any
@@ -70,40 +70,14 @@ def _without_holes(zones: Sequence[Sequence[int]], finest: int, decimals: int) -
     rounded = np.round(corner, decimals)
     # The date line has two names.
     rounded[rounded[:, 0] >= 180, 0] -= 360
-    for first, outline, area in _drawn(_rings(zone, start, stop), rounded):
-        at = zone[first]
-        outlines[at] = outline if outlines[at] is None else shapely.union(outlines[at], outline)
-        areas[at] += area
+    for first, ring in _rings(zone, start, stop):
+        drawn = _unwrapped(rounded[ring])
+        # Other rings lie between the rim and the rest of a zone.
+        if _is_outer(drawn):
+            at, outline = zone[first], _on_map(drawn)
+            outlines[at] = outline if outlines[at] is None else shapely.union(outlines[at], outline)
+            areas[at] += _area_km2(drawn)
     return outlines, areas
-
-
-def _drawn(rings: Sequence[tuple[int, Numbers]], corner: Floats) -> Iterator[tuple[int, Any, float]]:
-    """Returns the first edge, the polygon and the area of each ring that has its cells inside.
-
-    The others lie between the rim and the rest of a zone. Rings that stay on the map are computed together, but for
-    their sums, which are rounded as those of each alone.
-    """
-    closed = [np.append(ring, ring[0]) for _, ring in rings]
-    length = np.array([len(ring) for ring in closed], dtype=np.int64)
-    of = np.repeat(np.arange(len(rings)), length)
-    points = corner[np.concatenate([np.zeros(0, np.int64), *closed])]
-    wraps = np.zeros(len(rings), dtype=np.bool_)
-    wraps[of[1:][(np.abs(np.diff(points[:, 0])) > 180) & (of[1:] == of[:-1])]] = True
-    stop = np.cumsum(length)
-    start = stop - length
-    x, y = (points - points[start[of]]).T
-    # Between each point and the next; values at the ends of rings are not used.
-    turn, below = x[:-1] * y[1:] - x[1:] * y[:-1], np.arctan(_between(points))
-    polygons = shapely.polygons(shapely.linearrings(points, indices=of))
-    for number, (first, ring) in enumerate(rings):
-        if wraps[number]:
-            drawn = _unwrapped(corner[ring])
-            if _is_outer(drawn):
-                yield first, _on_map(drawn), _area_km2(drawn)
-            continue
-        edges = slice(start[number], stop[number] - 1)
-        if np.sum(turn[edges]) > 0:
-            yield first, polygons[number], abs(float(2 * below[edges].sum())) * _RADIUS_KM**2
 
 
 def _edges(zones: Sequence[Sequence[int]], finest: int) -> tuple[tuple[Numbers, Numbers, Numbers], Floats]:
@@ -254,6 +228,8 @@ def _with_crossings(ring: Floats) -> Floats:
 
 def _on_map(ring: Floats) -> Any:
     """Returns the polygon inside a ring, between -180 and 180 degrees."""
+    if np.abs(ring[:, 0]).max() <= 180 and not _goes_around(ring):
+        return shapely.polygons(ring)
     ring = _with_crossings(ring)
     if _goes_around(ring):
         pole = float(np.copysign(90, ring[0, 1]))

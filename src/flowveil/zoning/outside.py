@@ -69,14 +69,9 @@ def inside_of(tree: Hierarchy) -> Hierarchy:
 
 
 def with_outside(tree: Hierarchy) -> Hierarchy:
-    """Returns the tree with `outside` as its last tile, below a virtual root.
+    """Returns a tree that reaches to the top of its map with `outside` as its last tile, below a virtual root.
 
-    Args:
-        tree: a tree that reaches to the top of its map, so that levels stay the same.
-
-    Raises:
-        DataError: the map has a zone of that name.
-        HierarchyError: an H3 tree does not reach to the top.
+    Raises DataError if the map has a zone of that name, and HierarchyError if an H3 tree does not reach to the top.
     """
     if has_outside(tree):
         return tree

@@ -112,14 +112,9 @@ class Places:
 
 
 def read_places(source: Any, *, asking: bool) -> Places:
-    """Reads a list of places.
+    """Reads a list of places: a CSV, Parquet or GeoJSON file (points), a table, or a result of this function.
 
-    Args:
-        source: a CSV, Parquet or GeoJSON file (points), a table, or a result of this function.
-        asking: whether every place must have a k or an l.
-
-    Raises:
-        DataError: columns are missing, or a row has no place or no threshold; the message counts them.
+    Raises DataError if columns are missing, or rows have no place or, if ``asking``, neither k nor l.
     """
     if isinstance(source, Places):
         return source

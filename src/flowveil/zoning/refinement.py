@@ -40,13 +40,8 @@ def check_hierarchy(name: str | None) -> None:
 def refined(flows: Read, hierarchy: str | None, *, default: Refinement = "h3") -> tuple[Read, Refinement]:
     """Returns the flows on the requested tree, and its name.
 
-    Args:
-        flows: result of `read_trips` or `read_slices`; or flows of a release on halves, which are returned unchanged.
-        hierarchy: the requested tree; None for the default.
-        default: the tree if none is requested. Halves by default apply only if the tree can be refined.
-
-    Raises:
-        ParameterError: the name is unknown, or halves are requested and the tree cannot be refined.
+    Flows of a release on halves are returned unchanged. Halves by default apply only if the tree can be refined; if
+    they are requested and it cannot, ParameterError is raised.
     """
     check_hierarchy(hierarchy)
     if flows.origins.levels is not None:

@@ -27,10 +27,7 @@ from flowveil.zoning.table import chain_above
 def restricted_tree(tree: Hierarchy, tiles: ArrayLike, *, to_the_top: bool = False) -> tuple[Hierarchy, Ints]:
     """Returns the tree over some of its tiles, and the nodes that remain; see `flowveil.zoning.files.ZoneMap.restrict`.
 
-    Args:
-        tree: the tree of the map.
-        tiles: numbers of its tiles.
-        to_the_top: keep the root of the map, also if a smaller zone contains all of these tiles.
+    A tree to the top keeps the root of the map, also if a smaller zone contains all of these tiles.
     """
     chosen = np.asarray(tiles, dtype=np.int64).ravel()
     if len(chosen) == 0:

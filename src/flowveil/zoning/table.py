@@ -27,13 +27,9 @@ def nested_hierarchy(columns: Sequence[Texts], *, levels: Sequence[str], root: s
         levels: the columns' names.
         root: code of the root above several coarsest zones; ``all`` by default.
 
-    Returns:
-        A hierarchy of kind ``table`` whose `Hierarchy.level` is the position in ``levels`` (-1 for the root above
-        them). Its root is the smallest zone that contains all tiles. Tiles keep their codes; a coarser level that
-        shares a code with a finer one has all its codes written ``level:code``.
-
-    Raises:
-        HierarchyError: a code is missing, or has two parents. One message lists all such problems.
+    Its `Hierarchy.level` is the position in ``levels`` (-1 for the root above them), its root the smallest zone that
+    contains all tiles. Tiles keep their codes; a coarser level that shares a code with a finer one has all its codes
+    written ``level:code``. Raises HierarchyError with all codes that are missing or have two parents.
     """
     texts = [np.asarray(c, dtype=np.str_) for c in columns]
     if not texts or len(texts[-1]) == 0:
@@ -73,12 +69,8 @@ def parent_hierarchy(tile: Texts, parent: Texts, *, root: str | None = None) -> 
         parent: its parent, or an empty text. A parent may have a separate row with its own parent.
         root: code of a root above all zones without a parent, if there are several.
 
-    Returns:
-        A hierarchy of kind ``table``. Its root is the smallest zone that contains all tiles.
-
-    Raises:
-        HierarchyError: a zone has two parents or is its own ancestor, or several zones have no parent and ``root`` is
-            not given.
+    Raises HierarchyError if a zone has two parents or is its own ancestor, or if several zones have no parent and
+    ``root`` is not given.
     """
     tile, parent = np.asarray(tile, dtype=np.str_), np.asarray(parent, dtype=np.str_)
     if len(tile) == 0:

@@ -55,6 +55,7 @@ EXAMPLES = {
     "area": "trips.csv --k 4 --resolution 7 --within area.geojson",
     "hours": "trips.csv --k 3 --resolution 6 --time t --every hour --method oigh --total --accept-differencing",
     "folded": "trips.csv --k 5 --resolution 6 --time t --every hour --fold-time",
+    "numbers": "trips.csv --k 4 --resolution 7 --median weight --between weight=0,200 --set numbers.p_percent=15",
     "groups": "trips.csv --k 5 --resolution 6 --by sex --common-zones",
     "month": "trips.csv --k 5 --resolution 6 --time t --set slices.during=2024-03",
     "map": "trips.csv --k 4 --origin-tile from --destination-tile to --zones map.csv --zones-levels row,code",

@@ -15,7 +15,6 @@ import flowveil
 from flowveil.cli import main
 from flowveil.reading import limits
 from flowveil.reading.database import open_database
-from flowveil.reading.limits import silence
 
 CELLS = np.array([0x8A1FB46622DFFFF, 0x8A1FB46622D7FFF], dtype=np.uint64)
 
@@ -120,12 +119,22 @@ def test_duckdb_draws_no_bar_among_what_is_printed():
         assert con.execute("SELECT current_setting('enable_progress_bar')").fetchall() == [(False,)]
 
 
-def test_a_notebook_in_which_duckdb_cannot_be_asked_works():
-    class Notebook:
-        def execute(self, _):
-            raise duckdb.InvalidInputException("required package 'ipywidgets' is missing")
+def test_a_notebook_in_which_duckdb_cannot_be_asked_works(monkeypatch):
+    connect = duckdb.connect
 
-    silence(Notebook())
+    class Notebook:
+        def __init__(self, *given, **config):
+            self.con = connect(*given, **config)
+            self.close = self.con.close
+
+        def execute(self, sql):
+            if "progress_bar" in sql:
+                raise duckdb.InvalidInputException("required package 'ipywidgets' is missing")
+            return self.con.execute(sql)
+
+    monkeypatch.setattr(duckdb, "connect", Notebook)
+    with open_database(None) as con:
+        assert con.execute("SELECT 1").fetchall() == [(1,)]
 
 
 def test_a_container_has_what_it_may_take_and_not_what_the_machine_has(tmp_path, monkeypatch):

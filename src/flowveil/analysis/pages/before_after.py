@@ -5,7 +5,7 @@ Both disclose raw counts: private, marked on every printed page.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -152,22 +152,19 @@ def _areas_part(found: Sequence[AreaAccuracy]) -> Part:
 
 
 def _raw_part(release: Any) -> Part:
-    flows, guarantee = release.input, release.guarantee
-    suppressed = release.cell_of_flow < 0
-    lost = flows.select(suppressed)
-    rows: list[tuple[str, float | None, float | None, float | None]] = [
-        ("Flows (tile pairs) or cells (zone pairs)", len(flows), len(release.cells), len(lost)),
-        ("Trips", _sum(flows.trips), _sum(release.cells.trips), _sum(lost.trips)),
+    flows, cells, guarantee = release.input, release.cells, release.guarantee
+    lost = flows.select(release.cell_of_flow < 0)
+    tables = (flows, cells, lost)
+    rows: list[tuple[Any, ...]] = [
+        ("Flows (tile pairs) or cells (zone pairs)", *map(len, tables)),
+        ("Trips", *(_sum(table.trips) for table in tables)),
     ]
-    if flows.weight is not None and release.cells.weight is not None and lost.weight is not None:
-        rows.append(("Weight", _sum(flows.weight), _sum(release.cells.weight), _sum(lost.weight)))
+    if flows.weight is not None and cells.weight is not None:
+        rows.append(("Weight", *(_sum(table.weight) for table in tables)))
     if flows.people is not None:
-        rows.append(("Different people", _people(flows), _people(release.cells), _people(lost)))
-    for end, tree, used in (
-        ("Origin", flows.origins, release.cells.origin),
-        ("Destination", flows.destinations, release.cells.destination),
-    ):
-        rows.append((f"{end} tiles or zones", tree.n_tiles, len(np.unique_values(used)), None))
+        rows.append(("Different people", *map(_people, tables)))
+    ends = ("Origin", flows.origins, cells.origin), ("Destination", flows.destinations, cells.destination)
+    rows += [(f"{end} tiles or zones", tree.n_tiles, len(np.unique_values(zone)), None) for end, tree, zone in ends]
     figures = [_histogram("Flows before, by trips", flows, guarantee.k)]
     if len(lost):
         figures.append(_histogram("Suppressed flows, by trips", lost, guarantee.k))
@@ -179,7 +176,7 @@ def _counted_part(release: Any) -> Part:
     """Returns what was counted before noise, and what was not, by reason."""
     flows, left_out = release.input, release.left_out
     before = int(flows.trips.sum())
-    rows: list[tuple[str, int | None, int | None, int | None]] = [
+    rows: list[tuple[Any, ...]] = [
         ("Flows (tile pairs) or pairs of zones", len(flows), None, len(release.cells)),
         ("Trips", before, before - sum(left_out.values()), int(release.cells.trips.sum())),
         *((f"Trips {reason}", number_of, None, None) for reason, number_of in left_out.items()),
@@ -243,33 +240,29 @@ def largest_profiles(family: SlicedRelease | NoisySlices, *, n: int = 6) -> list
         raise ParameterError("A profile needs slices by time. Hint: use --time and --every.")
     zoning = _default_zoning(family)
     labels = sorted({key[-1] for key in family.input.keys})
-    row = {label: i for i, label in enumerate(labels)}
     whole = family.input.whole
     n_o, n_d = len(zoning.origin_codes), len(zoning.destination_codes)
     pairs = group_pairs(zoning.origin_area[whole.origin], zoning.destination_area[whole.destination], n_o, n_d)
-    trips = pairs.sum(whole.trips)
-    chosen = np.argsort(-trips, kind="stable")[:n]
+    chosen = np.argsort(-pairs.sum(whole.trips), kind="stable")[:n]
     wanted = pairs.origin[chosen].astype(np.int64) * n_d + pairs.destination[chosen]
-    before, after = np.zeros((len(chosen), len(labels))), np.zeros((len(chosen), len(labels)))
-    for key, flows in family.input:
-        area = zoning.origin_area[flows.origin].astype(np.int64) * n_d + zoning.destination_area[flows.destination]
-        before[:, row[key[-1]]] += [flows.trips[area == w].sum() for w in wanted]
-    for slice_key, published in family:
-        label = slice_key[-1]
-        if slice_key in family.input.keys and label is not None:
-            guess = published.reconstruct(zoning)
-            area = guess.origin.astype(np.int64) * n_d + guess.destination
-            after[:, row[label]] += [guess.trips[area == w].sum() for w in wanted]
-    return [
-        Profile(
-            origin=str(zoning.origin_codes[pairs.origin[c]]),
-            destination=str(zoning.destination_codes[pairs.destination[c]]),
-            labels=tuple(labels),
-            before=before[i],
-            after=after[i],
-        )
-        for i, c in enumerate(chosen)
-    ]
+
+    def by_time(matrices: Iterable[tuple[Any, Any, Any, Any]]) -> Floats:
+        """Returns the trips of the chosen pairs at each time, from the time, areas and trips of matrices."""
+        sums = np.zeros((len(chosen), len(labels)))
+        for label, origin, destination, trips in matrices:
+            area = origin.astype(np.int64) * n_d + destination
+            sums[:, labels.index(label)] += [trips[area == pair].sum() for pair in wanted]
+        return sums
+
+    before = by_time(
+        (key[-1], zoning.origin_area[flows.origin], zoning.destination_area[flows.destination], flows.trips)
+        for key, flows in family.input
+    )
+    finest = ((key[-1], part.reconstruct(zoning)) for key, part in family if key in family.input.keys and key[-1])
+    after = by_time((label, guess.origin, guess.destination, guess.trips) for label, guess in finest)
+    codes_o, codes_d = zoning.origin_codes[pairs.origin[chosen]], zoning.destination_codes[pairs.destination[chosen]]
+    ends = zip(codes_o.tolist(), codes_d.tolist(), before, after, strict=True)
+    return [Profile(origin, destination, tuple(labels), *trips) for origin, destination, *trips in ends]
 
 
 def _default_zoning(family: SlicedRelease) -> Zoning:

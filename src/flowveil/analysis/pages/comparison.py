@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from flowveil.analysis.pages.trade_offs import Outcome, Points, frontier_part, joint_part, share_in_words
+from flowveil.analysis.pages.trade_offs import Outcome, Points, add_outcome, frontier_part, joint_part, share_in_words
 from flowveil.analysis.tables import SHARES, html_part
 from flowveil.errors import ParameterError
 from flowveil.output import check_place, write_files
@@ -99,12 +99,8 @@ def _outcomes(runs: Sequence[Run], methods: Sequence[str]) -> dict[str, list[Out
     """Returns published share and error of each run that has both, by k and protection."""
     groups: dict[str, list[Outcome]] = {}
     for run in runs:
-        gone, error = run.measures.get("suppressed_share"), run.measures.get("mean_generalization_error")
-        if gone is None or not error:
-            continue
         title = f"k = {run.k}, protecting {run.protection}"
-        found = Outcome(run.name, methods.index(run.name), 1 - float(gone), float(error))
-        groups.setdefault(title, []).append(found)
+        add_outcome(groups, title, run.name, methods.index(run.name), run.measures)
     return groups
 
 
@@ -135,15 +131,10 @@ def _line(method: str, runs: Sequence[Run], key: str, place: int, max_suppressed
     most = max((float(run.measures.get("suppressed_share") or 0) for run in runs), default=0.0)
     over = most > max_suppressed + 1e-3
     name = f"{method} (−{share_in_words(most)})" if over else method
-    points = tuple((float(run.k), _value(run, key)) for run in runs if run.k is not None)
+    values = [(run.k, run.seconds if key == "seconds" else run.measures.get(key)) for run in runs]
+    unit = 100 if key in SHARES else 1
+    points = tuple((float(k), None if v is None else unit * float(v)) for k, v in values if k is not None)
     return Line(name, points, place, faded=over)
-
-
-def _value(run: Run, key: str) -> float | None:
-    value = run.seconds if key == "seconds" else run.measures.get(key)
-    if value is None:
-        return None
-    return 100 * float(value) if key in SHARES else float(value)
 
 
 def _frontiers(comparison: Comparison, methods: Sequence[str]) -> Iterator[tuple[str, Points, list[Mark]]]:
@@ -232,16 +223,8 @@ def draw_zones_of_runs(
     """Draw the zones of all runs that have tables into a .png, .svg or .pdf; never inside a release.
 
     One extent, a column for each run, and zones of two runs over each other: figure 3 of the ODkAnon report and figures
-    5.1 and 5.2 of the thesis.
-
-    Args:
-        runs: the runs, a column each.
-        path: the file.
-        caption: text below the maps.
-        show: ``origins``, ``destinations``, or ``both`` in two rows.
-        bbox: west, south, east and north in degrees; the extent of nearly all trips by default.
-        zoom: magnification around the centre.
-        dpi: of a PNG.
+    5.1 and 5.2 of the thesis. ``show`` is ``origins``, ``destinations``, or ``both`` in two rows; for the other
+    arguments see `flowveil.published.pictures.Style`.
     """
     if show not in SHOWS:
         raise ParameterError(f"Cannot show '{show}'; allowed: {', '.join(SHOWS)}.")

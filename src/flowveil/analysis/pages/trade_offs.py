@@ -14,20 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flowveil.published import charts
-from flowveil.published.charts import (
-    FLOOR,
-    LEFT,
-    NAMES,
-    TOP,
-    WIDTH,
-    Mark,
-    Scale,
-    colour_of,
-    curve_chart,
-    polyline,
-    shape,
-    svg,
-)
+from flowveil.published.charts import FLOOR, LEFT, NAMES, TOP, WIDTH, Mark, Scale, colour_of, polyline, shape
 from flowveil.published.document import Figure, Part, fill, number
 
 if TYPE_CHECKING:
@@ -50,6 +37,15 @@ class Outcome:
     place: int
     published: float
     error: float
+
+
+def add_outcome(
+    groups: dict[str, list[Outcome]], title: str, name: str, place: int, measures: Mapping[str, Any]
+) -> None:
+    """Adds a run to its group, if it has a suppressed share and an error."""
+    suppressed, error = measures.get("suppressed_share"), measures.get("mean_generalization_error")
+    if suppressed is not None and error:
+        groups.setdefault(title, []).append(Outcome(name, place, 1 - float(suppressed), float(error)))
 
 
 def best(outcomes: Sequence[Outcome]) -> list[Outcome]:
@@ -184,7 +180,7 @@ def _drawn(
     shown = [p for p in points if p[0] <= max(0.25, 1.5 * max_suppressed)]
     if not shown:
         return Figure(title, "No homogeneous map can be published."), []
-    chart = curve_chart(
+    chart = charts.curve_chart(
         shown,
         marks=marks,
         limit=max_suppressed,
@@ -237,26 +233,18 @@ def box_chart(plot: Boxes) -> Markup:
         shapes.append(shape("text", name, x=x, y=FLOOR + (14 if place % 2 == 0 else 26), text_anchor="middle"))
         lines.append(f"{name}: median {ends[2]:.3g}, quartiles {ends[1]:.3g} and {ends[3]:.3g}, n = {len(values):,}")
     shapes.append(shape("text", f"1 = {plot.reference}", x=WIDTH - 12, y=TOP - 16, text_anchor="end"))
-    return svg(shapes, title=plot.title, description="; ".join(lines))
+    return charts.svg(shapes, title=plot.title, description="; ".join(lines))
 
 
 def _box(x: float, half: float, at: Sequence[float], colour: str) -> list[Shape]:
     """Returns one box from the heights of smallest value, quartiles and largest value."""
     lowest, first, median, third, highest = at
-    line: dict[str, Any] = {"stroke": colour, "stroke_width": 1.4}
+    look: dict[str, Any] = {"stroke": colour, "stroke_width": 1.4}
+    whiskers = [(x, lowest, x, first), (x, third, x, highest)]
+    whiskers += [(x - half / 2, y, x + half / 2, y) for y in (lowest, highest)]
+    size = {"width": 2 * half, "height": max(first - third, _THIN)}
     return [
-        shape("line", x1=x, y1=lowest, x2=x, y2=first, **line),
-        shape("line", x1=x, y1=third, x2=x, y2=highest, **line),
-        *(shape("line", x1=x - half / 2, y1=y, x2=x + half / 2, y2=y, **line) for y in (lowest, highest)),
-        shape(
-            "rect",
-            x=x - half,
-            y=third,
-            width=2 * half,
-            height=max(first - third, _THIN),
-            fill=colour,
-            fill_opacity="0.25",
-            **line,
-        ),
+        *(shape("line", x1=x1, y1=y1, x2=x2, y2=y2, **look) for x1, y1, x2, y2 in whiskers),
+        shape("rect", x=x - half, y=third, **size, fill=colour, fill_opacity="0.25", **look),
         shape("line", x1=x - half, y1=median, x2=x + half, y2=median, stroke=colour, stroke_width=2.4),
     ]
