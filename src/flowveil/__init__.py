@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from flowveil.sources import prepare as prepare
     from flowveil.verify.verification import verify_release as verify_release
     from flowveil.verify.verification import verify_series as verify_series
+    from flowveil.zoning.files import read_tree as read_tree
     from flowveil.zoning.files import read_zones as read_zones
 
     audit_releases = audit
@@ -73,6 +74,7 @@ _OTHERS = {
     "release.plan": "NodeZones Suppression Zones",
     "release.release": "SlicedRelease",
     "verify.verification": "verify_series",
+    "zoning.files": "read_tree",
 }
 _ALIASES = {"audit_releases": "audit"}
 _MODULE_OF = {

@@ -34,7 +34,7 @@ from flowveil.times import Every
 from flowveil.zoning.places import read_places
 
 #: The most accurate matrix; the finest map of disjoint zones; the finest cells of places and times.
-DEFAULT_METHOD, DEFAULT_OF_MAPS, DEFAULT_OF_TIMES = "layercut", "twincut", "paircut"
+DEFAULT_METHOD, DEFAULT_OF_MAPS, DEFAULT_OF_FOLDS = "layercut", "twincut", "paircut"
 #: Bytes of numpy that deciding takes for each flow, and for each pair of flow and person: above what
 #: `python -m benchmarks.memory` measures of TwinCut, and of the method that takes more.
 FLOW_DECIDED, PERSON_DECIDED = 1000, 150
@@ -187,9 +187,9 @@ def anonymize(
     (``laplace``, ``topdown``, ``privtree``) the result is a `NoisyRelease`; thresholds do not apply and are refused.
 
     Args:
-        flows: what `read_trips` returns, or ``read_slices(...).folded()`` for cells of places and times.
+        flows: what `read_trips` returns, or ``read_slices(...).folded()`` for cells of places, times and groups.
         method: a name of `flowveil.METHODS`, a `Method`, or a function ``(flows, guarantee, *, max_suppressed,
-            **options) -> Plan``. By default ``layercut``; ``twincut`` if zones must not overlap, ``paircut`` for times.
+            **options) -> Plan``. By default ``layercut``; ``twincut`` if zones must not overlap, ``paircut`` for folds.
         k: threshold of every cell.
         protect: ``trips``, ``people``, ``population`` or several; by default people if persons are known, else trips.
         max_suppressed: share that may be suppressed; by default that of the method.
@@ -265,8 +265,8 @@ def _with_places(flows: Flows, l_places: Any, method: Method, asked: Thresholds,
         raise ParameterError(
             f"Listed places say what {option('l')} counts, and it is not given. Hint: {option('l')} 3, for example."
         )
-    if method.hierarchy is None or flows.times is not None:
-        raise ParameterError("l is counted by listed places for zones of a tree: not for boxes, nor for folded times.")
+    if method.hierarchy is None or flows.folds:
+        raise ParameterError("l is counted by listed places for zones of a tree: not for boxes, nor with folds.")
     if afterwards.stricter is not None or afterwards.earlier is not None:
         raise ParameterError(
             "l is not counted by listed places together with higher thresholds around places (stricter), nor in a "
@@ -281,7 +281,7 @@ def _check_request(
     """Refuse what cannot be asked of the method, or of these flows."""
     method.check_options(options)
     check_max_suppressed(asked.share)
-    method.check_times(flows)
+    method.check_folds(flows)
     if len(flows) == 0:
         raise DataError("There are no flows to anonymise.")
     if method.promises != "k":
@@ -298,9 +298,9 @@ def _check_numbers(flows: Flows, method: Method | None, **others: Any) -> None:
 
 
 def _default_method(flows: Flows, rules: PostRules) -> str:
-    """Returns the default: LayerCut, unless times are folded, or zones must not overlap."""
-    if flows.times is not None:
-        return DEFAULT_OF_TIMES
+    """Returns the default: LayerCut, unless columns fold, or zones must not overlap."""
+    if flows.folds:
+        return DEFAULT_OF_FOLDS
     return DEFAULT_OF_MAPS if flows.same_zones or rules.t is not None else DEFAULT_METHOD
 
 

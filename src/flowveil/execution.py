@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Progress = Callable[[float], None]
 
 #: Settings that have no meaning for a single matrix.
-_NEED_SLICES = ("total", "common_zones", "fold_time", "resume", "time_format", "timezone")
+_NEED_SLICES = ("total", "common_zones", "fold_time", "fold", "resume", "time_format", "timezone")
 #: Settings of the reading that only slices have.
 _OF_SLICES = ("by", "by_many", "every")
 #: Thresholds that noise cannot keep.
@@ -58,6 +58,11 @@ def has_slices(request: Request) -> bool:
     return slices.during is None and bool(slices.by or timed or slices.every or needing)
 
 
+def has_folds(request: Request) -> bool:
+    """Whether one matrix is made whose cells have times or groups of values."""
+    return bool(request.slices.fold_time or request.slices.fold)
+
+
 def only_for_ledger(request: Request) -> bool:
     """Returns whether the time column makes no slices and only the ledger uses its days."""
     slices = request.slices
@@ -69,11 +74,11 @@ def method_name(request: Request) -> str | None:
     if request.method.zones_of is not None or request.method.revision:
         return request.method.method
     slices = request.slices
-    from flowveil.anonymization import DEFAULT_METHOD, DEFAULT_OF_MAPS, DEFAULT_OF_TIMES
+    from flowveil.anonymization import DEFAULT_METHOD, DEFAULT_OF_FOLDS, DEFAULT_OF_MAPS
 
     needs_map = has_slices(request) or request.zones.same_zones or request.protection.t is not None
     default = DEFAULT_OF_MAPS if needs_map else DEFAULT_METHOD
-    default = "odkanon" if slices.common_zones else DEFAULT_OF_TIMES if slices.fold_time else default
+    default = "odkanon" if slices.common_zones else DEFAULT_OF_FOLDS if has_folds(request) else default
     return request.method.method or default
 
 
@@ -125,7 +130,7 @@ def check_request(request: Request) -> None:
     checked(_about(request))
     _check_method(request)
     _check_numbers(request)
-    several = ("by", "every", "total", "common_zones", "fold_time", "resume")
+    several = ("by", "every", "total", "common_zones", "fold_time", "fold", "resume")
     if request.slices.during is not None:
         if any(name in request.given for name in several):
             raise ParameterError("--during makes one matrix: it goes with --time alone, not with slices.")
@@ -139,7 +144,7 @@ def check_request(request: Request) -> None:
         formats,
         zones=0,
         mapped=True,
-        folded=request.slices.fold_time,
+        folded=has_folds(request),
         revised=bool(request.method.revision),
         contact=request.output.contact is not None,
     )
@@ -188,19 +193,22 @@ def _check_slices(request: Request) -> None:
 
     slices, steps = request.slices, request.slices.every
     time = None if only_for_ledger(request) else slices.time
-    check_slice_columns(slices.by, time=time, every=steps[0] if steps else None)
+    check_slice_columns((*slices.by, *slices.fold), time=time, every=steps[0] if steps else None)
     for name in _SINGLE:
         if name in request.given:
-            raise ParameterError(f"{_flag(name)} is for a single matrix: not for slices, nor for folded times.")
-    if slices.fold_time:
-        refused = ("by", "total", "common_zones", "accept_differencing", "resume")
-        several = [_flag(name) for name in refused if name in request.given]
-        several += ["a second --every"] if len(steps_of(request)) > 1 else []
-        if several or not steps:
-            found = f"found {', '.join(several)}" if several else "no --every was given"
-            raise ParameterError(
-                f"--fold-time makes one matrix of cells that have times, of one --time and one --every; {found}."
-            )
+            raise ParameterError(f"{_flag(name)} is for a single matrix: not for slices, nor with folds.")
+    if not has_folds(request):
+        return
+    refused = ("by", "total", "common_zones", "accept_differencing", "resume", "zones_of", "revision")
+    several = [_flag(name) for name in refused if name in request.given]
+    several += ["a second --every"] if len(steps_of(request)) > 1 else []
+    if several or bool(steps) != slices.fold_time:
+        wrong = "no --every was given" if slices.fold_time else "--every was given without --fold-time"
+        found = f"found {', '.join(several)}" if several else wrong
+        raise ParameterError(
+            "--fold-time and --fold make one matrix of cells that have times or groups: of one --time and one --every, "
+            f"and a tree for each attribute, without other slices or earlier zones; {found}."
+        )
 
 
 def _flag(name: str) -> str:
@@ -267,7 +275,7 @@ def slicing_arguments(request: Request) -> dict[str, Any]:
     # With noise the values are declared: a large number of them reveals nothing.
     by_many = slices.by_many or adds_noise(request)
     steps = steps_of(request)
-    return {"by": slices.by, "by_many": by_many, "every": steps[0] if steps else None}
+    return {"by": (*slices.by, *slices.fold), "by_many": by_many, "every": steps[0] if steps else None}
 
 
 def read_request(
@@ -275,6 +283,7 @@ def read_request(
 ) -> Flows | SlicedFlows:
     """Read the trips of a request, or of ``source``: slices where it has several matrices, else flows."""
     from flowveil.engines import read_slices, read_trips
+    from flowveil.zoning.files import read_tree
 
     source = request.input.input if source is None else source
     how = {**reading_arguments(request, zones=zones), **request.numbers.given}
@@ -282,8 +291,9 @@ def read_request(
         if request.slices.during is None and not only_for_ledger(request):
             how.pop("time", None)
         return read_trips(source, progress=progress, **how)
+    trees = {name: read_tree(place) for name, place in request.slices.fold.items()}
     sliced = read_slices(source, progress=progress, **slicing_arguments(request), **how)
-    return sliced.folded() if request.slices.fold_time else sliced
+    return sliced.folded(trees) if has_folds(request) else sliced
 
 
 # ---- anonymising and writing ---------------------------------------------------------------------------------------

@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowveil.errors import DataError
+from flowveil.folds import Fold
 from flowveil.hierarchy import Floats, Hierarchy, Ints, PlaceCounts
 from flowveil.read_summary import ReadSummary
 from flowveil.record_values import RecordValues
-from flowveil.times import Times
 
 #: A dense table of counts is used up to this many entries for each row that is counted into it. Below, one
 #: `bincount` is cheaper than a sort; above, clearing and scanning the table costs more than it saves.
@@ -434,8 +434,8 @@ class Flows(Cells):
         intake: counters and settings of the read.
         whole_map: the tree of the map that the tiles were taken from, with the tiles where nothing was seen; None for
             H3, which covers the earth, and where there was no map. It does not depend on the trips.
-        times: the tree over the steps of time, where time is an end like the two places; else None.
-        time: the step of each flow, a leaf of that tree. Flows are then distinct triples, sorted by time last.
+        folds: the columns that are ends like the two places: their trees (`flowveil.folds`).
+        leaves: for each fold, the leaf of each flow. Flows are then distinct tuples, sorted by the folds last.
         l_places: number of listed places in each tile, if locations are counted by places; else None.
         keys: sum of the record keys of each flow (`flowveil.record_keys`), if they were read; else None.
         values: values of the records of each flow, if numbers beyond counts are published; else None.
@@ -446,8 +446,8 @@ class Flows(Cells):
     destinations: Hierarchy
     intake: ReadSummary = field(default_factory=ReadSummary)
     whole_map: Hierarchy | None = None
-    times: Times | None = None
-    time: Ints | None = None
+    folds: tuple[Fold, ...] = ()
+    leaves: tuple[Ints, ...] = ()
     l_places: PlaceCounts | None = None
     keys: NDArray[np.int64] | None = None
     values: RecordValues | None = None
@@ -460,10 +460,6 @@ class Flows(Cells):
         keys = () if self.keys is None else (self.keys,)
         if any(len(c) != n for c in (self.origin, self.destination, self.trips, *added.values(), *keys)):
             raise DataError("The columns of the flows have different lengths.")
-        ends = ("origin", self.origin, self.origins), ("destination", self.destination, self.destinations)
-        for name, tiles, tree in ends:
-            if n and (tiles.min() < 0 or tiles.max() >= tree.n_tiles):
-                raise DataError(f"A flow has an {name} tile outside the hierarchy of {tree.n_tiles} tiles.")
         if n and self.trips.min() < (1 if self.trips.dtype == np.int64 else 1 / MILLION):
             raise DataError("A flow has no trips; leave such rows out.")
         for name, values in added.items():
@@ -471,15 +467,17 @@ class Flows(Cells):
                 raise DataError(f"A flow has a negative or infinite {SUM_COLUMNS[name].one}.")
             if not is_fixed_point(values):
                 object.__setattr__(self, name, SUM_COLUMNS[name].round_fixed_point(values))
-        step_o, step_d = np.diff(self.origin), np.diff(self.destination)
-        later: NDArray[np.bool_] = step_d > 0
-        if self.time is not None and self.times is not None:
-            if len(self.time) != n or (n and not 0 <= self.time.min() <= self.time.max() < self.times.tree.n_tiles):
-                raise DataError("A flow has a time outside the tree of times.")
-            later |= (step_d == 0) & (np.diff(self.time) > 0)
-        if n and not np.all((step_o > 0) | ((step_o == 0) & later)):
+        if [len(leaf) for leaf in self.leaves] != [n] * len(self.folds):
+            raise DataError("Each fold needs a leaf for every flow.")
+        later, same = np.zeros(max(n - 1, 0), dtype=np.bool_), np.ones(max(n - 1, 0), dtype=np.bool_)
+        for tree, leaf in self.ends:
+            if n and not 0 <= leaf.min() <= leaf.max() < tree.n_tiles:
+                raise DataError(f"A flow has an end outside the hierarchy of its {tree.n_tiles} tiles or values.")
+            later |= same & (leaf[1:] > leaf[:-1])
+            same &= leaf[1:] == leaf[:-1]
+        if not np.all(later):
             raise DataError("Flows must be distinct pairs sorted by origin then destination tile.")
-        for column in (self.origin, self.destination, self.trips, *self.added().values(), self.time, self.keys):
+        for column in (self.origin, self.destination, self.trips, *self.added().values(), *self.leaves, self.keys):
             if column is not None:
                 column.flags.writeable = False
 
@@ -535,6 +533,12 @@ class Flows(Cells):
         read = intake or ReadSummary(rows=len(o), input_trips=float(np.sum(t)))
         how = {"origins": origins, "destinations": destinations, "intake": read, "whole_map": whole_map}
         return cls.of_cells(replace(cells, people=people), **how)
+
+    @property
+    def ends(self) -> tuple[tuple[Hierarchy, Ints], ...]:
+        """The tree and the leaves of each end: origin, destination, and the folds."""
+        folded = ((fold.tree, leaf) for fold, leaf in zip(self.folds, self.leaves, strict=True))
+        return (self.origins, self.origin), (self.destinations, self.destination), *folded
 
     @property
     def same_zones(self) -> bool:

@@ -35,12 +35,10 @@ class Unit:
         short: meaning of the measure that counts cells below the threshold.
         value: values of cells; None if the data lacks them. Merging never lowers them.
         threshold: the threshold of this input for k.
-        in_words: the threshold as text: "10 trips". Rounded down, so that the claim is never stronger than the
-            guarantee.
+        in_words: the threshold as text: "10 trips"; rounded down, so that the claim is never stronger.
         missing: message if the data lacks the unit.
         basis: what a run counts as volume if the unit is protected.
         column: the column of `flowveil.flows.SUM_COLUMNS` that is summed; empty if none.
-        counts_persons: whether the value is a number of distinct persons.
     """
 
     name: str
@@ -177,7 +175,7 @@ class Guarantee:
         """Converts a request into thresholds for these flows.
 
         Args:
-            flows: the flows to protect; determine the available units and the mean weight.
+            flows: determine the available units and the mean weight.
             k: at least 1.
             protect: one or several of `UNITS`; by default `default_units`.
             k_population: absolute threshold of the population; by default k times the mean weight of a trip.
@@ -187,7 +185,8 @@ class Guarantee:
             ParameterError: k or l is out of range, or a unit is unknown.
             DataError: the data has no persons or no weights.
         """
-        _check_whole(k, "k")
+        check_whole("k", k)
+        check_whole("l", 1 if l is None else l)
         protect = default_units(flows) if protect is None else protect
         units = (protect,) if isinstance(protect, str) else tuple(protect)
         if not units:
@@ -199,8 +198,6 @@ class Guarantee:
                 )
         if k_population is not None and "population" not in units:
             raise ParameterError("k_population is given but the population is not among the protected units.")
-        if l is not None:
-            _check_whole(l, "l")
         if k_population is not None and not 0 < k_population < math.inf:
             raise ParameterError(f"k_population must be above 0; found {k_population!r}.")
         thresholds: dict[str, Any] = {}
@@ -341,9 +338,10 @@ class Guarantee:
         return {"k": self.claimed_k, "protect": list(self.units), **self.thresholds}
 
 
-def _check_whole(value: Any, name: str) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise ParameterError(f"{name} must be a whole number of at least 1; found {value!r}.")
+def check_whole(name: str, value: Any, *, least: int = 1) -> None:
+    """Raises ParameterError unless a value is a whole number of at least ``least``."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        raise ParameterError(f"{name} must be a whole number of at least {least}; found {value!r}.")
 
 
 def check_max_suppressed(share: float) -> None:
@@ -360,7 +358,6 @@ SMALLEST_K = 3
 WEAK_K = 5
 #: The confirmations, as parameters and the command line name them.
 SMALL_K, POPULATION_ONLY, DIFFERENCING = "yes-k-below-3", "population-only", "accept-differencing"
-CONFIRMATIONS = (SMALL_K, POPULATION_ONLY, DIFFERENCING)
 
 
 class SmallKWarning(UserWarning):

@@ -6,7 +6,6 @@ and destination. So names are quoted only if they are certainly column names; ot
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -90,13 +89,10 @@ class Header:
             return True
         below = [list(column) for column in self.below]
         if self.in_text:
-            columns = [[str(value).strip() for value in column if value is not None] for column in below]
-            above = {name.strip() for name, column in zip(self.names, columns, strict=False) if _all_numbers(column)}
+            above = {name.strip() for name, column in zip(self.names, below, strict=False) if _all_numbers(column)}
             if 2 * sum(name in known or name in above for name in names) < len(names):
                 return True
-        # Numeric names were rejected above, so numeric values can be skipped.
-        texts = (value for column in below for value in column if value is not None and not _is_finite(value))
-        values = {str(value).strip().casefold() for value in texts}
+        values = {str(value).strip().casefold() for column in below for value in column if value is not None}
         return any(name.casefold() in values for name in names)
 
     @property
@@ -136,14 +132,11 @@ def listed(names: Sequence[str], *, most: int = 60) -> str:
     return f"{shown} and {len(names) - most} more" if len(names) > most else shown or "no columns"
 
 
-def _is_finite(value: object) -> bool:
-    return isinstance(value, int | float) and math.isfinite(value)
-
-
-def _all_numbers(values: Sequence[str]) -> bool:
+def _all_numbers(values: Iterable[object]) -> bool:
     """Returns whether a column has at least two values, all of them numbers."""
-    held = [value for value in values if value]
-    return len(held) > 1 and all(_NUMBER.fullmatch(value) for value in held)
+    texts = [str(value).strip() for value in values if value is not None]
+    held = [text for text in texts if text]
+    return len(held) > 1 and all(_NUMBER.fullmatch(text) for text in held)
 
 
 def _names_a_column(name: str) -> bool:

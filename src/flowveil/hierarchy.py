@@ -60,12 +60,9 @@ class Hierarchy:
     Attributes:
         parent: int32; the root is node 0 with -1, otherwise ``parent[v] < v``.
         code: unique codes, uint64 (H3) or text. All builders in flowveil order siblings by code.
-        base_level: `level` of the root (the resolution of an H3 root, -1 for a virtual root above several base cells, 0
-            for a tree without numbering).
-        geography: coordinates of the nodes, if known.
+        base_level: `level` of the root (the resolution of an H3 root, -1 for a virtual root above several base cells).
         names: names of the nodes for people, if the map has them; empty texts for missing ones.
-        kind: ``"h3"``, ``"halves"`` (H3 cells with parts of cells between), ``"table"``, ``"dendrogram"``, or
-            ``"tree"`` if not specified.
+        kind: ``"h3"``, ``"halves"`` (with parts of cells between), ``"table"``, ``"dendrogram"`` or ``"tree"``.
         levels: int32; the level of each node if it differs from its depth: a part of a zone has the level of the zone.
         depth: int16; that of the parent plus one.
         stop: int32; the subtree of v is the slice ``v:stop[v]``.
@@ -148,7 +145,7 @@ class Hierarchy:
     @cached_property
     def is_leaf(self) -> NDArray[np.bool_]:
         """Whether each node is a tile."""
-        return _read_only(self.stop == np.arange(1, self.n_nodes + 1), np.bool_)
+        return _read_only(self.n_children == 0, np.bool_)
 
     @cached_property
     def leaf_node(self) -> Ints:
@@ -163,9 +160,9 @@ class Hierarchy:
     @cached_property
     def level(self) -> Ints:
         """Depth counted from `base_level`, or `levels` if set: the resolution, for H3."""
-        if self.levels is not None:
-            return _read_only(self.levels, np.int32)
-        return _read_only(self.depth.astype(np.int32) + self.base_level, np.int32)
+        return _read_only(
+            self.depth.astype(np.int32) + self.base_level if self.levels is None else self.levels, np.int32
+        )
 
     @cached_property
     def code_rank(self) -> Ints:
@@ -184,35 +181,25 @@ class Hierarchy:
 
     def nodes_at_depth(self, depth: int) -> Ints:
         """Returns the nodes of one depth, in node order."""
-        order, start = self._by_depth
-        return order[start[depth] : start[depth + 1]]
+        return self._by_depth[depth]
 
     @cached_property
-    def _by_depth(self) -> tuple[Ints, NDArray[np.int64]]:
-        order = np.argsort(self.depth, kind="stable").astype(np.int32)
-        start = np.concatenate(([0], np.cumsum(np.bincount(self.depth))))
-        return order, start
+    def _by_depth(self) -> list[Ints]:
+        return [nodes.astype(np.int32) for nodes in _layers(self.depth)]
 
     @cached_property
     def max_depth(self) -> int:
         """Depth of the deepest tile."""
         return int(self.depth.max())
 
-    @cached_property
-    def lift_all(self) -> Ints:
-        """The parent of every node; the root is its own parent."""
-        return _read_only(np.maximum(self.parent, 0), np.int32)
-
     def lift(self, nodes: Ints) -> Ints:
         """Returns the parents of these nodes; the root is its own parent."""
-        return self.lift_all[nodes]
+        return np.maximum(self.parent[nodes], 0)
 
     def cut_from_merged(self, merged: NDArray[np.bool_]) -> Ints:
         """Returns the topmost merged nodes, in node order: disjoint leaf slices that cover all tiles.
 
-        Args:
-            merged: for each node, whether its children are merged into one zone. If True for a node, it must be True
-                for every inner node below; leaves count as merged.
+        Below a merged node, whose children are one zone, all inner nodes must be merged; leaves count as merged.
         """
         closed = merged | self.is_leaf
         top = closed.copy()
@@ -245,22 +232,15 @@ class Hierarchy:
             return code
         part = code >> np.uint64(H3_PART_SHIFT) & np.uint64(7 if self.kind == "halves" else 0)
         cell = code ^ part << np.uint64(H3_PART_SHIFT)
-        named = [f"{c:x}{H3_PARTS[p]}" for c, p in zip(cell.tolist(), part.tolist(), strict=True)]
-        text = np.array(named, dtype=np.str_).reshape(len(code))
-        if not len(code):
-            return text
-        return np.where(code == 0, VIRTUAL_ROOT, np.where(code == np.uint64(OUTSIDE_CELL), OUTSIDE, text))
+        special = {0: VIRTUAL_ROOT, OUTSIDE_CELL: OUTSIDE}
+        named = [special.get(c) or f"{c:x}{H3_PARTS[p]}" for c, p in zip(cell.tolist(), part.tolist(), strict=True)]
+        return np.array(named, dtype=np.str_)
 
     # ---- builders --------------------------------------------------------------------------------------------
 
     @classmethod
     def from_parents(
-        cls,
-        parent: ArrayLike,
-        code: ArrayLike,
-        *,
-        base_level: int = 0,
-        kind: str = "tree",
+        cls, parent: ArrayLike, code: ArrayLike, *, base_level: int = 0, kind: str = "tree"
     ) -> tuple[Hierarchy, Ints]:
         """Builds a hierarchy from the position of the parent of each item (-1: root) and codes, in any order.
 
@@ -278,12 +258,9 @@ class Hierarchy:
         depth = _depth_of(up)
         rank = np.empty(n, dtype=np.int64)
         rank[np.argsort(names, kind="stable")] = np.arange(n)
-        subtree = np.ones(n, dtype=np.int64)
-        layers = _layers(depth)
-        for layer in reversed(layers[1:]):
-            np.add.at(subtree, up[layer], subtree[layer])
+        subtree = _subtree_sizes(up, depth)
         node = np.zeros(n, dtype=np.int64)
-        for layer in layers[1:]:
+        for layer in _layers(depth)[1:]:
             order = layer[np.lexsort((rank[layer], up[layer]))]
             ahead = np.concatenate(([0], np.cumsum(subtree[order])[:-1]))
             first = np.concatenate(([True], up[order][1:] != up[order][:-1]))
@@ -315,6 +292,14 @@ def _layers(depth: NDArray[Any]) -> list[NDArray[np.int64]]:
     return np.split(order, np.cumsum(np.bincount(depth))[:-1])
 
 
+def _subtree_sizes(parent: NDArray[Any], depth: NDArray[Any]) -> NDArray[np.int64]:
+    """Returns the number of nodes below each node, itself included."""
+    size = np.ones(len(parent), dtype=np.int64)
+    for layer in reversed(_layers(depth)[1:]):
+        np.add.at(size, parent[layer], size[layer])
+    return size
+
+
 def _depth_and_stop(parent: Ints) -> tuple[Ints, Ints]:
     """Returns depth and end of the subtree of every node; raises if the order is not depth-first."""
     n = len(parent)
@@ -322,10 +307,7 @@ def _depth_and_stop(parent: Ints) -> tuple[Ints, Ints]:
     if n > 1 and int(depth.max()) > np.iinfo(np.int16).max:
         raise HierarchyError(f"The hierarchy is {int(depth.max())} levels deep; at most 32,767 are allowed.")
     # The order is depth-first exactly if every subtree is inside that of its parent.
-    subtree = np.ones(n, dtype=np.int64)
-    for layer in reversed(_layers(depth)[1:]):
-        np.add.at(subtree, parent[layer], subtree[layer])
-    stop = np.arange(n) + subtree
+    stop = np.arange(n) + _subtree_sizes(parent, depth)
     if np.any(stop[1:] > stop[parent[1:]]):
         raise HierarchyError("Nodes are not in depth-first pre-order.")
     return depth, stop.astype(np.int32)

@@ -11,13 +11,13 @@ import os
 import re
 import textwrap
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from flowveil.errors import DataError, OutputError, ParameterError
 from flowveil.reading.databases import database_address
-from flowveil.request import SECTIONS, Request, find_setting
+from flowveil.request import SECTIONS, Request, find_setting, settings
 from flowveil.settings import Setting, is_area, is_given, section_settings
 
 #: Key of the version that wrote the recipe.
@@ -85,10 +85,11 @@ def changed(request: Request, changes: Sequence[str]) -> Request:
         name, equals, value = text.partition("=")
         if not equals:
             raise ParameterError(f"--set must be NAME=VALUE, such as protection.k=20; found '{text}'.")
-        name, options = name.strip(), "method.options."
-        if name.startswith(options):
-            kept = values.get("options", request.method.options)
-            values["options"] = {**kept, name.removeprefix(options): value.strip()}
+        name = name.strip()
+        pairs = next((one for one in settings() if one.kind == "pairs" and name.startswith(f"{one.path}.")), None)
+        if pairs is not None:
+            kept = values.get(pairs.name, request.given.get(pairs.name, {}))
+            values[pairs.name] = {**kept, name.removeprefix(f"{pairs.path}."): value.strip()}
         else:
             one = find_setting(name)
             # An empty name says that there is no such column; elsewhere an empty value removes the setting.
@@ -112,6 +113,9 @@ def _moved(request: Request, move: Any) -> dict[str, Any]:
             # Of this machine: a folder for temporary tables stays where it is.
             continue
         if is_given(value) and (one.form == "path" or (one.form == "area" and not is_area(value))):
+            if isinstance(value, Mapping):
+                moved[one.name] = {name: _moved_path(str(place), move) for name, place in value.items()}
+                continue
             found = [_moved_path(place, move) for place in (value if isinstance(value, tuple) else [value])]
             moved[one.name] = tuple(found) if isinstance(value, tuple) else found[0]
     return moved

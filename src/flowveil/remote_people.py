@@ -1,10 +1,8 @@
 """Persons whose rows stay on a cluster and are counted there.
 
-`RemotePeople` replaces `People`. Merging cells only updates the cell of each flow. A request for distinct persons is
-sent to the blocks of rows on the cluster. All rows of a person are in one block, so the distinct persons of a cell are
-the sum over the blocks, for any partition into blocks.
-
-Code that needs the rows themselves gets a DataError.
+`RemotePeople` replaces `People`: merging cells only updates the cell of each flow, and a request for distinct persons
+is sent to the blocks of rows on the cluster. All rows of a person are in one block, so the distinct persons of a cell
+are the sum over the blocks. Code that needs the rows themselves gets a DataError.
 """
 
 from __future__ import annotations
@@ -25,12 +23,7 @@ Counting = Callable[[Ints, Ints, Any], Counts]
 
 
 class Blocks(Protocol):
-    """Remote blocks of distinct (flow, person) rows; all rows of a person are in one block.
-
-    Attributes:
-        n_flows: number of flows with known persons, numbered from 0.
-        n_rows: rows in all blocks.
-    """
+    """Remote blocks of distinct (flow, person) rows; all rows of a person are in one block."""
 
     n_flows: int
     n_rows: int
@@ -41,20 +34,11 @@ class Blocks(Protocol):
 
 
 class RemotePeople(People):
-    """The people of each cell, stored on a cluster; see the module.
-
-    Attributes:
-        blocks: the remote rows.
-        flow: the flows of the blocks that are in a cell, ascending.
-        row: the cell of each.
-    """
+    """The people of each cell, stored on a cluster: ``flow`` has the flows that are in a cell, ``row`` their cells."""
 
     def __init__(self, blocks: Blocks, flow: Ints, row: Ints) -> None:
         # The base class is frozen, and its fields are not available here.
-        object.__setattr__(self, "blocks", blocks)
-        object.__setattr__(self, "flow", flow)
-        object.__setattr__(self, "row", row)
-        object.__setattr__(self, "_counted", {})
+        self.__dict__.update(blocks=blocks, flow=flow, row=row, _counted={})
 
     blocks: Blocks
     flow: Ints
@@ -108,20 +92,8 @@ class RemotePeople(People):
         out[self.flow - first] = value
         return first, out
 
-    @property
-    def cell(self) -> Ints:
-        """Not available."""
-        self._refuse()
-
-    @property
-    def person(self) -> Ints:
-        """Not available."""
-        self._refuse()
-
-    @property
-    def trips(self) -> NDArray[np.int64] | None:
-        """Not available."""
-        self._refuse()
+    # The rows themselves are not available.
+    cell = person = trips = property(lambda self: self._refuse())
 
     def __reduce__(self) -> NoReturn:
         raise DataError(

@@ -178,6 +178,10 @@ class Slices(Section, key="slices", heading="Time and slices", call="reading"):
     )
     by_many: bool = setting("Allow --by with more than 50 values, or more than one value for 100 rows.")
     fold_time: bool = setting("Merge steps that are too small, cell by cell, into one matrix.", call="slices")
+    fold: Mapping[str, Any] = setting(
+        "Merge values of an attribute that are too small, cell by cell, along the tree in a file (repeatable).",
+        call="slices", example="purpose=purposes.csv", metavar="NAME=FILE", **PLACE,
+    )  # fmt: skip
     total: bool = setting("Also publish the matrix of all slices together.", call="slices")
     common_zones: bool = setting("The same zones for all slices; totals are sums of them.", call="slices")
     values: tuple[str, ...] = setting(
@@ -269,7 +273,7 @@ class Method(Section, key="method", heading="Method", call="anonymize"):
     method: str | None = setting(
         "Method that chooses the zones; docs/methods compares them.",
         tier="common",
-        default="layercut; twincut for slices and --same-zones, odkanon for --common-zones, paircut for --fold-time",
+        default="layercut; twincut for slices and --same-zones, odkanon for --common-zones, paircut for folds",
         example="twincut",
         metavar="NAME", allowed="flowveil.methods:method_names", recorded=True,
     )  # fmt: skip
@@ -279,7 +283,7 @@ class Method(Section, key="method", heading="Method", call="anonymize"):
     )  # fmt: skip
     hierarchy: str | None = setting(
         "Tree above the tiles: not refined (h3), or refined in steps of two (halves).",
-        default="what the method's page says", allowed="flowveil.zoning.refinement:HIERARCHIES", example="h3",
+        default="what the method's page says", allowed="flowveil.zoning.restriction:HIERARCHIES", example="h3",
         recorded=True,
     )  # fmt: skip
     seed: int | None = setting("Seed, for methods that draw random numbers.", example="0", metavar="N", page=False)
@@ -494,6 +498,8 @@ class Request:
         given |= {**columns, "every": steps, "method": report.get("method"), "options": _plain_options(parameters)}
         given |= {name: True for name in ("by_many", "total", "common_zones", "fold_time") if slices.get(name)}
         given |= {f"zones_{name}": value for name, value in _mapping(parameters.get("zones")).items()}
+        if parameters.get("fold"):
+            given["fold"] = dict.fromkeys(split(given.pop("by")), "TREE")
         given["values"] = [f"{name}={','.join(listed)}" for name, listed in (slices.get("values") or {}).items()]
         given["values"] += [f"time={'/'.join(slices['period'])}"] if slices.get("period") else []
         for name in ("by", "zones_levels", "protect"):

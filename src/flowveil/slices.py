@@ -20,12 +20,13 @@ from numpy.typing import NDArray
 
 from flowveil.errors import DataError, ParameterError, option
 from flowveil.flows import SUM_COLUMNS, Cells, Flows, People, concat_cells
+from flowveil.folds import Fold
 from flowveil.hierarchy import Hierarchy
 from flowveil.read_summary import ReadSummary
 from flowveil.record_keys import merged_keys
 from flowveil.record_values import merged_values
 from flowveil.remote_people import RemotePeople
-from flowveil.times import TIME, Every, Times
+from flowveil.times import TIME, TIME_COLUMNS, Every, fold_times
 
 #: Columns of a published matrix; a slice column cannot have one of these names.
 TAKEN = ("origin_zone", "destination_zone", "trips", "weight", "layer", "revised", "estimate")
@@ -113,30 +114,42 @@ class SlicedFlows:
             **merged_values(parts, merged.row),
         )
 
-    def folded(self) -> Flows:
-        """Returns all slices as one table with time as a third end, so that time steps can be merged.
+    def folded(self, trees: Mapping[str, Hierarchy] | None = None) -> Flows:
+        """Returns all slices as one table whose slice columns are ends like the places, so that values can be merged.
+
+        Args:
+            trees: the tree of each attribute (`flowveil.read_tree`); the time has its own.
 
         Raises:
-            ParameterError: the slices are not by time alone, or by steps that cannot be folded.
+            ParameterError: a slice column has no tree, or steps of time cannot be folded.
+            DataError: an attribute has values that its tree does not list.
         """
-        if self.columns != (TIME,) or self.every is None:
+        refuse_many_combinations(self)
+        given = dict(trees or {})
+        if set(self.columns) - {TIME} != given.keys() or (TIME in self.columns) != (self.every is not None):
             raise ParameterError(
-                f"Time can be folded only if it is the only slice column; found {', '.join(self.columns)}. "
-                "Hint: give --time and one --every, and no --by."
+                f"Each slice column needs a tree to fold; found the columns {', '.join(self.columns)} and trees of "
+                f"{', '.join(given) or 'none'}. Hint: --fold NAME=FILE for each attribute and no --by; --fold-time for "
+                "the time."
             )
-        labels = [key[0] for key in self.keys]
-        times = Times.from_labels(self.every.name, self.every.minutes, labels)
-        rows = concat_cells(self.slices)
-        time = np.repeat(times.numbers(labels), [len(part) for part in self.slices])
-        order = np.lexsort((time, rows.destination, rows.origin))
+        rows, of_rows = concat_cells(self.slices), [len(part) for part in self.slices]
+        folds, leaves = [], []
+        for name, labels in zip(self.columns, zip(*self.keys, strict=True), strict=True):
+            fold = Fold.from_tree(name, given[name]) if name in given else None
+            if fold is None:
+                assert self.every is not None
+                fold = fold_times(self.every.name, self.every.minutes, labels)
+            folds.append(fold)
+            leaves.append(np.repeat(fold.leaves(labels), of_rows))
+        order = np.lexsort((*leaves[::-1], rows.destination, rows.origin))
         return Flows.of_cells(
             rows.ordered(order),
             origins=self.origins,
             destinations=self.destinations,
             intake=self.intake,
             whole_map=self.slices[0].whole_map,
-            times=times,
-            time=time[order],
+            folds=tuple(folds),
+            leaves=tuple(leaf[order] for leaf in leaves),
             **merged_values(self.slices, np.argsort(order)),
         )
 
@@ -223,10 +236,10 @@ def check_slice_columns(by: Sequence[str], *, time: str | None, every: str | Eve
         if names.count(name) > 1:
             raise ParameterError(f"'{name}' would be a slice column twice; each can be used once.")
     for name in by:
-        if name.lower() in (*TAKEN, TIME) or "," in name:
+        if name.lower() in (*TAKEN, TIME, *TIME_COLUMNS) or "," in name:
             raise ParameterError(
-                f"'{name}' cannot be the name of a slice column: {', '.join(TAKEN)} and {TIME} have a meaning in the "
-                "published matrix, and commas separate names. Hint: rename the column."
+                f"'{name}' cannot be the name of a slice column: {', '.join((*TAKEN, *TIME_COLUMNS))} and {TIME} have "
+                "a meaning in the published matrix, and commas separate names. Hint: rename the column."
             )
     if not names:
         raise ParameterError(
@@ -326,7 +339,7 @@ def refuse_many_combinations(flows: SlicedFlows) -> None:
 def _rows_of(part: Flows) -> dict[str, NDArray[Any]]:
     """Returns all arrays of a slice that grow with its flows."""
     people = part.people
-    found = {name: getattr(part, name) for name in ("origin", "destination", "trips", *SUM_COLUMNS, "time", "keys")}
+    found = {name: getattr(part, name) for name in ("origin", "destination", "trips", *SUM_COLUMNS, "keys")}
     if people is not None and not isinstance(people, RemotePeople):
         found |= {"cell": people.cell, "person": people.person, "made": people.trips}
     return {name: array for name, array in found.items() if array is not None}

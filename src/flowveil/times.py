@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 import numpy as np
-from numpy.typing import NDArray
 
 from flowveil.errors import ParameterError
-from flowveil.hierarchy import Floats, Hierarchy
+from flowveil.folds import Fold
+from flowveil.hierarchy import Hierarchy
 
 #: Name of the slice column with the step of time.
 TIME = "time"
@@ -81,78 +81,52 @@ class Every:
         return self.label_length < other.label_length
 
 
-@dataclass(frozen=True, eq=False)
-class Times:
-    """A tree whose leaves are time steps.
+def fold_times(every: str, minutes: int | None, labels: Sequence[str]) -> Fold:
+    """Returns the fold of the steps of time with these labels; leaves are in time order.
 
-    Attributes:
-        every: name of the step.
-        tree: the tree; leaves in time order.
-        start, stop: of each node, as text; the stop is excluded.
-        hours: length of each node.
+    Args:
+        every: name of the step: ``hour``, ``weekday-hour``, minutes or hours that divide a day, ``day``, or ``month``.
+        minutes: length of a step that divides a day and is not periodic.
+        labels: labels of the steps with trips.
     """
+    if every in ("hour", "weekday-hour"):
+        days = 7 if every == "weekday-hour" else 1
+        paths = [_of_week(minute, days) for minute in range(0, days * _DAY, 60)]
+        return _fold_along(every, paths, _clock if days == 1 else _weekday_clock)
+    if minutes is None and every not in _FORMATS:
+        raise ParameterError(
+            f"Steps of '{every}' cannot be folded. Allowed: hour, weekday-hour, minutes or hours that divide a "
+            "day (15min, 1h), day, month."
+        )
+    form = _FORMATS.get(every, "%Y-%m-%dT%H:%M")
+    starts = sorted({datetime.strptime(label, form) for label in labels})
+    whole = (_minute(_month(starts[0])), _minute(_next_month(starts[-1])))
+    paths = [[whole, *_of_calendar(moment, every, minutes)] for moment in starts]
+    return _fold_along(every, paths, lambda minute, _: _moment(minute, form))
 
-    every: str
-    tree: Hierarchy
-    start: NDArray[np.str_]
-    stop: NDArray[np.str_]
-    hours: Floats
 
-    @classmethod
-    def from_labels(cls, every: str, minutes: int | None, labels: Sequence[str]) -> Times:
-        """Returns the tree above the steps with these labels.
-
-        Args:
-            every: name of the step: ``hour``, ``weekday-hour``, minutes or hours that divide a day, ``day``, or
-                ``month``.
-            minutes: length of a step that divides a day and is not periodic.
-            labels: labels of the steps with trips.
-        """
-        if every in ("hour", "weekday-hour"):
-            days = 7 if every == "weekday-hour" else 1
-            paths = [_of_week(minute, days) for minute in range(0, days * _DAY, 60)]
-            return cls._along(every, paths, _clock if days == 1 else _weekday_clock)
-        if minutes is None and every not in _FORMATS:
-            raise ParameterError(
-                f"Steps of '{every}' cannot be folded. Allowed: hour, weekday-hour, minutes or hours that divide a "
-                "day (15min, 1h), day, month."
-            )
-        form = _FORMATS.get(every, "%Y-%m-%dT%H:%M")
-        starts = sorted({datetime.strptime(label, form) for label in labels})
-        whole = (_minute(_month(starts[0])), _minute(_next_month(starts[-1])))
-        paths = [[whole, *_of_calendar(moment, every, minutes)] for moment in starts]
-        return cls._along(every, paths, lambda minute, _: _moment(minute, form))
-
-    @classmethod
-    def _along(cls, every: str, paths: Iterable[Sequence[Span]], text: Callable[[int, bool], str]) -> Times:
-        """Builds the tree from the path to each leaf, leaves in time order."""
-        spans: list[Span] = []
-        parent: list[int] = []
-        open_nodes: list[int] = []
-        for path in paths:
-            # A node equal to its parent is skipped.
-            distinct = list(dict.fromkeys(path))
-            at = 0
-            while at < min(len(open_nodes), len(distinct)) and spans[open_nodes[at]] == distinct[at]:
-                at += 1
-            del open_nodes[at:]
-            for span in distinct[at:]:
-                parent.append(open_nodes[-1] if open_nodes else -1)
-                open_nodes.append(len(spans))
-                spans.append(span)
-        start, stop = (np.array([text(span[end], end == 1) for span in spans]) for end in (0, 1))
-        code = np.array([f"{a} {b}" for a, b in zip(start.tolist(), stop.tolist(), strict=True)])
-        hours = np.array([(b - a) / 60 for a, b in spans])
-        return cls(every, Hierarchy(parent=np.array(parent, np.int32), code=code, kind="times"), start, stop, hours)
-
-    @property
-    def labels(self) -> NDArray[np.str_]:
-        """Label of each leaf, as in slices: the start of its step."""
-        return self.start[self.tree.leaf_node]
-
-    def numbers(self, labels: Sequence[str]) -> NDArray[np.int32]:
-        """Returns the leaf of each label."""
-        return np.searchsorted(self.labels, np.array(labels)).astype(np.int32)
+def _fold_along(every: str, paths: Iterable[Sequence[Span]], text: Callable[[int, bool], str]) -> Fold:
+    """Builds the tree from the path to each leaf, leaves in time order."""
+    spans: list[Span] = []
+    parent: list[int] = []
+    open_nodes: list[int] = []
+    for path in paths:
+        # A node equal to its parent is skipped.
+        distinct = list(dict.fromkeys(path))
+        at = 0
+        while at < min(len(open_nodes), len(distinct)) and spans[open_nodes[at]] == distinct[at]:
+            at += 1
+        del open_nodes[at:]
+        for span in distinct[at:]:
+            parent.append(open_nodes[-1] if open_nodes else -1)
+            open_nodes.append(len(spans))
+            spans.append(span)
+    start, stop = (np.array([text(span[end], end == 1) for span in spans]) for end in (0, 1))
+    code = np.array([f"{a} {b}" for a, b in zip(start.tolist(), stop.tolist(), strict=True)])
+    tree = Hierarchy(parent=np.array(parent, np.int32), code=code, kind="times")
+    hours = np.array([(b - a) / 60 for a, b in spans])
+    columns = dict(zip(TIME_COLUMNS, (start, stop), strict=True))
+    return Fold(TIME, tree, start[tree.leaf_node], columns, hours, every)
 
 
 def steps_of_day(minutes: int) -> list[int]:

@@ -15,8 +15,8 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from collections.abc import Callable, Generator, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextvars import copy_context
 from itertools import islice
 from typing import Any, NamedTuple, TypeVar
@@ -34,8 +34,7 @@ Result = TypeVar("Result")
 class Ended(NamedTuple):
     """Outcome of the task with this number: ``done``, ``late`` or ``lost``.
 
-    The error is a flowveil error raised by the work; for other errors one that names only the type, because the message
-    may quote the input; None if the process ended.
+    The error is a flowveil error, or one that names only the type, because other messages may quote the input.
     """
 
     number: int
@@ -68,15 +67,33 @@ def run_tasks(
         in_order: yield in the order of the tasks; otherwise as they end.
     """
     load = pickle.dumps((work, prepare, shared), protocol=pickle.HIGHEST_PROTOCOL)
-    crew = _Crew(load, time_limit, fresh=fresh)
+    children: list[_Child] = []
+    lock, cancelled, of_thread = threading.Lock(), threading.Event(), threading.local()
+
+    def run(number: int, task: Any) -> Ended:
+        child: _Child | None = getattr(of_thread, "child", None)
+        if child is None:
+            with lock:
+                if cancelled.is_set():
+                    raise RuntimeError("The work was cancelled.")
+                child = _Child(load)
+                children.append(child)
+        how, result = child.run(task, time_limit)
+        if fresh or child.spent:
+            child.end()
+        of_thread.child = None if fresh or child.spent else child
+        return Ended(number, LOST, error=result) if isinstance(result, Exception) else Ended(number, how, result)
+
     pool = ThreadPoolExecutor(max_workers=max(1, min(workers, len(tasks))))
     try:
-        futures = [pool.submit(crew.run, number, task) for number, task in enumerate(tasks)]
-        order: Iterator[Future[Ended]] = iter(futures) if in_order else as_completed(futures)
-        for future in order:
+        futures = [pool.submit(run, number, task) for number, task in enumerate(tasks)]
+        for future in futures if in_order else as_completed(futures):
             yield future.result()
     finally:
-        crew.dismiss()
+        with lock:
+            cancelled.set()
+            for child in children:
+                child.end()
         pool.shutdown(cancel_futures=True)
 
 
@@ -98,48 +115,6 @@ def prefetch(work: Iterable[Callable[[], Result]], *, threads: int, waiting: int
             yield done
 
 
-class _Crew:
-    """The worker processes; each thread of the pool takes an idle one or starts one."""
-
-    def __init__(self, load: bytes, time_limit: float | None, *, fresh: bool) -> None:
-        self._load, self._time_limit, self._fresh = load, time_limit, fresh
-        self._lock = threading.Lock()
-        self._all: set[_Child] = set()
-        self._idle: list[_Child] = []
-        self._dismissed = False
-
-    def run(self, number: int, task: Any) -> Ended:
-        """Runs one task."""
-        child = self._take()
-        how, result = child.run(task, self._time_limit)
-        with self._lock:
-            if self._fresh or child.spent:
-                self._all.discard(child)
-                child.end()
-            else:
-                self._idle.append(child)
-        if isinstance(result, Exception):
-            return Ended(number, LOST, error=result)
-        return Ended(number, how, result)
-
-    def dismiss(self) -> None:
-        """Ends all processes; waiting threads notice."""
-        with self._lock:
-            self._dismissed = True
-            for child in self._all:
-                child.end()
-
-    def _take(self) -> _Child:
-        with self._lock:
-            if self._dismissed:
-                raise RuntimeError("The work was cancelled.")
-            if self._idle:
-                return self._idle.pop()
-            child = _Child(self._load)
-            self._all.add(child)
-            return child
-
-
 class _Child:
     """A worker process, ``spent`` if it ended or was stopped. Requests and answers are consecutive pickles."""
 
@@ -158,12 +133,8 @@ class _Child:
     def run(self, task: Any, time_limit: float | None) -> tuple[str, Any]:
         """Returns the outcome of a task, and its result."""
         ready, _ = self._within(START_LIMIT, lambda: self._send(task))
-        if ready is None:
-            return LOST, None
-        answer, late = self._within(time_limit, self._receive)
-        if answer is None:
-            return (LATE if late else LOST), None
-        return DONE, answer[0]
+        answer, late = (None, False) if ready is None else self._within(time_limit, self._receive)
+        return (LATE if late else LOST, None) if answer is None else (DONE, answer[0])
 
     def end(self) -> None:
         """Kills the process."""
@@ -176,16 +147,16 @@ class _Child:
 
     def _send(self, task: Any) -> Any:
         """Sends a task, preceded by the shared data for the first; returns when the process is ready."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(self._load)
+        stdin = self._process.stdin
+        assert stdin is not None
+        stdin.write(self._load)
         self._load = b""
-        pickle.dump(task, self._process.stdin, protocol=pickle.HIGHEST_PROTOCOL)
-        self._process.stdin.flush()
+        pickle.dump(task, stdin, protocol=pickle.HIGHEST_PROTOCOL)
+        stdin.flush()
         return self._receive()
 
     def _receive(self) -> Any:
-        assert self._process.stdout is not None
-        return pickle.load(self._process.stdout)
+        return pickle.load(self._process.stdout)  # type: ignore[arg-type]
 
     def _within(self, seconds: float | None, talk: Callable[[], Any]) -> tuple[Any, bool]:
         """Returns the answer of the process (None if it ended or was stopped), and whether it was stopped."""

@@ -20,6 +20,7 @@ from flowveil.flows import Flows
 from flowveil.hierarchy import Hierarchy
 from flowveil.methods import METHODS
 from flowveil.slices import Every, SlicedFlows
+from flowveil.zoning.files import read_tree
 from flowveil.zoning.h3 import h3_hierarchy
 from flowveil.zoning.halves import halved_h3
 
@@ -84,7 +85,7 @@ RUNS = (
     Run("glove-sk", limit="volume", finest=False),
 )
 
-#: The same where time is folded. Metres cannot be weighed against hours.
+#: The same where time and an attribute fold. Metres cannot be weighed against hours.
 FOLDED_RUNS = (
     Run("paircut", limit="volume"),
     Run("paircut", {"objective": "cells", "spend": False}, limit="volume"),
@@ -111,6 +112,9 @@ PERTURBED_RUNS = (
     Run("rounding", {"base": 3, "mode": "controlled"}),
     Run("rounding", {"mode": "controlled", "small_only": True}),
 )
+
+PURPOSES = ("work", "study", "shop")
+PURPOSE_TREE = {"work": "work or study", "study": "work or study", "shop": "", "leisure": ""}
 
 # ---- trees ----------------------------------------------------------------------------------------------------
 
@@ -304,14 +308,16 @@ def flows_of(table: str, kind: str, *, shuffled: int | None = None) -> Flows:
 
 @cache
 def folded_flows_of(table: str, kind: str, *, shuffled: int | None = None) -> Flows:
-    """The same rows with hours: those of a pair of tiles begin at different times of the day."""
+    """The same rows with purposes and hours: those of a pair of tiles have different ones. Four trees."""
     rows = rows_of(table, kind)
-    hour = np.arange(len(rows.origin)) * 5 % 11 + 6
+    number = np.arange(len(rows.origin)) * 5 % 11
     if shuffled is not None:
-        hour, rows = hour[np.random.default_rng(shuffled).permutation(len(hour))], rows.shuffled(shuffled)
-    hours = np.unique(hour).tolist()
-    slices = tuple(rows.where(hour == h).flows(kind) for h in hours)
-    return SlicedFlows(("time",), tuple((f"{h:02d}:00",) for h in hours), slices, Every.parse("hour")).folded()
+        number, rows = number[np.random.default_rng(shuffled).permutation(len(number))], rows.shuffled(shuffled)
+    keys = {n: (PURPOSES[n % 3], f"{n + 6:02d}:00") for n in np.unique(number).tolist()}
+    parts = sorted((key, n) for n, key in keys.items())
+    slices = tuple(rows.where(number == n).flows(kind) for _, n in parts)
+    sliced = SlicedFlows(("purpose", "time"), tuple(key for key, _ in parts), slices, Every.parse("hour"))
+    return sliced.folded({"purpose": read_tree(PURPOSE_TREE)})
 
 
 # ---- guarantees -----------------------------------------------------------------------------------------------

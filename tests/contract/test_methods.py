@@ -30,6 +30,7 @@ from contract.cases import (
     FOLDED_RUNS,
     GUARANTEES,
     K_METHODS,
+    PURPOSE_TREE,
     RUNS,
     TABLES,
     TREES,
@@ -272,12 +273,15 @@ def published(release: Release) -> list[tuple]:
     return list(zip(*ends, cells.trips.tolist(), cells.weight.tolist(), cells.n_people().tolist(), strict=True))
 
 
-def check_every_flow_is_within_the_time_of_its_cell(release: Release) -> None:
+def check_every_flow_is_within_the_folds_of_its_cell(release: Release) -> None:
     flows, plan = release.input, release.plan
-    label = flows.times.labels[flows.time]
+    purpose, time = (fold.labels[leaf] for fold, leaf in zip(flows.folds, flows.leaves, strict=True))
+    columns = plan.origin_zones.columns
+    assert list(columns) == ["purpose", "time_from", "time_to"]
     for f in np.flatnonzero(plan.kept).tolist():
-        zone = plan.origin_zone[f]
-        assert plan.origin_zones.start[zone] <= label[f] < plan.origin_zones.stop[zone]
+        group, start, stop = (texts[plan.origin_zone[f]] for texts in columns.values())
+        assert start <= time[f] < stop
+        assert group in (purpose[f], PURPOSE_TREE[purpose[f]] or "all", "all")
 
 
 def check_all(release: Release, run: Run, max_suppressed: float) -> None:
@@ -381,13 +385,13 @@ def test_releases_that_fold_time_keep_the_promises(run, kind, asked):
     check_existence(release, one, run, **GUARANTEES[asked])
     if release is not None:
         check_all(release, run, 0.1)
-        check_every_flow_is_within_the_time_of_its_cell(release)
+        check_every_flow_is_within_the_folds_of_its_cell(release)
     check_same(release, again)
 
 
 @pytest.mark.parametrize("name", [name for name, method in METHODS.items() if not method.folds])
 def test_methods_that_cannot_fold_time_refuse(name):
-    with pytest.raises(ParameterError, match="cannot fold time"):
+    with pytest.raises(ParameterError, match="cannot fold purpose and time"):
         anonymize(folded_flows_of("uneven", "h3"), name)
 
 

@@ -82,6 +82,13 @@ test("a chosen zone leaves its own cells, on the map, in the table and in the CS
   assert.deepEqual(shownCells({ ...world, state: everything }, "outside", (text) => text.toLowerCase()), [4]);
 });
 
+test("means of cells are in the CSV file, and nothing where there is no number", () => {
+  const lines = csvOf(modelOf(release({ numbers: { mean_km: pack("f8", [2.5, NaN, 0, 0, 0]) } })), [0, 1]).split("\n");
+  assert.match(lines[0], /,"mean_km"$/);
+  assert.match(lines[1], /,30,2\.5$/);
+  assert.match(lines[2], /,20,""$/);
+});
+
 test("a spreadsheet runs nothing of the CSV file", () => {
   const data = release();
   data.zones.code[0] = "=1+1"; data.zones.name = ['say "x"', "@b", "c", "d"];

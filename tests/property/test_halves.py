@@ -14,7 +14,7 @@ from flowveil import read_trips, read_zones
 from flowveil.zoning.h3 import h3_hierarchy
 from flowveil.zoning.halves import halved_h3
 from flowveil.zoning.public_map import H3Map
-from flowveil.zoning.refinement import refined
+from flowveil.zoning.restriction import refined
 from reference.derived_halves import _h3_tree as derived_h3
 from reference.derived_halves import on_halves
 from reference.halves import cells_of, climb

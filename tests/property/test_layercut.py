@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_paircut_times import timed_problems
+from test_paircut_folds import folded_problems, weight_options, weights_of_folds
 from test_twincut import BUDGETS, small_problems
 
 from flowveil.errors import InfeasibleError
@@ -15,7 +15,7 @@ from flowveil.release.release import Release
 from reference import layercut as slow
 
 SEARCH = settings(max_examples=60, deadline=None)
-ANY = st.one_of(small_problems(7), timed_problems())
+ANY = st.one_of(small_problems(7), folded_problems())
 
 
 def planned(flows, guarantee, **asked):
@@ -36,8 +36,9 @@ def cells_of(flows, plan) -> list[slow.Cell]:
     for (origin, destination), own in rows.items():
         zones = [(plan.origin_zones.hierarchy, plan.origin_zones.nodes[origin])]
         zones.append((plan.destination_zones.hierarchy, plan.destination_zones.nodes[destination]))
-        if plan.timed is not None:
-            zones.append((flows.times.tree, plan.timed.time[origin]))
+        if plan.folded is not None:
+            nodes = (node[origin] for node in plan.folded.fold_nodes)
+            zones += [(fold.tree, node) for fold, node in zip(flows.folds, nodes, strict=True)]
         tiles = tuple(frozenset(range(tree.leaf_start[node], tree.leaf_stop[node])) for tree, node in zones)
         found.append(slow.Cell(int(plan.layer[origin]), tiles, frozenset(own)))
     return found
@@ -46,9 +47,8 @@ def cells_of(flows, plan) -> list[slow.Cell]:
 @SEARCH
 @given(ANY)
 def test_the_ladder_is_that_of_the_reference(problem):
-    weight = None if problem[0].times is None else 1.0
-    flows, guarantee, plan = planned(*problem, max_suppressed=0.999999, time_weight=weight)
-    want = slow.layers(flows, guarantee, weight or 0.0)
+    flows, guarantee, plan = planned(*problem, max_suppressed=0.999999, **weight_options(problem[0], 1.0))
+    want = slow.layers(flows, guarantee, weights_of_folds(flows, 1.0))
     shown = sum(slow.volume(flows, f, guarantee) for cell in want for f in cell.rows)
     if shown > 1e-6 * float(flows.volume(guarantee.basis).sum()):
         assert plan is not None
@@ -76,11 +76,10 @@ def rule_of(seed: int):
 @SEARCH
 @given(ANY, st.integers(0, 2), BUDGETS)
 def test_cells_that_break_a_rule_are_in_no_layer_and_their_flows_go_on(problem, seed, share):
-    weight = None if problem[0].times is None else 1.0
     breaks, cell_rule = rule_of(seed)
-    given_rule = {"time_weight": weight, "cell_rule": cell_rule}
+    given_rule = {**weight_options(problem[0], 1.0), "cell_rule": cell_rule}
     flows, guarantee, plan = planned(*problem, max_suppressed=0.999999, **given_rule)
-    want = slow.layers(flows, guarantee, weight or 0.0, breaks)
+    want = slow.layers(flows, guarantee, weights_of_folds(flows, 1.0), breaks)
     shown = sum(slow.volume(flows, f, guarantee) for cell in want for f in cell.rows)
     if shown > 1e-6 * float(flows.volume(guarantee.basis).sum()):
         assert plan is not None

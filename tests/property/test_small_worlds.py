@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from flowveil import anonymize, anonymize_slices, read_slices, read_trips, read_zones
+from flowveil import anonymize, anonymize_slices, read_slices, read_tree, read_trips, read_zones
 from flowveil.errors import InfeasibleError
 from flowveil.flows import Flows
 from flowveil.hierarchy import Hierarchy
@@ -35,7 +35,11 @@ K = 3
 #: A tile pair of a world; in slices, with the value of the slice.
 Pair = tuple[str, ...]
 World = tuple[int, ...]
-BELOW = {"map": "abcdt", "x": "ab", "y": "cd", **{tile: tile for tile in "abcdt"}}
+BELOW: dict[str, Any] = {"map": "abcdt", "x": "ab", "y": "cd", **{tile: tile for tile in "abcdt"}}
+#: A folded attribute.
+WHY = "why"
+WHYS = {"work": "work or study", "study": "work or study", "shop": ""}
+BELOW |= {"all": tuple(WHYS), "work or study": ("work", "study"), **{why: (why,) for why in WHYS}}
 #: Four origins and one destination; two origins and two destinations; one large pair and three small ones.
 ROW = [(tile, "t") for tile in "abcd"]
 SQUARE = [("a", "c"), ("a", "d"), ("b", "c"), ("b", "d")]
@@ -44,6 +48,10 @@ LARGE = {("a", "t"): 40}
 SLICES = [(tile, "t", sex) for sex in "fm" for tile in "ab"]
 HOURS = [("a", "t", "2024-01-05T08:00"), ("a", "t", "2024-01-05T09:00"), ("b", "t", "2024-01-05T08:00")]
 LARGE_HOUR = {("b", "t", "2024-01-05T09:00"): 40}
+REASONS = [("a", "t", "work"), ("a", "t", "study"), ("b", "t", "work")]
+LARGE_REASON = {("a", "t", "shop"): 40}
+#: With the reason and the hour.
+TIMED_REASONS = [("a", "t", why, HOURS[n][2]) for why, n in (("work", 0), ("study", 0), ("work", 1))]
 #: The same tiles as points: a and b next to each other, c and d, and t between.
 PLACES = {"a": (48.80, 2.30), "b": (48.81, 2.31), "c": (48.80, 2.40), "d": (48.81, 2.41), "t": (48.85, 2.35)}
 POINTS = read_zones(
@@ -101,13 +109,15 @@ def flows_of(case: Case, counts: Mapping[Pair, int], seen: Sequence[Pair]) -> Fl
 
 
 def read_of(reading: Mapping[str, Any], counts: Mapping[Pair, int]) -> Flows:
-    """The trips of a world, read from a table; folded where they have times."""
+    """The trips of a world, read from a table; folded where they have times or reasons."""
     rows = [pair for pair, n in counts.items() for _ in range(n)]
-    table = pa.table(
-        {name: list(column) for name, column in zip(("o", "d", "at"), zip(*rows, strict=True), strict=False)}
-    )
+    names = ("o", "d", *reading.get("by", ()), "at")
+    table = pa.table({name: list(column) for name, column in zip(names, zip(*rows, strict=True), strict=False)})
     how = {"zones": POINTS, "origin_tile": "o", "destination_tile": "d", "no_person": True, **reading}
-    return read_slices(table, time="at", **how).folded() if "every" in reading else read_trips(table, **how)
+    if not {"by", "every"} & reading.keys():
+        return read_trips(table, **how)
+    trees = {name: read_tree(WHYS) for name in reading.get("by", ())}
+    return read_slices(table, **how).folded(trees)
 
 
 @dataclass(frozen=True)
@@ -196,6 +206,7 @@ def fitting_worlds(case: Case, cells: Sequence[Mapping[str, Any]], stated: Mappi
         for cell in (cell for cell in cells if cell.get("layer", 0) == layer):
             zones = cell["origin_zone"], cell["destination_zone"]
             inside = [p for p in pairs if p[0] in BELOW[zones[0]] and p[1] in BELOW[zones[1]] and p not in before]
+            inside = [p for p in inside if WHY not in cell or p[2] in BELOW[cell[WHY]]]
             total = worlds[:, [i for i, p in enumerate(case.pairs) if p in inside]].sum(axis=1)
             fits &= total <= cell["trips"] if set(inside) & set(case.fixed) else total == cell["trips"]
             listed |= set(inside)
@@ -210,6 +221,8 @@ def fitting_worlds(case: Case, cells: Sequence[Mapping[str, Any]], stated: Mappi
 
 
 VOLUME = {"method": "odkanon", "budget": "volume"}
+BY_HOUR = {"time": "at", "every": "1h"}
+BY_WHY = {"by": (WHY,), "by_many": True}
 STRICTER = pa.table({"tile": ["b"], "k": [K + 1]})
 #: With these a reader can assume that a pair in no cell has fewer than k trips.
 PLAIN = {
@@ -230,6 +243,9 @@ PLAIN = {
         for method in ("suppression", "oigh", "atg-dual", "atg-soft", "layercut", "twincut", "paircut")
     },
     "odkanon, large": Case(REST, 0, VOLUME, LARGE),
+    "folded reasons": Case(REASONS, 6, {"method": "paircut"}, reading=BY_WHY),
+    "folded reasons, large": Case(REASONS, 0, {"method": "paircut"}, LARGE_REASON, reading=BY_WHY),
+    "folded reasons, layers": Case(REASONS, 5, {"method": "layercut"}, reading=BY_WHY),
 }
 OTHERS = {
     "odkanon, hopeless flows": Case(ROW, 0, {"method": "odkanon"}),
@@ -254,9 +270,11 @@ OTHERS = {
     "boxes, curvecut": Case(REST, 7, {"method": "curvecut"}, reading={}),
     "boxes, mondrian": Case(REST, 1, {"method": "mondrian"}, reading={}),
     "boxes, glove": Case(REST, 9, {"method": "glove"}, reading={}),
-    "folded times": Case(HOURS, 6, {"method": "paircut"}, reading={"every": "1h"}),
-    "folded times, large": Case(HOURS, 0, {"method": "paircut"}, LARGE_HOUR, reading={"every": "1h"}),
-    "folded times, layers": Case(HOURS, 6, {"method": "layercut"}, reading={"every": "1h"}),
+    "folded times": Case(HOURS, 6, {"method": "paircut"}, reading=BY_HOUR),
+    "folded times, large": Case(HOURS, 0, {"method": "paircut"}, LARGE_HOUR, reading=BY_HOUR),
+    "folded reasons and times": Case(TIMED_REASONS, 4, {"method": "paircut"}, reading=BY_HOUR | BY_WHY),
+    "folded reasons and times, layers": Case(TIMED_REASONS, 3, {"method": "layercut"}, reading=BY_HOUR | BY_WHY),
+    "folded times, layers": Case(HOURS, 6, {"method": "layercut"}, reading=BY_HOUR),
     "outside": Case(REST, 0, VOLUME, LARGE, reading=OUTSIDE),
     "outside, layers": Case(REST, 0, {"method": "layercut"}, LARGE, reading=OUTSIDE),
     "common layers": Case(SLICES[:3], 1, {"method": "layercut", "common_zones": True}),

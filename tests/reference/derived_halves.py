@@ -282,7 +282,8 @@ def _map_tree(whole: Hierarchy) -> Hierarchy:
 
     def where(tree: Hierarchy) -> ZoneGeography:
         assert places is not None
-        return ZoneGeography.from_places(tree, places.take(np.array([number[c] for c in leaf_codes(tree).tolist()])))
+        at = np.array([number[c] for c in leaf_codes(tree).tolist()])
+        return ZoneGeography(places.take(at), tree.leaf_start, tree.leaf_stop)
 
     return _tree(above, levels, where, "table")
 

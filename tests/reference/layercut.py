@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
-from reference.paircut import may_be_named
+from reference.paircut import may_be_named, width
 from reference.trees import children, is_safe, tiles_below, volume
 
 RATIO, FIRST_PRICE = 4.0, 2.5
@@ -21,12 +21,12 @@ class Cell(NamedTuple):
     rows: frozenset[int]
 
 
-def layers(flows: Flows, guarantee: Guarantee, time_weight: float = 0.0, breaks=None) -> list[Cell]:
+def layers(flows: Flows, guarantee: Guarantee, weights: tuple[float, ...] = (), breaks=None) -> list[Cell]:
     """The cells of the ladder, without a limit on what is left; with a rule on the flows of a cell."""
     found: list[Cell] = []
     left, number = frozenset(range(len(flows))), 0
-    for price in prices(flows, time_weight):
-        cells = one_layer(flows, guarantee, left, price, time_weight, breaks)
+    for price in prices(flows, weights):
+        cells = one_layer(flows, guarantee, left, price, weights, breaks)
         if cells:
             number += 1
             found += [Cell(number, tiles, rows) for tiles, rows in cells]
@@ -34,10 +34,8 @@ def layers(flows: Flows, guarantee: Guarantee, time_weight: float = 0.0, breaks=
     return found
 
 
-def prices(flows: Flows, time_weight: float) -> list[float]:
-    most = RATIO * (flows.origins.n_tiles + flows.destinations.n_tiles)
-    if flows.times is not None:
-        most += RATIO * time_weight * float(flows.times.hours[0])
+def prices(flows: Flows, weights: tuple[float, ...]) -> list[float]:
+    most = RATIO * (flows.origins.n_tiles + flows.destinations.n_tiles + width(flows, (0,) * len(weights), weights))
     found = [FIRST_PRICE]
     while found[-1] < most:
         found.append(found[-1] * RATIO)
@@ -45,16 +43,15 @@ def prices(flows: Flows, time_weight: float) -> list[float]:
 
 
 def ends_of(flows: Flows):
-    trees, tiles = [flows.origins, flows.destinations], [flows.origin, flows.destination]
-    return (trees, tiles) if flows.times is None else ([*trees, flows.times.tree], [*tiles, flows.time])
+    return [tree for tree, _ in flows.ends], [leaf for _, leaf in flows.ends]
 
 
-def one_layer(flows, guarantee, left, price, time_weight, breaks):
+def one_layer(flows, guarantee, left, price, weights, breaks):
     """The best division of the flows that are left, around refused cells."""
     banned: set = set()
     divisions = 4 if breaks is None else 40
     for trial in range(divisions):
-        cells = best_division(flows, guarantee, left, price, time_weight, frozenset(banned))
+        cells = best_division(flows, guarantee, left, price, weights, frozenset(banned))
         refused = [cell for cell in cells if is_refused(flows, guarantee, *cell, breaks)]
         if not refused or trial == divisions - 1:
             return [cell for cell in cells if cell not in refused]
@@ -62,7 +59,7 @@ def one_layer(flows, guarantee, left, price, time_weight, breaks):
     raise AssertionError
 
 
-def best_division(flows, guarantee, left, price, time_weight, banned):
+def best_division(flows, guarantee, left, price, weights, banned):
     trees, ends = ends_of(flows)
 
     @cache
@@ -71,9 +68,8 @@ def best_division(flows, guarantee, left, price, time_weight, banned):
         rows = [f for f in left if all(end[f] in tiles for end, tiles in zip(ends, below, strict=True))]
         if not rows or not is_safe(flows, rows, guarantee) or not may_be_named(flows, guarantee, nodes[2:], left):
             return 0.0, ()
-        hours = sum(float(flows.times.hours[node]) for node in nodes[2:])
         v = sum(volume(flows, f, guarantee) for f in rows)
-        worth = v * price - v * (len(below[0]) + len(below[1]) + time_weight * hours)
+        worth = v * price - v * (len(below[0]) + len(below[1]) + width(flows, nodes[2:], weights))
         cells = ((below, frozenset(rows)),)
         if worth < 0 or below in banned:
             worth, cells = 0.0, ()

@@ -12,15 +12,12 @@ from flowveil.hierarchy import Hierarchy
 from reference.trees import is_safe, persons_by_flow, tiles_below, volume
 
 
-def all_divisions(flows: Flows, guarantee: Guarantee, time_weight: float = 0.0) -> set[tuple[float, float]]:
+def all_divisions(flows: Flows, guarantee: Guarantee, weights: tuple[float, ...] = ()) -> set[tuple[float, float]]:
     """Cost and published volume of every division: of every way to publish, divide or suppress, pair after pair.
 
-    Where the flows have times, time is a third end: an hour costs some tiles, and only times of k people are named.
+    Where columns fold, each is one more end: its width costs some tiles, and only what k people share is named.
     """
-    trees = [flows.origins, flows.destinations]
-    ends = [flows.origin, flows.destination]
-    if flows.times is not None:
-        trees, ends = [*trees, flows.times.tree], [*ends, flows.time]
+    trees, ends = [tree for tree, _ in flows.ends], [leaf for _, leaf in flows.ends]
 
     @cache
     def outcomes(*nodes: int) -> frozenset[tuple[float, float]]:
@@ -31,8 +28,7 @@ def all_divisions(flows: Flows, guarantee: Guarantee, time_weight: float = 0.0) 
             return frozenset(found)
         v = sum(volume(flows, f, guarantee) for f in rows)
         if is_safe(flows, rows, guarantee) and may_be_named(flows, guarantee, nodes[2:]):
-            hours = sum(float(flows.times.hours[node]) for node in nodes[2:])
-            found.add((v * (len(below[0]) + len(below[1]) + time_weight * hours), v))
+            found.add((v * (len(below[0]) + len(below[1]) + width(flows, nodes[2:], weights)), v))
         for end, tree in enumerate(trees):
             parts = [(*nodes[:end], c, *nodes[end + 1 :]) for c in children(tree, nodes[end])]
             if parts:
@@ -43,14 +39,20 @@ def all_divisions(flows: Flows, guarantee: Guarantee, time_weight: float = 0.0) 
     return set(outcomes(*([0] * len(trees))))
 
 
-def may_be_named(flows: Flows, guarantee: Guarantee, times: tuple[int, ...], rows: Iterable[int] | None = None) -> bool:
-    """Whether k people of these flows, or of all, travelled in these times, where persons are known."""
-    if flows.people is None or not times:
+def width(flows: Flows, nodes: tuple[int, ...], weights: tuple[float, ...]) -> float:
+    """The tiles that the widths of these nodes of folds are worth."""
+    return sum(w * float(fold.width[node]) for w, fold, node in zip(weights, flows.folds, nodes, strict=True))
+
+
+def may_be_named(flows: Flows, guarantee: Guarantee, nodes: tuple[int, ...], rows: Iterable[int] | None = None) -> bool:
+    """Whether k people of these flows, or of all, have these nodes of folds together, where persons are known."""
+    if flows.people is None or not nodes:
         return True
-    inside = tiles_below(flows.times.tree, times[0])
+    inside = [tiles_below(fold.tree, node) for fold, node in zip(flows.folds, nodes, strict=True)]
     who = persons_by_flow(flows)
     considered = range(len(flows)) if rows is None else rows
-    return len(set().union(*(who[f] for f in considered if flows.time[f] in inside))) >= guarantee.k
+    having = [f for f in considered if all(leaf[f] in own for leaf, own in zip(flows.leaves, inside, strict=True))]
+    return len(set().union(*(who[f] for f in having))) >= guarantee.k
 
 
 def children(tree: Hierarchy, node: int) -> list[int]:

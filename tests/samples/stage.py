@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -87,7 +88,12 @@ def build(folder: Path) -> None:
     csv.write_csv(no_zones, folder / "trips.csv")
     csv.write_csv(no_zones, folder / "survey.csv")
     rng = np.random.default_rng(4)
-    measured = {name: rng.gamma(2, mean / 2, len(no_zones)).round(1) for name, mean in (("minutes", 20), ("km", 6))}
+    measured: dict[str, Any] = {
+        name: rng.gamma(2, mean / 2, len(no_zones)).round(1) for name, mean in (("minutes", 20), ("km", 6))
+    }
+    measured["purpose"] = rng.choice(["work", "study", "shop"], len(no_zones))
+    (folder / "purposes.csv").write_text("value,parent\nwork,work or study\nstudy,work or study\nshop,\n")
+    (folder / "ages.csv").write_text("class,age\nadult,16-29\nadult,30-64\nold,65 and over\n")
     pq.write_table(
         pa.table({**dict(zip(no_zones.column_names, no_zones.columns, strict=True)), **measured}),
         folder / "trips.parquet",

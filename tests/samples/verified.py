@@ -10,7 +10,7 @@ from flowveil.release.folder import ReleaseFolder
 from flowveil.slices import SlicedFlows
 from flowveil.verify.from_flows import recount_flows
 from flowveil.verify.rebuild import check_files, check_rebuild
-from flowveil.zoning.refinement import refined
+from flowveil.zoning.restriction import refined
 
 
 def findings_of(folder: Path, flows: Any, *, notes: list[str] | None = None, **given: Any) -> list[str]:

@@ -16,7 +16,7 @@ SOURCE = Path(flowveil.__file__).parent
 
 #: Core and small shared files.
 CORE = (
-    *("errors", "hierarchy", "flows", "guarantee", "slices", "times", "remote_people"),
+    *("errors", "hierarchy", "flows", "folds", "guarantee", "slices", "times", "remote_people"),
     *("headers", "read_summary", "record_keys", "record_values", "output", "paths", "progress", "workers"),
     *("settings", "request"),
 )
@@ -94,7 +94,7 @@ def test_the_recount_imports_nothing_of_flowveil():
         assert not bad, f"{file.relative_to(SOURCE)} imports {sorted(bad)}"
 
 
-@pytest.mark.parametrize("room", ["flows", "guarantee", "hierarchy", "methods", "release", "verify/recount"])
+@pytest.mark.parametrize("room", ["flows", "folds", "guarantee", "hierarchy", "methods", "release", "verify/recount"])
 def test_what_decides_and_checks_knows_no_heavy_library(room):
     for file in files_of(room):
         bad = {r for r in rooms_of(file) if r.removeprefix("library ") in HEAVY}

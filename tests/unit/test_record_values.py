@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 import shutil
 from fractions import Fraction
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,6 +21,7 @@ from pyarrow import csv
 
 import flowveil
 from conftest import trip_table
+from flowveil.audit.auditing import audit
 from flowveil.cli import main
 from flowveil.errors import DataError, GuaranteeError, ParameterError
 from flowveil.record_values import ONE, Numbers, RecordValues, round_significant
@@ -182,7 +185,12 @@ def trips(tmp_path_factory) -> Path:
     found = trip_table(n)
     minutes = [None if rng.random() < 0.05 else float(v) for v in np.round(rng.gamma(2, 10, n))]
     minutes[:5] = [-1.0, 500.0, 900.0, 200.0, 181.0]
-    columns = {"minutes": minutes, "km": np.round(rng.gamma(2, 3, n), 2), "sex": ["f", "m"] * (n // 2)}
+    columns = {
+        "minutes": minutes,
+        "km": np.round(rng.gamma(2, 3, n), 2),
+        "sex": ["f", "m"] * (n // 2),
+        "n": 1 + np.arange(n) % 3,
+    }
     columns["t"] = [f"2024-03-05T{6 + i % 4:02d}:15:00" for i in range(n)]
     for name, values in columns.items():
         found = found.append_column(name, pa.array(values))
@@ -197,6 +205,7 @@ RELEASES = {
     "layers": ({}, {"k": 5}),
     "weights, halves": ({"weight": "weight"}, {"k": 5, "method": "twincut", "hierarchy": "halves"}),
     "no persons": ({"no_person": True}, {"k": 6, "method": "odkanon"}),
+    "counts": ({"no_person": True, "trips": "n"}, {"k": 6, "method": "paircut"}),
     "slices": ({"by": "sex"}, {"k": 4}),
     "folded": ({"time": "t", "every": "hour"}, {"k": 4}),
 }
@@ -223,6 +232,26 @@ def test_releases_publish_numbers_that_an_independent_reader_recounts(name, trip
     verified = flowveil.verify_release(tmp_path / "out", against=trips)
     assert verified.holds
     assert verified.compared["read_by"] == "recount"
+
+
+def test_exports_and_page_have_the_numbers(trips, tmp_path):
+    folder = release_of(trips, *RELEASES["weights, halves"]).write(tmp_path / "out", formats=FORMATS)
+    flows = pq.read_table(folder / "flows.parquet")
+    null = flows["mean_minutes"].is_null().to_pylist().index(True)
+    zones = [flows[f"{end}_zone"][null].as_py() for end in ("origin", "destination")]
+    assert csv.read_csv(folder / "flows.csv")["mean_minutes"].to_pylist() == flows["mean_minutes"].to_pylist()
+    with h5py.File(folder / "flows.omx") as file:
+        assert {"mean_minutes", "median_km"} <= set(file["data"])
+        codes = [code.decode() for code in file["lookup/zone_code"]]
+        assert file["data/mean_minutes"][codes.index(zones[0]), codes.index(zones[1])] == 0
+        assert np.sum(file["data/mean_minutes"][:]) == pytest.approx(pc.sum(flows["mean_minutes"]).as_py())
+    wide = pq.read_table(folder / "flows_wide.parquet")
+    assert wide["mean_minutes"].null_count == flows["mean_minutes"].null_count
+    assert "median_km" in (folder / "kepler.json").read_text()
+    data = re.search(r'id="map-data">(.*?)</script>', (folder / "report.html").read_text(), re.S)
+    shown = json.loads(data[1])["numbers"]["median_km"]
+    held = np.frombuffer(base64.b64decode(shown["bytes"]), f"<{shown['type']}")
+    assert np.array_equal(held, flows["median_km"].to_numpy(), equal_nan=True)
 
 
 def test_numbers_do_not_depend_on_the_order_of_rows(trips, tmp_path):
@@ -319,6 +348,15 @@ def test_python_refuses_the_same(trips, tmp_path):
     ):
         with pytest.raises(ParameterError, match=r"cannot be"):
             call()
+
+
+def test_an_audit_says_that_numbers_of_two_releases_are_not_compared(trips, tmp_path):
+    release_of(trips, {}, {"k": 5, "method": "twincut"}).write(tmp_path / "one")
+    release_of(trips, {}, {"k": 6, "method": "twincut"}).write(tmp_path / "two")
+    assert any(
+        "medians were not subtracted" in line for line in audit([tmp_path / "one", tmp_path / "two"]).not_compared
+    )
+    assert audit([tmp_path / "one"]).not_compared == []
 
 
 def test_coarser_zones_leave_numbers_out_and_say_so(trips, tmp_path, capsys):

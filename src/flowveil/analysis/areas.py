@@ -221,7 +221,7 @@ def _estimated_pairs(release: Any, flows: Flows, zoning: Zoning, basis: str) -> 
             return None
         zone_o, zone_d = origins.numbers(table["origin_zone"]), destinations.numbers(table["destination_zone"])
         if int(np.sum(np.diff(origins.first)[zone_o] * np.diff(destinations.first)[zone_d])) <= MOST_ROWS:
-            made = disaggregate(table, origins, destinations)
+            made = disaggregate(table, origins, destinations, folded=release.kind == "folded")
             pairs, how = (made.origin, made.destination, made.values[basis]), RECONSTRUCTION
         else:
             pairs, how = _spread_evenly(zone_o, zone_d, table[basis].to_numpy(), origins, destinations), EVEN

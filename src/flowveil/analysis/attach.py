@@ -31,16 +31,14 @@ from flowveil.reading import Reading
 from flowveil.release.boxes import Boxes, BoxZones, Frame
 from flowveil.release.folder import ReleaseFolder, taken_at_its_word
 from flowveil.release.noisy import NoisyCounts, NoisyRelease, NoisySlices, Perturbation, PrivacyLoss
-from flowveil.release.plan import NodeZones, Plan, Suppression, TimedZones
+from flowveil.release.plan import FoldedZones, NodeZones, Plan, Suppression
 from flowveil.release.release import Release, SlicedRelease
 from flowveil.release.statement import INEXACT, Statement
 from flowveil.release.subtraction import Differencing
 from flowveil.slices import Key, SlicedFlows
-from flowveil.times import TIME_COLUMNS
 from flowveil.zoning.covering import containing_cells, pairs_inside
 from flowveil.zoning.public_map import FULL_TURN, Rectangles
-from flowveil.zoning.refinement import refined
-from flowveil.zoning.restriction import to_the_top
+from flowveil.zoning.restriction import refined, to_the_top
 
 LAYER = "layer"
 _ENDS = ("origin_zone", "destination_zone")
@@ -72,7 +70,7 @@ def attach(folder: str | PathLike[str], against: Any, **reading: Any) -> Attache
     with taken_at_its_word(place.path):
         if statement.slice_columns:
             return _attach_slices(statement, place.flows, flows)
-        one = flows.folded() if statement.kind == "folded" else flows.whole
+        one = flows.folded(statement.fold_trees) if statement.kind == "folded" else flows.whole
         return _attach_matrix(statement, place.flows, one, _guarantee(statement, one))
 
 
@@ -181,13 +179,11 @@ def _cells(table: pa.Table, rows: Sequence[Ints]) -> Cells:
 
 
 def _in_cells(table: pa.Table, flows: Flows) -> _Found:
-    """Assigns flows to cells of nodes, layer by layer; where time is folded, with an interval of time each."""
-    names = [table[name].to_pylist() for name in _ENDS]
-    hierarchies, times = [flows.origins, flows.destinations], flows.times
-    if times is not None:
-        names.append([" ".join(ends) for ends in zip(*(table[name].to_pylist() for name in TIME_COLUMNS), strict=True)])
-        hierarchies.append(times.tree)
-    rows = [nodes_of(tree, tuple(codes)).astype(np.int32) for tree, codes in zip(hierarchies, names, strict=True)]
+    """Assigns flows to cells of nodes, layer by layer; where columns fold, with a node of each."""
+    # Codes of times are the texts of both columns.
+    columns = [(name,) for name in _ENDS] + [tuple(fold.columns) for fold in flows.folds]
+    names = [map(" ".join, zip(*(table[name].to_pylist() for name in own), strict=True)) for own in columns]
+    rows = [nodes_of(tree, tuple(codes)).astype(np.int32) for (tree, _), codes in zip(flows.ends, names, strict=True)]
     layered, (parents, points) = LAYER in table.column_names, nodes_of_flows(flows)
     layer = table[LAYER].to_numpy().astype(np.int32) if layered else np.ones(len(table), dtype=np.int32)
     cell = np.full(len(flows), -1, dtype=np.int32)
@@ -196,22 +192,20 @@ def _in_cells(table: pa.Table, flows: Flows) -> _Found:
         found = containing_cells(parents, [row[of_layer] for row in rows], [point[left] for point in points])
         cell[left] = np.where(found >= 0, of_layer[found], -1)
     inside = cell >= 0
-    # A flow in no cell stays in its own tile and time step, a zone of layer 0. Published rows follow the flows.
+    # A flow in no cell stays in its own tile and values, a zone of layer 0. Published rows follow the flows.
     node = [
         np.concatenate((np.where(inside, row[cell], point), row)).astype(np.int64)
         for point, row in zip(points, rows, strict=True)
     ]
-    steps = np.zeros(len(node[0]), dtype=np.int64) if times is None else node[2]
     levels = np.concatenate((np.where(inside, layer[cell], 0), layer)) * int(layered)
-    shape = (int(levels.max(initial=0)) + 1, flows.origins.n_nodes, int(steps.max(initial=0)) + 1)
-    used, number_o = np.unique(np.ravel_multi_index((levels, node[0], steps), shape), return_inverse=True)
-    level, nodes, step = np.unravel_index(used, shape)
+    key = (levels, node[0], *node[2:])
+    shape = tuple(int(column.max(initial=0)) + 1 for column in key)
+    used, number_o = np.unique(np.ravel_multi_index(key, shape), return_inverse=True)
+    level, *nodes = (part.astype(np.int32) for part in np.unravel_index(used, shape))
     marked: Any = {"layer": level.astype(np.int8)} if layered else {}
-    origins: NodeZones
-    if times is None:
-        origins = NodeZones(flows.origins, nodes.astype(np.int32), **marked)
-    else:
-        origins = TimedZones(flows.origins, nodes.astype(np.int32), times, step.astype(np.int32), **marked)
+    origins = NodeZones(flows.origins, nodes[0], **marked)
+    if flows.folds:
+        origins = FoldedZones(flows.origins, nodes[0], flows.folds, tuple(nodes[1:]), **marked)
     zones_d, number_d = np.unique(node[1], return_inverse=True)
     zone_o, zone_d, n = number_o.astype(np.int32), number_d.astype(np.int32), len(flows)
     zones = origins, NodeZones(flows.destinations, zones_d.astype(np.int32))

@@ -28,7 +28,7 @@ from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee, default_units
 from flowveil.methods import METHODS, Method
 from flowveil.methods.epsilon import check_epsilon
-from flowveil.methods.paircut import usual_time_weight
+from flowveil.methods.paircut import usual_weight
 from flowveil.output import make_private_folder, refuse_inside_release, write_private_files
 from flowveil.paths import named_path
 from flowveil.progress import lines_every
@@ -194,17 +194,17 @@ def compare_flows(
 
 
 def _methods(flows: Flows, choices: Settings) -> tuple[list[Method], list[Method]]:
-    """Returns the methods that guarantee a k, and those that add noise; refuses those that cannot fold the times."""
+    """Returns the methods that guarantee a k, and those that add noise; refuses those that cannot fold."""
     named = methods_of(choices.methods, same_zones=flows.same_zones)
     with_k, with_noise = ([m for m in named if (m.promises != "k") == noisy] for noisy in (False, True))
     if choices.methods in (None, "all"):
-        if flows.times is not None:
+        if flows.folds:
             with_k = [method for method in with_k if method.folds]
         elif not flows.same_zones:
             noisy = ("perturbation",) if choices.epsilon == () else ("epsilon", "perturbation")
             with_noise = [method for method in METHODS.values() if method.promises in noisy]
     for method in (*with_k, *with_noise):
-        method.check_times(flows)
+        method.check_folds(flows)
     return with_k, with_noise
 
 
@@ -231,14 +231,14 @@ def _with_time_weights(flows: Flows, task: Task, hierarchy: str | None) -> list[
     They show what finer places cost in wider times. The default is the method's weight on the tree of these flows.
     """
     given = task.arguments
-    if flows.times is None:
+    if not any(fold.every for fold in flows.folds):
         return [task]
     flows, _ = given["method"].on_hierarchy(flows, hierarchy)
     if given.get("time_weight") is not None:
         return [task]
     guarantee = Guarantee.resolve(flows, k=given["k"], protect=given["protect"])
     try:
-        default = usual_time_weight(*guarantee.to_fixed_point(guarantee.prepare(flows)), given["max_suppressed"])
+        default = usual_weight(*guarantee.to_fixed_point(guarantee.prepare(flows)), given["max_suppressed"])
     except InfeasibleError:
         return [task]
     return [replace(task, arguments={**given, "time_weight": default * factor}) for factor in TIME_WEIGHTS]

@@ -65,8 +65,8 @@ def _covering_layers(release: Release) -> Covering:
     destinations: Any = plan.destination_zones
     parents, points = nodes_of_flows(flows)
     rows_of_cells = [origins.nodes[cells.origin], destinations.nodes[cells.destination]]
-    if plan.timed is not None:
-        rows_of_cells.append(plan.timed.time[cells.origin])
+    if plan.folded is not None:
+        rows_of_cells += [node[cells.origin] for node in plan.folded.fold_nodes]
     n, layer = len(rows_of_cells), origins.layer[cells.origin]
     found: list[tuple[Any, Any]] = []
     for number in np.unique(layer).tolist():
@@ -78,11 +78,8 @@ def _covering_layers(release: Release) -> Covering:
 
 
 def nodes_of_flows(flows: Any) -> tuple[list[NDArray[Any]], list[NDArray[Any]]]:
-    """Returns the parents of all nodes and the leaf node of each flow, by end and, if time is folded, of the time."""
-    ends = [(flows.origins, flows.origin), (flows.destinations, flows.destination)]
-    if flows.times is not None:
-        ends.append((flows.times.tree, flows.time))
-    return [tree.parent for tree, _ in ends], [tree.leaf_node[leaf] for tree, leaf in ends]
+    """Returns the parents of all nodes and the leaf node of each flow, by end."""
+    return [tree.parent for tree, _ in flows.ends], [tree.leaf_node[leaf] for tree, leaf in flows.ends]
 
 
 def _covering_boxes(release: Release, origins: BoxZones, destinations: BoxZones) -> Covering:

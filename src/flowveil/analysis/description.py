@@ -17,7 +17,7 @@ from flowveil.errors import DataError, FlowveilError, MissingExtraError
 from flowveil.flows import Cells, Flows
 from flowveil.guarantee import UNITS, Guarantee, Unit, check_max_suppressed
 from flowveil.methods import METHODS
-from flowveil.methods.paircut import at_all_times
+from flowveil.methods.paircut import unfolded
 
 #: With fewer people, the busiest hundredth is empty.
 FEWEST_PEOPLE = 100
@@ -192,9 +192,9 @@ def describe_flows(
     if len(flows) == 0:
         raise DataError("There are no flows to describe.")
     check_max_suppressed(max_suppressed)
-    folded = None if flows.times is None else flows
+    folded = flows if flows.folds else None
     if folded is not None:
-        flows, _ = at_all_times(folded)
+        flows, _ = unfolded(folded)
     units = [unit.name for unit in UNITS.values() if _has(flows, unit)]
     guarantees = {unit: Guarantee.resolve(flows, k=k, protect=unit) for unit in units}
     asked = Guarantee.resolve(flows, k=k, protect=protect)
@@ -384,7 +384,7 @@ class Estimate:
 def _estimate(name: str, flows: Flows, arguments: Mapping[str, Any], hierarchy: str | None) -> Estimate | None:
     """Returns what a method would give; None if its libraries are not installed."""
     options, gives = _ESTIMATED[name]
-    empty = Estimate(name, flows.times is not None, None, gives)
+    empty = Estimate(name, bool(flows.folds), None, gives)
     if len(flows) > MOST_FLOWS:
         return replace(empty, reason=f"there are more than {MOST_FLOWS:,} flows")
     limit = {"max_suppressed": METHODS[name].max_suppressed} if name == "layercut" else {}

@@ -29,9 +29,7 @@ from flowveil.methods.cellkey import with_trial_keys
 from flowveil.published.tables import overview
 from flowveil.release.statement import INEXACT
 from flowveil.slices import SlicedFlows
-from flowveil.times import TIME_COLUMNS
-from flowveil.zoning.refinement import refined
-from flowveil.zoning.restriction import over_own_tiles
+from flowveil.zoning.restriction import over_own_tiles, refined
 
 Value = float | int | None
 #: Measures by name.
@@ -311,7 +309,8 @@ def execute(source: Source, task: Task) -> Any:
     )
     if not source.keep_tables:
         return run
-    table = overview(release.flows, TIME_COLUMNS, None) if release.kind == "folded" else release.flows
+    folded = release.plan.folded
+    table = release.flows if folded is None else overview(release.flows, tuple(folded.columns), None)
     return replace(run, flows=table, zones=release.zones)
 
 
@@ -321,8 +320,8 @@ def prepare(source: Source, task: Task) -> None:
         return
     flows = source.select(task)
     cells = flows.select(np.arange(len(flows)) < WARM_UP_FLOWS)
-    shared = {name: getattr(flows, name) for name in ("origins", "destinations", "intake", "whole_map", "times")}
-    few = Flows.of_cells(cells, **shared, time=None if flows.time is None else flows.time[: len(cells)])
+    shared = {name: getattr(flows, name) for name in ("origins", "destinations", "intake", "whole_map", "folds")}
+    few = Flows.of_cells(cells, **shared, leaves=tuple(leaf[: len(cells)] for leaf in flows.leaves))
     attempt(few, {**task.arguments, "k": 2} if _guarantees_k(task.arguments) else task.arguments)
 
 

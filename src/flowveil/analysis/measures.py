@@ -72,8 +72,8 @@ class Subject:
     @property
     def time_width(self) -> float | None:
         """The hours of a cell's time interval, averaged over the published volume; None if time is not folded."""
-        timed = self.release.plan.timed
-        return None if timed is None else self.mean(timed.hours[self.release.cells.origin])
+        hours = None if self.release.plan.folded is None else self.release.plan.folded.hours
+        return None if hours is None else self.mean(hours[self.release.cells.origin])
 
     @cached_property
     def floor(self) -> float | None:
@@ -259,8 +259,8 @@ def _reconstruction_distance(subject: Subject, scale: float) -> float | None:
     """
     if subject.total == 0 or scale == 0:
         return None
-    release, (size_o, size_d), timed = subject.release, subject.sizes, subject.release.plan.timed
-    pairs = size_o * size_d if timed is None else size_o * size_d * timed.steps[release.cells.origin]
+    release, (size_o, size_d), folded = subject.release, subject.sizes, subject.release.plan.folded
+    pairs = size_o * size_d if folded is None else size_o * size_d * folded.n_values[release.cells.origin]
     original = release.input.volume(subject.basis) / subject.total
     each = release.cells.volume(subject.basis) / scale / pairs
     on_flows = np.abs(subject.covering.rebuild(each, len(original)) - original).sum()

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowveil.flows import Flows
+from flowveil.hierarchy import Ints
 
 #: Size of the sample, and largest number of known places.
 SAMPLE, MOST_KNOWN = 1_000, 4
@@ -75,7 +76,7 @@ def uniqueness(flows: Flows, *, most_known: int = MOST_KNOWN, sample: int = SAMP
         drawn = able[np.sort(rng.permutation(len(able))[:sample])].tolist()
         chosen = (rng.choice(place[start[who] : start[who + 1]], known, replace=False) for who in drawn)
         alone, n = sum(people_at(places) == 1 for places in chosen), len(drawn)
-        shares.append(Uniqueness(known, flows.time is not None, len(able), n, alone / n, *wilson(alone, n)))
+        shares.append(Uniqueness(known, _steps(flows) is not None, len(able), n, alone / n, *wilson(alone, n)))
     return tuple(shares)
 
 
@@ -91,5 +92,12 @@ def _places(flows: Flows) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Returns the place of both ends of every flow; a tile has the same number at either end."""
     codes = [tree.code[tree.leaf_node] for tree in (flows.origins, flows.destinations)]
     of_origin, of_destination = np.split(np.unique(np.concatenate(codes), return_inverse=True)[1], [len(codes[0])])
-    time, n_steps = (0, 1) if flows.time is None else (flows.time, int(flows.time.max(initial=0)) + 1)
+    steps = _steps(flows)
+    time, n_steps = (0, 1) if steps is None else (steps, int(steps.max(initial=0)) + 1)
     return of_origin[flows.origin] * n_steps + time, of_destination[flows.destination] * n_steps + time
+
+
+def _steps(flows: Flows) -> Ints | None:
+    """Returns the step of time of each flow; None if time is not folded."""
+    both = zip(flows.folds, flows.leaves, strict=True)
+    return next((leaf for fold, leaf in both if fold.every is not None), None)

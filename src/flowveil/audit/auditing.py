@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flowveil.audit.perturbed import PerturbedCounts, attack_perturbed
-from flowveil.audit.published import PublishedRelease, read_release
+from flowveil.audit.published import PublishedRelease, disjoint, read_release
 from flowveil.audit.shadow_releases import Membership, Minimality, membership, minimality
 from flowveil.audit.single_release import (
     Dominance,
@@ -28,6 +29,7 @@ from flowveil.audit.subtraction import Groups, confined_groups
 from flowveil.audit.trips import place_trips, read_trips_of, recounted, slices_of
 from flowveil.errors import ParameterError
 from flowveil.published.document import Part, fill, page
+from flowveil.record_values import value_columns
 from flowveil.release.folder import taken_at_its_word
 
 if TYPE_CHECKING:
@@ -46,7 +48,7 @@ class AuditOfOne:
     dominance: Dominance | None = None  # with the trips; None where they were not given, or persons are not known
     linkage: tuple[Linkage, ...] = ()
     membership: Membership | None = None
-    # What zones that were not divided say; None for boxes, folded times, noise and slices.
+    # What zones that were not divided say; None for boxes, folds, noise and slices.
     minimality: Minimality | None = None
     true_cells: bool | None = None  # whether the cells hold the trips that they say; None without the trips
     noisy: bool = False  # whether it is of noisy counts, which are not attacked
@@ -234,7 +236,17 @@ def audit(
             for release, own in zip(read, flows, strict=True)
         )
         groups = confined_groups(read)
+        groups = replace(groups, unchecked=(*groups.unchecked, *_numbers_not_subtracted(read)))
         return Audit(groups, ones, limits, *recounted(groups.groups, read, flows), attack_perturbed(read))
+
+
+def _numbers_not_subtracted(releases: Sequence[PublishedRelease]) -> Iterator[tuple[tuple[int, ...], str]]:
+    """Yields pairs of releases that may have numbers of the same values."""
+    named = [value_columns(one.report["parameters"].get("columns", {})).values() for one in releases]
+    for i, j in combinations(range(len(releases)), 2):
+        common = {column for _, column in named[i]} & {column for _, column in named[j]}
+        if common and not disjoint(releases[i], releases[j]):
+            yield (i, j), "means, totals and medians were not subtracted from each other"
 
 
 def _flows(release: PublishedRelease, against: Any, reading: Mapping[str, Any]) -> Flows | None:

@@ -61,7 +61,7 @@ class PublishedRelease:
     k: int  # of the guarantee, in people or trips; 0 for noise
     thresholds: Mapping[str, float]  # the smallest value of a cell by unit, where it is a number
     homogeneous: bool  # the zones of each end are disjoint
-    nodes: bool  # cells are pairs of nodes of a tree; not boxes, nor cells with folded times
+    nodes: bool  # cells are pairs of nodes of a tree; not boxes, nor cells with folds
     noisy: bool  # counts carry noise, so that subtracting them gives nothing that is certain
     revised: bool  # some cells are of the trips as they were, some as they were corrected
     whole_cells: bool  # a published cell counts every trip between its zones
@@ -192,7 +192,7 @@ def incomparable(a: PublishedRelease, b: PublishedRelease) -> str | None:
     if a.noisy or b.noisy:
         return "counts of one carry noise"
     if not (a.nodes and b.nodes):
-        return "the cells of one are boxes, or have folded times"
+        return "the cells of one are boxes, or have folds"
     if a.ground != b.ground:
         return "they are of different areas, or left out different rows"
     if (a.period is None) != (b.period is None):

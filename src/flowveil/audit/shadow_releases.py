@@ -214,7 +214,7 @@ class Minimality(Figures):
 def minimality(
     release: PublishedRelease, flows: Flows | None = None, *, tries: int = 0, seed: int = 0
 ) -> Minimality | None:
-    """Returns what the zones of a release of one matrix give away; None for boxes, folded times, noise and slices.
+    """Returns what the zones of a release of one matrix give away; None for boxes, folds, noise and slices.
 
     Without the trips only what is certain; with them the method is run again for ``tries`` zones.
     """

@@ -56,8 +56,7 @@ def read_trips_of(release: PublishedRelease, source: Any, **reading: Any) -> Any
     """Reads trips as the report of a release says, on the tree that it has: flows, or slices if it has slices."""
     from flowveil.engines import read_flows
     from flowveil.reading import Reading
-    from flowveil.zoning.refinement import refined
-    from flowveil.zoning.restriction import to_the_top
+    from flowveil.zoning.restriction import refined, to_the_top
 
     parameters = release.report["parameters"]
     flows: Any = read_flows(source, Reading.from_parameters(parameters, **reading))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -77,18 +76,6 @@ def analyze(output: Output, directory: str, out: str | None, dpia: str | None, r
     output.say(*analysis.lines())
 
 
-def options_by_method(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Returns the options of several methods from METHOD.NAME=VALUE."""
-    chosen: dict[str, dict[str, Any]] = {}
-    for text in texts:
-        method, dot, rest = text.partition(".")
-        name, equals, value = rest.partition("=")
-        if not dot or not equals:
-            raise ParameterError(f"--option must be METHOD.NAME=VALUE here; found '{text}'.")
-        chosen.setdefault(method, {})[name.strip()] = find_method(method).parse_option(name.strip(), value.strip())
-    return chosen
-
-
 _LIMIT = "Share that may be suppressed, of all methods or of one (repeatable) [default: 0.1]."
 method_option = several("--option", "options", "METHOD.NAME=VALUE", "Option of a method (repeatable).")
 method_limits = several("--max-suppressed", "max_suppressed", "SHARE|METHOD=SHARE", _LIMIT)
@@ -107,11 +94,18 @@ def _shared(request: Request, given: dict[str, Any]) -> dict[str, Any]:
             limits["limits"][find_method(method.strip()).name] = number
         else:
             limits["max_suppressed"] = number
+    options: dict[str, dict[str, Any]] = {}
+    for text in given.pop("options"):
+        method, dot, rest = text.partition(".")
+        name, equals, value = (part.strip() for part in rest.partition("="))
+        if not dot or not equals:
+            raise ParameterError(f"--option must be METHOD.NAME=VALUE here; found '{text}'.")
+        options.setdefault(method, {})[name] = find_method(method).parse_option(name, value)
     return {
         "k_population": request.protection.k_population,
         "population_only": request.protection.population_only,
         "hierarchy": request.method.hierarchy,
-        "options": options_by_method(given.pop("options")),
+        "options": options,
         **limits,
     }
 

@@ -67,14 +67,11 @@ def publish_request(output: Output, request: Request, *, save_recipe: str | None
     writing = run.writing_arguments(request)
     _say_default(output, request)
     with run.resources(request):
-        asked = run.anonymize_arguments(request)
+        # Checked before the trips are read.
+        run.anonymize_arguments(request)
         with output.working("Reading") as progress:
             flows = run.read_request(request, progress=progress)
-        if run.has_slices(request) and not request.slices.fold_time:
-            release = publish_slices(output, flows, request, writing)
-        else:
-            show = request.output.show_measures
-            release = publish_one(output, flows, out, asked, writing=writing, show_measures=show)
+        release = publish_flows(output, flows, request, writing)
         if save_recipe is not None:
             _save(given, save_recipe)
             output.say(f"Recipe: {save_recipe}")
@@ -118,51 +115,27 @@ def _print_loss(output: Output, release: Any, new_map_at: float) -> None:
         click.echo(line, err=True)
 
 
-def publish_one(
-    output: Output,
-    flows: Any,
-    out: str,
-    asked: Mapping[str, Any],
-    *,
-    writing: Mapping[str, Any] | None = None,
-    show_measures: bool = False,
-) -> Any:
-    """Anonymise flows, publish them and print what is published; return the release."""
-    from flowveil.anonymization import anonymize
-    from flowveil.api import publish
-    from flowveil.series.ledger import recording_nothing
-
-    writing = writing or {}
-    with output.working("Anonymising"), recording_nothing(**_recorded(writing)):
-        release = anonymize(flows, **asked)
-    with output.working("Writing and recounting"):
-        folder = publish(release, out, **writing)
-    _print_release(output, release, folder, show_measures=show_measures)
-    return release
-
-
-def publish_slices(output: Output, sliced: Any, request: Request, writing: Mapping[str, Any]) -> Any:
-    """Anonymise the slices of a request, publish them and print what is published; return the release."""
+def publish_flows(output: Output, flows: Any, request: Request, writing: Mapping[str, Any]) -> Any:
+    """Anonymise the flows or slices of a request, publish them and print what is published; return the release."""
     from flowveil import __version__
     from flowveil.api import publish
     from flowveil.execution import anonymize_request
+    from flowveil.flows import Flows
     from flowveil.series.ledger import recording_nothing
     from flowveil.slice_plans import Checkpoint
 
-    out = str(request.output.out)
-    with output.working("Anonymising slices") as progress, recording_nothing(**_recorded(writing)):
-        kept = Checkpoint.next_to(out, __version__) if request.resources.resume else None
-        family = anonymize_request(request, sliced, progress=progress, resume=kept)
+    out, is_sliced = str(request.output.out), not isinstance(flows, Flows)
+    recorded = {name: writing.get(name) for name in ("ledger", "epsilon_total")}
+    label = "Anonymising slices" if is_sliced else "Anonymising"
+    with output.working(label) as progress, recording_nothing(**recorded):
+        kept = Checkpoint.next_to(out, __version__) if is_sliced and request.resources.resume else None
+        release = anonymize_request(request, flows, progress=progress, resume=kept)
     with output.working("Writing and recounting"):
-        folder = publish(family, out, **writing)
+        folder = publish(release, out, **writing)
     if kept is not None:
         kept.remove()
-    _print_release(output, family, folder, show_measures=request.output.show_measures)
-    return family
-
-
-def _recorded(writing: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: writing.get(name) for name in ("ledger", "epsilon_total")}
+    _print_release(output, release, folder, show_measures=request.output.show_measures)
+    return release
 
 
 def _print_release(output: Output, release: Any, folder: Path, *, show_measures: bool) -> None:

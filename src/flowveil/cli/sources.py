@@ -8,8 +8,9 @@ from typing import Any
 
 import click
 
-from flowveil.cli.anonymize import publish_one
+from flowveil.cli.anonymize import publish_flows
 from flowveil.cli.command import PLACE, Output, named_values, place, several, with_output
+from flowveil.request import Request
 
 _ABOUT = {
     "title": "Travel in Île-de-France, a synthetic survey",
@@ -34,7 +35,8 @@ def demo(output: Output, out: str) -> None:
     with output.working("Reading") as progress:
         flows = read_trips(survey, weight="weight", progress=progress)
     # The survey is synthetic: measures computed from its trips reveal nothing.
-    publish_one(output, flows, out, {"k": 10}, writing=_ABOUT, show_measures=not output.quiet)
+    request = Request.from_flat({"k": 10, "out": out, "show_measures": not output.quiet})
+    publish_flows(output, flows, request, _ABOUT)
 
 
 #: What --option takes: seconds and metres, texts, and a flag. A dwell of 0 cuts trips at gaps only.

@@ -1,12 +1,9 @@
 """ATG-Dual and ATG-Soft: adaptive tree generalisation (Matet et al. 2023).
 
 First the origin cut whose zones emit volumes closest to ``v_target``. Then, for each origin zone, a separate
-destination cut that minimises the generalisation error within a suppression budget. All origins share the budget, so
-their trees are pruned together (`PairTree`) under one multiplier. ATG-Dual finds it with the Specific Breakpoints
-Algorithm; ATG-Soft takes it as given. Areas are numbers of tiles.
-
-Guarantees: ATG-Dual never suppresses more than its budget, and its pruning is optimal for its final multiplier.
-ATG-Soft keeps no cell larger than its ``lambda`` that could still be split.
+destination cut that minimises the generalisation error within a suppression budget that all origins share, so their
+trees are pruned together (`PairTree`) under one multiplier. ATG-Dual finds it with the Specific Breakpoints Algorithm;
+ATG-Soft takes it as given. Areas are numbers of tiles.
 """
 
 from __future__ import annotations
@@ -29,11 +26,7 @@ GRID = 2.0
 
 
 def atg_dual(
-    flows: Flows,
-    guarantee: Guarantee,
-    *,
-    max_suppressed: float = 0.1,
-    v_target: float | Literal["auto"] = "auto",
+    flows: Flows, guarantee: Guarantee, *, max_suppressed: float = 0.1, v_target: float | Literal["auto"] = "auto"
 ) -> Plan:
     """Plans by ATG-Dual: the finest generalisation whose suppressed volume stays within the budget.
 
@@ -44,11 +37,7 @@ def atg_dual(
         v_target: target volume of origin zones; "auto" balances the mean sizes of origin and destination zones.
     """
     budget = max_suppressed * float(np.sum(flows.volume(guarantee.basis)))
-
-    def solve(pairs: PairTree, near: float) -> float | None:
-        return dual_multiplier(pairs, budget, near=near)
-
-    chosen = _choose(flows, guarantee, v_target, solve)
+    chosen = _choose(flows, guarantee, v_target, lambda pairs, near: dual_multiplier(pairs, budget, near=near))
     if chosen is None:
         raise InfeasibleError(
             "No origin zones keep the suppressed volume within max_suppressed: some zones are below the threshold. "
@@ -67,25 +56,17 @@ def atg_soft(
 ) -> Plan:
     """Plans by ATG-Soft: a hard limit on zone sizes instead of on suppression.
 
-    Args:
-        flows: the flows to anonymise.
-        guarantee: thresholds that every cell must reach.
-        max_suppressed: not used; ATG-Soft suppresses whatever is cheaper than generalising at its lambda.
-        lambda_: price of a suppressed trip, as a size: a kept cell has at most this many tiles at both ends together,
-            unless it cannot be split. Default: 10 % of the number of tiles.
-        v_target: target volume of origin zones; "auto" balances the mean sizes of origin and destination zones.
+    ``lambda_`` is the price of a suppressed trip, as a size: a kept cell has at most this many tiles at both ends
+    together, unless it cannot be split; by default 10 % of the number of tiles. Whatever is cheaper than generalising
+    at that price is suppressed; ``max_suppressed`` is not used. Other arguments as in `atg_dual`.
     """
     if lambda_ is not None and not (np.isfinite(lambda_) and lambda_ >= 0):
         raise ParameterError(f"lambda_ must be 0 or more; found {lambda_!r}.")
-    price = 0.1 * _map_size(flows) if lambda_ is None else float(lambda_)
+    most_tiles = max(flows.origins.n_tiles, flows.destinations.n_tiles)
+    price = 0.1 * most_tiles if lambda_ is None else float(lambda_)
     chosen = _choose(flows, guarantee, v_target, lambda _pairs, _near: price)
     assert chosen is not None  # a fixed multiplier always has a solution
     return chosen.plan(flows)
-
-
-def _map_size(flows: Flows) -> int:
-    """Returns the number of tiles of the larger end."""
-    return max(flows.origins.n_tiles, flows.destinations.n_tiles)
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,7 +103,7 @@ def _choose(
     """Returns the candidate for a given v_target, or for the one that balances both ends."""
     volume = flows.volume(guarantee.basis)
     # Users give and read targets in weights, not in fixed point.
-    unit = MILLION if guarantee.basis != "trips" and is_fixed_point(flows.volume(guarantee.basis)) else 1
+    unit = MILLION if guarantee.basis != "trips" and is_fixed_point(volume) else 1
     emitted = np.bincount(flows.origin, weights=volume, minlength=flows.origins.n_tiles)
     per_node = flows.origins.sum_over(emitted)
 
@@ -162,10 +143,9 @@ def _first_guess(volume: Ints, guarantee: Guarantee, unit: int) -> float:
 def _balanced(
     candidate: Callable[[float, float], _Candidate | None], *, start: float, bounds: tuple[float, float]
 ) -> _Candidate | None:
-    """Searches the grid from a first guess towards balance.
+    """Searches the grid from a first guess to where the imbalance, which grows with the target, changes its sign.
 
-    A larger target gives larger origin zones, so the imbalance grows along the grid. The search stops where its sign
-    changes and returns the better side. Targets without a solution are skipped.
+    Returns the better side. Targets without a solution are skipped.
     """
     best = here = candidate(start, 64.0)
     if here is not None and here.imbalance == 0:

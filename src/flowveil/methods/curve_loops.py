@@ -1,12 +1,8 @@
 """The loops of CurveCut, compiled: the shortest safe runs, the optimal partition of an order, and the exchange step.
 
-A run is a slice of an order of flows. All units are monotone, so a run that contains a safe run is safe, and a run that
-consists of two safe runs is never better than the two. So of the runs from a flow, only those matter that are safe and
-shorter than two safe runs: for k trips, less than 2k flows.
-
-The exchange repartitions neighbouring boxes along other orders of their flows. The flows of a few boxes, and the
-suppressed flows between them, are sorted along each of the four dimensions, and from one to the other of two distant
-flows. Each order is cut like the whole curve, at the same price. Needs numba (the extra ``boxes``).
+A run is a slice of an order of flows. All units are monotone, so of the runs from a flow only those matter that are
+safe and shorter than two safe runs. The exchange sorts the flows of neighbouring boxes along each of the four
+dimensions, and from one to the other of two distant flows, and cuts each order like the whole curve. Needs numba.
 """
 
 from __future__ import annotations
@@ -90,7 +86,6 @@ def best_cuts(
     best, before = np.full(n + 1, np.inf), np.zeros(n + 1, np.int64)
     best[0] = 0.0
     reached = np.zeros(n + 1)
-    # Element by element: slices compile slowly.
     for i in range(n):
         reached[i + 1] = reached[i] + volume[i]
     s0, s1, s2, s3 = step
@@ -145,10 +140,8 @@ def repartition(
     Args:
         pieces: flows piece after piece; start of each piece and the end; whether each piece is a published box.
         stretches: first piece of each stretch, and the end.
-        points: squares and volume of each flow, width of a square in each dimension, and the arguments of
-            `first_safe_ends` other than the order.
-        price: price of a suppressed unit.
-        longer: flows by which a run may exceed the shortest safe one.
+        points: point, volume, step and safety of `flowveil.methods.curvecut.Points`.
+        price, longer: as in `best_cuts`.
         most_flows: longer stretches are left unchanged.
 
     Returns:
@@ -184,50 +177,37 @@ def repartition(
 
 @njit(cache=True)
 def _write_pieces(new_order: Any, begins: Any, shown: Any, start: int, order: Any, starts: Any, are_runs: Any) -> None:
-    """Writes the pieces of a stretch that begins at ``start``. Element by element: slices compile slowly."""
-    for i in range(len(order)):
-        new_order[start + i], begins[start + i] = order[i], False
+    """Writes the pieces of a stretch that begins at ``start``."""
+    new_order[start : start + len(order)] = order
+    begins[start : start + len(order)] = False
     for i in range(len(starts)):
         begins[start + starts[i]] = True
         end = starts[i + 1] if i + 1 < len(starts) else len(order)
-        for place in range(start + starts[i], start + end):
-            shown[place] = are_runs[i]
+        shown[start + starts[i] : start + end] = are_runs[i]
 
 
 @njit(cache=True)
 def sorting_keys(point: NDArray[np.int32], step: NDArray[np.int64]) -> NDArray[np.int64]:
     """Returns the sort keys of the flows of a stretch, one row for each order."""
-    n = len(point)
-    keys = np.zeros((ORDERS, n), np.int64)
-    for d in range(4):
-        for i in range(n):
-            keys[d, i] = point[i, d]
     # The flow farthest from the first, and the flow farthest from that one.
-    one = _farthest(point, step, 0)
-    other = _farthest(point, step, one)
-    for i in range(n):
-        keys[4, i] = _apart(point, step, i, one) - _apart(point, step, i, other)
+    from_one = _distances(point, step, np.argmax(_distances(point, step, 0)))
+    from_other = _distances(point, step, np.argmax(from_one))
+    keys = np.empty((ORDERS, len(point)), np.int64)
+    for i in range(len(point)):
+        for d in range(4):
+            keys[d, i] = point[i, d]
+        keys[4, i] = from_one[i] - from_other[i]
     return keys
 
 
 @njit(cache=True)
-def _apart(point: Any, step: Any, one: int, other: int) -> int:
-    """Returns the L1 distance of two flows."""
-    apart = 0
-    for d in range(4):
-        apart += abs(np.int64(point[one, d]) - point[other, d]) * step[d]
-    return apart
-
-
-@njit(cache=True)
-def _farthest(point: Any, step: Any, start: int) -> int:
-    """Returns the first of the flows that are farthest from one."""
-    most, found = -1, start
+def _distances(point: Any, step: Any, start: Any) -> Any:
+    """Returns the L1 distance of each flow from one. Element by element, here and below: slices compile slowly."""
+    distances = np.zeros(len(point), np.int64)
     for i in range(len(point)):
-        apart = _apart(point, step, start, i)
-        if apart > most:
-            most, found = apart, i
-    return found
+        for d in range(4):
+            distances[i] += abs(np.int64(point[i, d]) - point[start, d]) * step[d]
+    return distances
 
 
 @njit(cache=True)

@@ -1,14 +1,10 @@
 """CurveCut: boxes as fine as GLOVE's at the speed of a sort (after Ghinita et al. 2007, Fast data anonymization).
 
 Flows are points in four dimensions, sorted along a Hilbert curve. Dynamic programming over windows finds the optimal
-partition of that order into safe runs and suppressed flows: a run is a box and costs its volume times the sum of its
-four sides; a suppressed flow costs a price per unit. The price is searched until the suppression limit is met. The rest
-of the limit is spent where a lower price would spend it. Then neighbouring boxes exchange flows: in rounds of bounded
-work, boxes are sorted along another curve and consecutive boxes are repartitioned (`flowveil.methods.curve_loops`).
-
-Guarantees: every published box is safe; at most ``max_suppressed`` of the volume is suppressed; the first partition is
-optimal at its price (``tests/reference/curvecut.py`` tries all), and an exchange is made only if it costs less at the
-price of its round. The same input gives the same boxes on every machine.
+partition of that order into safe runs, which become boxes, and suppressed flows. The price of a suppressed unit is
+searched until the suppression limit is met; the rest is spent where a lower price would spend it. Then neighbouring
+boxes exchange flows: in rounds of bounded work, boxes are sorted along another curve and consecutive boxes are
+repartitioned if that costs less (`flowveil.methods.curve_loops`).
 """
 
 from __future__ import annotations
@@ -23,9 +19,9 @@ from numpy.typing import NDArray
 
 from flowveil.errors import InfeasibleError, ParameterError
 from flowveil.flows import Flows
-from flowveil.guarantee import Guarantee
+from flowveil.guarantee import Guarantee, check_whole
 from flowveil.hierarchy import Floats, Ints
-from flowveil.methods.method import boxes_extra
+from flowveil.methods.method import INFEASIBLE, boxes_extra
 from flowveil.release.boxes import DIMENSIONS, Frame, Hulls
 from flowveil.release.plan import Plan
 
@@ -73,17 +69,13 @@ def curvecut(
     """
     if not (np.isfinite(effort) and effort >= 0):
         raise ParameterError(f"effort must be 0 or more; found {effort!r}.")
-    if isinstance(window, bool) or not isinstance(window, int | np.integer) or window < 1:
-        raise ParameterError(f"window must be a whole number of at least 1; found {window!r}.")
+    check_whole("window", window)
     frame = Frame.of(flows, grid_m=grid_m)
     points = Points.from_flows(flows, guarantee, frame)
     budget = max_suppressed * float(np.sum(points.volume))
     curve = Curve.from_order(points, np.argsort(hilbert_keys(frame.point), kind="stable"), window)
     if len(flows) == 0 or curve.ends[0] > len(flows):
-        raise InfeasibleError(
-            "No cell can be published within max_suppressed: even a single cell with all trips is below the "
-            "threshold. Hint: lower k, or use more data."
-        )
+        raise InfeasibleError(INFEASIBLE)
     price, pieces = curve.within(budget)
     pieces = points.without_costliest(improved(points, pieces, price, budget, window, effort), budget)
     group = pieces.group()
@@ -92,12 +84,9 @@ def curvecut(
 
 @dataclass(frozen=True, eq=False)
 class Pieces:
-    """An order of the flows, partitioned into boxes and suppressed flows.
+    """An order of the flows, the start of each piece in it, and whether a piece is a published box.
 
-    Attributes:
-        order: the flows.
-        first: start of each piece.
-        published: whether a piece is a published box; other pieces are single flows.
+    Pieces that are not published are single flows.
     """
 
     order: Places
@@ -139,11 +128,8 @@ class Pieces:
 class Points:
     """The flows in the form that the compiled loops need.
 
-    Attributes:
-        point: int32, squares of each flow, one row per flow.
-        volume: volume of each flow.
-        step: width of a square in each dimension, in centimetres.
-        safety: arguments of `first_safe_ends` other than the order.
+    ``point`` has the squares of each flow, one row per flow, ``step`` the width of a square in each dimension in
+    centimetres, ``safety`` the arguments of `first_safe_ends` other than the order.
     """
 
     point: NDArray[np.int32]
@@ -153,7 +139,7 @@ class Points:
 
     @classmethod
     def from_flows(cls, flows: Flows, guarantee: Guarantee, frame: Frame) -> Points:
-        """Lays out the flows; units that are not protected are omitted."""
+        """Lays out the flows."""
         members = guarantee.members(flows)
         safety = (*guarantee.sums(flows), *members, np.zeros(len(members.kind), dtype=np.int32))
         volume = flows.volume(guarantee.basis).astype(np.float64)
@@ -188,14 +174,9 @@ class Points:
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """Flows in the order of a curve, and the candidate runs.
+    """Flows in the order of a curve, with the end of the shortest safe run from each position.
 
-    Attributes:
-        points: the flows.
-        order: their order.
-        window: flows by which a run may exceed the shortest.
-        ends: end of the shortest safe run from each position.
-        point, volume: of the flows in this order.
+    A run may exceed the shortest by ``window`` flows. ``point`` and ``volume`` are those of the flows in this order.
     """
 
     points: Points
@@ -270,8 +251,7 @@ class Curve:
     def _spent(self, within: Cut, over: Cut, budget: float) -> Pieces:
         """Returns the pieces within the limit, with those over it where they save most per suppressed volume.
 
-        Between two positions where a piece begins in both, the pieces are interchangeable. Only exchanges that lower
-        the mean are made.
+        Between positions where a piece begins in both, they are interchangeable. The mean must become lower.
         """
         begins = within.pieces.begins() & over.pieces.begins()
         segment = np.cumsum(begins) - 1
@@ -332,16 +312,9 @@ def improved(points: Points, pieces: Pieces, price: float, budget: float, window
 def exchanged(
     points: Points, pieces: Pieces, aside: Mask, price: float, left: float, window: int, number: int
 ) -> Pieces:
-    """Runs one round: consecutive boxes on the curve of this round are repartitioned.
+    """Runs the round of this number: consecutive boxes on its curve are repartitioned.
 
-    Args:
-        points: the flows.
-        pieces: the boxes and suppressed flows.
-        aside: the pieces that are excluded.
-        price: price of a suppressed unit.
-        left: additional volume that may be suppressed.
-        window: flows by which a run may exceed the shortest.
-        number: number of the round.
+    Pieces that are ``aside`` are excluded; ``left`` is the additional volume that may be suppressed.
     """
     hulls = points.hulls(pieces)
     middle = hulls.low.astype(np.int64) + hulls.high
@@ -387,13 +360,8 @@ def hilbert_keys(point: NDArray[np.integer[Any]], *, shift: NDArray[np.float64] 
 
     Skilling's transposition (Programming the Hilbert curve, 2004), vectorised: from the highest bit on, each dimension
     is reflected or exchanged with the first, and the Gray code of the result is interleaved across the dimensions.
-    Consecutive points on the curve differ by one step in one dimension.
-
-    Args:
-        point: integers, one row per dimension and one column per point. If the range needs more bits than a key has,
-            neighbouring numbers share a key.
-        shift: distance of the start of the curve below the lowest point in each dimension, as a share of the longest
-            range; 0 by default.
+    If the range needs more bits than a key has, neighbouring numbers share a key. ``point`` has one row per dimension;
+    ``shift`` is how far the curve starts below the lowest point, as a share of the longest range.
     """
     dimensions, n = point.shape
     if n == 0:

@@ -1,14 +1,9 @@
 """GLOVE and GLOVE-sk: merging boxes until each is safe (Gramaglia and Fiore 2015; Matet et al. 2023).
 
 GLOVE merges greedily: of all pairs of boxes below the threshold, the pair whose merge enlarges them least, averaged
-over their volume. A safe box is not merged further. Candidates are the pairs of a nearest-neighbour graph. Finally, the
-boxes with the longest sides are suppressed, within ``max_suppressed``.
-
-GLOVE-sk is a baseline with scikit-learn: complete-linkage clustering that ignores volumes, cut as low as the limit on
-suppression allows. It also merges flows that are already safe.
-
-Guarantees: every published box is safe; at most ``max_suppressed`` of the volume is suppressed, unless everything
-together is below the threshold. The boxes of GLOVE are those of the plain loop in ``tests/reference/glove.py``.
+over their volume. Candidates are the pairs of a nearest-neighbour graph. Finally, the boxes with the longest sides are
+suppressed, within ``max_suppressed``. GLOVE-sk is a baseline with scikit-learn: complete-linkage clustering that
+ignores volumes, cut as low as the limit on suppression allows.
 """
 
 from __future__ import annotations
@@ -19,9 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flowveil.errors import ParameterError
 from flowveil.flows import Flows
-from flowveil.guarantee import Guarantee
+from flowveil.guarantee import Guarantee, check_whole
 from flowveil.hierarchy import Floats, Ints
 from flowveil.methods.method import boxes_extra
 from flowveil.release.boxes import Frame, Hulls
@@ -47,7 +41,7 @@ def glove(
         neighbors: number of nearest neighbours of each flow (L1 distance) that are candidates.
         grid_m: width in metres of the grid of box edges; by default that of a tile.
     """
-    _check_neighbors(neighbors)
+    check_whole("neighbors", neighbors)
     frame = Frame.of(flows, grid_m=grid_m)
     into, short = _merge(flows, guarantee, frame, neighbors)
     box = _roots(into)[: len(flows)]
@@ -70,7 +64,7 @@ def glove_sk(
 
     Arguments as in `glove`.
     """
-    _check_neighbors(neighbors)
+    check_whole("neighbors", neighbors)
     frame = Frame.of(flows, grid_m=grid_m)
     merges = _dendrogram(_points(frame), neighbors)
     volume = flows.volume(guarantee.basis)
@@ -92,11 +86,6 @@ def glove_sk(
             low = middle + 1
     group, kept = cut(low)
     return Plan.from_boxes(frame, group, kept, disjoint=False)
-
-
-def _check_neighbors(neighbors: int) -> None:
-    if isinstance(neighbors, bool) or not isinstance(neighbors, int | np.integer) or neighbors < 1:
-        raise ParameterError(f"neighbors must be a whole number of at least 1; found {neighbors!r}.")
 
 
 def _points(frame: Frame) -> Floats:

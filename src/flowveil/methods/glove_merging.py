@@ -35,21 +35,8 @@ def stretch(low: Any, high: Any, volume: Any, a: int, b: int) -> float:
 
 @njit(cache=True)
 def union(one: Any, other: Any) -> Any:
-    """Returns the distinct values of two sorted arrays, sorted."""
-    out = np.empty(len(one) + len(other), one.dtype)
-    i = j = n = 0
-    while i < len(one) or j < len(other):
-        if j == len(other) or (i < len(one) and one[i] <= other[j]):
-            value = one[i]
-            if j < len(other) and other[j] == value:
-                j += 1
-            i += 1
-        else:
-            value = other[j]
-            j += 1
-        out[n] = value
-        n += 1
-    return out[:n].copy()
+    """Returns the distinct values of two arrays, sorted."""
+    return np.unique(np.concatenate((one, other)))
 
 
 @njit(cache=True)
@@ -103,7 +90,7 @@ def merge_boxes(
     """
     n = len(low) // 2
     (start, member, kind, fewest), (near_start, near) = counted, graph
-    into, state, seen = np.full(2 * n, -1), np.zeros(2 * n, np.int8), np.full(2 * n, -1)
+    into, state = np.full(2 * n, -1), np.zeros(2 * n, np.int8)
     members = [member[start[i] : start[i + 1]] for i in range(n)]
     neighbors = [near[near_start[i] : near_start[i + 1]] for i in range(n)]
     for i in range(n):
@@ -128,7 +115,7 @@ def merge_boxes(
         state[a], state[b], into[a], into[b] = GONE, GONE, m, m
         safe = is_safe(total[m], least, members[m], kind, fewest)
         state[m] = SAFE if safe else UNSAFE
-        neighbors.append(unsafe_neighbors(m, a, b, neighbors, into, state, seen))
+        neighbors.append(unsafe_neighbors(m, a, b, neighbors, into, state))
         for j in neighbors[m]:
             heappush(pairs, (stretch(low, high, weight, j, m), j, m))
         n_unsafe -= 2 if safe else 1
@@ -137,18 +124,11 @@ def merge_boxes(
 
 
 @njit(cache=True)
-def unsafe_neighbors(box: int, a: int, b: int, neighbors: Any, into: Any, state: Any, seen: Any) -> Any:
+def unsafe_neighbors(box: int, a: int, b: int, neighbors: Any, into: Any, state: Any) -> Any:
     """Returns the sorted unsafe neighbours of a box merged from a and b; empty if the box is safe."""
-    found = np.empty(len(neighbors[a]) + len(neighbors[b]) if state[box] == UNSAFE else 0, np.int64)
-    n = 0
-    if state[box] != UNSAFE:
-        return found
-    for part in (a, b):
-        for j in neighbors[part]:
-            while into[j] >= 0:
-                j = into[j]
-            if state[j] == UNSAFE and j != box and seen[j] != box:
-                seen[j] = box
-                found[n] = j
-                n += 1
-    return np.sort(found[:n])
+    near = union(neighbors[a], neighbors[b])
+    for i in range(len(near)):
+        while into[near[i]] >= 0:
+            near[i] = into[near[i]]
+    near = np.unique(near)
+    return near[(state[near] == UNSAFE) & (near != box) & (state[box] == UNSAFE)]

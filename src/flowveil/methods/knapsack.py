@@ -54,9 +54,9 @@ def _loss_to_reach(axis: TwinAxis, loss: Floats) -> Floats:
 
 
 class _Set(NamedTuple):
-    """Combinations below a node: loss and suppression relative to the best cut.
+    """Combinations below a node: loss and suppression relative to the best cut; combined sets, and positions in them.
 
-    ``parts`` are the combined sets, with the position in each; ``whole`` marks those that leave ``node`` undivided.
+    ``whole`` marks the combinations that leave ``node`` undivided.
     """
 
     loss: Floats

@@ -1,15 +1,9 @@
-"""Laplace: differentially private noisy counts of all pairs.
+"""Laplace: differentially private noisy counts of all pairs of a public list of zones.
 
-Each count gets discrete Laplace noise, also pairs without trips. So a listed pair may have no trips, and an unlisted
-one may have some. The noise depends on ε and on how much one person can change the counts, which is limited by counting
-at most ``bound`` trips of each person.
-
-The pairs come from a public list of zones: the cells below a region, or the zones of the user's map. Most pairs are
-empty, so their noise is drawn as positions and values of the positive draws (`flowveil.methods.discrete_noise`).
-Negative counts are not published, which is post-processing.
-
-With δ above 0 no list is needed. Only pairs with trips get noise, and pairs are published from a threshold that a
-person alone in a pair passes with probability at most δ (Korolova et al. 2009).
+Each count gets discrete Laplace noise, also pairs without trips: their noise is drawn as positions and values of the
+positive draws. At most ``bound`` trips of each person are counted. Negative counts are not published, which is
+post-processing. With δ above 0 no list is needed: only pairs with trips get noise, and pairs are published from a
+threshold that a person alone in a pair passes with probability at most δ (Korolova et al. 2009).
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Hierarchy, Ints
 from flowveil.methods.pair_divisions import Division, PairTable
-from flowveil.methods.paircut import plan_from_nodes, settle_price, time_weight_of
+from flowveil.methods.paircut import fold_weights, plan_from_nodes, settle_price, weight_notes
 from flowveil.methods.pruning import dual_multiplier
 from flowveil.release.plan import CellRule, Plan
 
@@ -46,7 +46,7 @@ Mask = NDArray[np.bool_]
 FIRST_PRICE = 2.5
 #: From one price to the next. Measured: 2 gives more layers and no better matrix; larger ones were not tried.
 RATIO = 4.0
-#: The share that the time weight of folded time is taken from, as PairCut's default.
+#: The share that the default weight of folds is taken from, as PairCut's default.
 USUAL_SHARE = 0.1
 #: Below this k a part has one trip or none, and the rule on determined counts would refuse every cell.
 LEAST_K_OF_RULE = 3
@@ -62,6 +62,7 @@ def layercut(
     *,
     max_suppressed: float = 0.01,
     time_weight: float | None = None,
+    fold_weight: float | None = None,
     cell_rule: CellRule | None = None,
 ) -> Plan:
     """Plans cells in layers that together publish nearly all flows.
@@ -71,30 +72,30 @@ def layercut(
         guarantee: thresholds that every cell must reach.
         max_suppressed: largest share of the volume in no layer; never exceeded, and usually far from reached.
         time_weight: if time is folded, the tiles that an hour is worth, as for PairCut.
+        fold_weight: if attributes fold, the tiles that a step up their trees is worth, as for PairCut.
         cell_rule: refuses cells although they satisfy the guarantee; not an option of users.
 
     Raises:
         InfeasibleError: no cells within the limit satisfy the guarantee and the rule.
     """
-    weight = time_weight_of(flows, guarantee, USUAL_SHARE, "error", time_weight)
+    given = {"time_weight": time_weight, "fold_weight": fold_weight}
+    weights = fold_weights(flows, guarantee, USUAL_SHARE, "error", given)
     volume = flows.volume(guarantee.basis)
     budget = max_suppressed * float(np.sum(volume))
-    layers = _Layers.empty(flows, guarantee, weight, cell_rule)
-    for price in _prices(layers.trees, flows, weight):
+    layers = _Layers.empty(flows, guarantee, weights, cell_rule)
+    for price in _prices(flows, weights):
         layers = layers.add(price)
     if layers.left > budget:
         layers = _within(layers, budget)
-    notes: dict[str, float] = {"layers": int(layers.number.max(initial=0))}
-    if flows.times is not None:
-        notes["time_weight"] = weight
+    notes = {"layers": int(layers.number.max(initial=0)), **weight_notes(flows, weights)}
     return plan_from_nodes(flows, layers.nodes, layers.number > 0, notes, layer=layers.number)
 
 
-def _prices(trees: Sequence[Hierarchy], flows: Flows, time_weight: float) -> Iterator[float]:
+def _prices(flows: Flows, weights: Sequence[float]) -> Iterator[float]:
     """Yields the prices, up to the first at which a cell of everything is worth `RATIO` times its cost."""
-    most = RATIO * (sum(tree.n_tiles for tree in trees[:2]))
-    if flows.times is not None:
-        most += RATIO * time_weight * float(flows.times.hours[0])
+    most = RATIO * (flows.origins.n_tiles + flows.destinations.n_tiles)
+    for fold, weight in zip(flows.folds, weights, strict=True):
+        most += RATIO * weight * float(fold.width[0])
     price = FIRST_PRICE
     while price < most:
         yield price
@@ -118,33 +119,24 @@ def _within(layers: _Layers, budget: float) -> _Layers:
 class _Layers:
     """Layers planned so far.
 
-    ``number`` is the layer of each flow, from 1; 0 for none. ``nodes`` are, for each end (origin, destination, time),
+    ``number`` is the layer of each flow, from 1; 0 for none. ``nodes`` are, for each end (origin, destination, folds),
     the nodes of the flows' cells; leaves for flows in no layer.
     """
 
     flows: Flows
     guarantee: Guarantee
-    time_weight: float
+    weights: tuple[float, ...]
     cell_rule: CellRule | None
     number: NDArray[np.int8]
     nodes: tuple[Ints, ...]
 
     @classmethod
-    def empty(cls, flows: Flows, guarantee: Guarantee, time_weight: float, cell_rule: CellRule | None) -> _Layers:
+    def empty(
+        cls, flows: Flows, guarantee: Guarantee, weights: tuple[float, ...], cell_rule: CellRule | None
+    ) -> _Layers:
         number = np.zeros(len(flows), dtype=np.int8)
-        layers = cls(flows, guarantee, time_weight, cell_rule, number, ())
-        leaves = tuple(tree.leaf_node[tile] for tree, tile in zip(layers.trees, layers.tiles, strict=True))
-        return replace(layers, nodes=leaves)
-
-    @property
-    def trees(self) -> tuple[Hierarchy, ...]:
-        ends = (self.flows.origins, self.flows.destinations)
-        return ends if self.flows.times is None else (*ends, self.flows.times.tree)
-
-    @property
-    def tiles(self) -> tuple[Ints, ...]:
-        ends = (self.flows.origin, self.flows.destination)
-        return ends if self.flows.time is None else (*ends, self.flows.time)
+        leaves = tuple(tree.leaf_node[tile] for tree, tile in flows.ends)
+        return cls(flows, guarantee, weights, cell_rule, number, leaves)
 
     @property
     def left(self) -> float:
@@ -156,7 +148,7 @@ class _Layers:
         gone = self.number > count
         nodes = (
             np.where(gone, tree.leaf_node[tile], node)
-            for tree, tile, node in zip(self.trees, self.tiles, self.nodes, strict=True)
+            for (tree, tile), node in zip(self.flows.ends, self.nodes, strict=True)
         )
         return replace(self, number=np.where(gone, np.int8(0), self.number), nodes=tuple(nodes))
 
@@ -183,7 +175,7 @@ class _Layers:
             rows, part = flows_in(self.flows, self.number == 0)
         if not len(part):
             return rows, None
-        return rows, PairTable.from_flows(part, self.guarantee, "error", time_weight=self.time_weight)
+        return rows, PairTable.from_flows(part, self.guarantee, "error", weights=self.weights)
 
     def _add(
         self, rows: Positions, table: PairTable, divide: Callable[[PairTable], Division | None], *, lenient: bool
@@ -248,7 +240,7 @@ class _Layers:
         within, at = cell[kept], rows[kept]
         wanted = trips // largest
         refused = wanted == np.bincount(within, minlength=len(trips))
-        for tree, tile, node in zip(self.trees, self.tiles, nodes, strict=True):
+        for (tree, tile), node in zip(self.flows.ends, nodes, strict=True):
             for members in (tile[at], _children_above(tree, node[kept], tile[at])):
                 refused |= wanted == _distinct(within, members, len(trips))
         determined[kept] = refused[within]
@@ -269,9 +261,9 @@ def flows_in(flows: Flows, mask: Mask) -> tuple[Positions, Flows]:
     rows = np.flatnonzero(mask)
     cells = flows.select(mask)
     columns = {"people": cells.people, "tiles": cells.tiles, **cells.added()}
-    time = None if flows.time is None else flows.time[rows]
+    leaves = tuple(leaf[rows] for leaf in flows.leaves)
     return rows, replace(
-        flows, origin=cells.origin, destination=cells.destination, trips=cells.trips, time=time, **columns
+        flows, origin=cells.origin, destination=cells.destination, trips=cells.trips, leaves=leaves, **columns
     )
 
 

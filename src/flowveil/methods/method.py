@@ -11,8 +11,13 @@ from typing import Any, Literal
 
 from flowveil.errors import MissingExtraError, ParameterError, did_you_mean
 from flowveil.flows import Flows
-from flowveil.zoning.refinement import Read, Refinement, check_hierarchy, refined
+from flowveil.zoning.restriction import Read, Refinement, check_hierarchy, refined
 
+#: Message of methods that find no plan.
+INFEASIBLE = (
+    "No cell can be published within max_suppressed: even a single cell with all trips is below the threshold. "
+    "Hint: lower k, or use more data."
+)
 #: Parameter of methods that take a `flowveil.release.plan.CellRule`.
 _CELL_RULE = "cell_rule"
 
@@ -22,15 +27,13 @@ class Method:
     """A registered method.
 
     Attributes:
-        name: the name that users write.
         plan: the function; returns a `Plan`, or `NoisyCounts` if it does not guarantee k.
         summary: one line for the help.
         homogeneous: its zones never overlap.
-        same_zones_plan: the function that plans the same zones for both ends, with the same options; None if the method
-            has none.
+        same_zones_plan: the function that plans the same zones for both ends, with the same options.
         promises: ``k``: every cell reaches the threshold; ``epsilon``: noisy counts under differential privacy; or
             ``perturbation``: counts with a stated error. The last two have no k, protect and max_suppressed.
-        folds: it can merge time steps, cell by cell.
+        folds: it can merge time steps and values of attributes, cell by cell.
         hierarchy: default tree; None if the method does not use a hierarchy.
         max_suppressed: default share that may be suppressed.
     """
@@ -46,11 +49,7 @@ class Method:
     max_suppressed: float = 0.1
 
     def planner(self, flows: Flows) -> Callable[..., Any]:
-        """Returns the function that plans for these flows.
-
-        Raises:
-            ParameterError: the method does not support the same zones at both ends, or ends outside the area.
-        """
+        """Returns the function that plans for these flows; raises ParameterError if they are not supported."""
         if flows.intake.outside == "keep" and (self.promises != "k" or self.hierarchy is None):
             raise ParameterError(
                 f"Method '{self.name}' cannot keep trips with an end outside the area (--outside keep): it needs the "
@@ -79,18 +78,17 @@ class Method:
 
     def check_options(self, options: Mapping[str, Any]) -> None:
         """Raises ParameterError for an option that the method does not have."""
+        allowed = ", ".join(self.options) or "none"
         for name in options:
             if name not in self.options:
-                allowed = ", ".join(self.options) or "none"
-                raise ParameterError(
-                    f"Method '{self.name}' has no option '{name}'; allowed: {allowed}."
-                    + did_you_mean(name, self.options)
-                )
+                hint = did_you_mean(name, self.options)
+                raise ParameterError(f"Method '{self.name}' has no option '{name}'; allowed: {allowed}.{hint}")
 
-    def check_times(self, flows: Flows) -> None:
-        """Raises ParameterError if the flows have times and the method cannot fold them."""
-        if flows.times is not None and not self.folds:
-            raise ParameterError(f"Method '{self.name}' cannot fold time. Hint: --method paircut does.")
+    def check_folds(self, flows: Flows) -> None:
+        """Raises ParameterError if columns fold and the method cannot fold them."""
+        if flows.folds and not self.folds:
+            names = " and ".join(fold.name for fold in flows.folds)
+            raise ParameterError(f"Method '{self.name}' cannot fold {names}. Hint: --method paircut and layercut do.")
 
     def refuse_thresholds(self, given: Sequence[str]) -> None:
         """Raises ParameterError if thresholds are given to a method that adds noise."""
@@ -122,11 +120,17 @@ class Method:
     def parameters(self, flows: Flows, request: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
         """Returns all parameters needed to repeat the run, defaults included, computed thresholds excluded."""
         defaults = {n: p.default for n, p in self.options.items() if p.default is not inspect.Parameter.empty}
+        trees = {fold.name: fold.parents for fold in flows.folds if fold.every is None}
+        if not trees:
+            defaults.pop("fold_weight", None)
+        slices: dict[str, Any] = {"by_many": True} if trees and flows.intake.by_many else {}
+        slices |= next(({"every": fold.every, "fold_time": True} for fold in flows.folds if fold.every is not None), {})
         return {
             **request,
             "options": {**defaults, **options},
             **flows.intake.parameters(),
-            **({} if flows.times is None else {"slices": {"every": flows.times.every, "fold_time": True}}),
+            **({"slices": slices} if slices else {}),
+            **({"fold": trees} if trees else {}),
         }
 
     def parse_option(self, name: str, text: str) -> Any:
@@ -163,12 +167,10 @@ def boxes_extra(method: str) -> Iterator[None]:
         ) from problem
 
 
-def _parse_bool(text: str) -> bool:
-    if text.lower() in ("true", "yes", "1"):
-        return True
-    if text.lower() in ("false", "no", "0"):
-        return False
-    raise ValueError(text)
-
-
-_PARSERS: dict[Any, Callable[[str], Any]] = {bool: _parse_bool, int: int, float: float, str: str}
+_BOOLEANS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+_PARSERS: dict[Any, Callable[[str], Any]] = {
+    bool: lambda text: _BOOLEANS[text.lower()],
+    int: int,
+    float: float,
+    str: str,
+}

@@ -1,16 +1,11 @@
 """Mondrian: median cuts of flows as points in four dimensions (LeFevre et al. 2006).
 
-A flow is a point (longitude and latitude of origin and destination) with a volume. All flows start in one partition. A
-partition is cut in the dimension of its widest range, in metres, at the median of its volume. If one side would not be
-safe, the next-widest dimension is tried. A partition that cannot be cut is final, and the box around its flows is
-published. Nothing is suppressed.
+A partition is cut in the dimension of its widest range, in metres, at the median of its volume. If one side would not
+be safe, the next-widest dimension is tried. A partition that cannot be cut is final, and the box around its flows is
+published. Every partition is safe, and nothing is suppressed.
 
 All partitions of one depth are cut together. The flows are kept in four orders, one for each dimension, each sorted by
-partition and coordinate. A range is the difference of the ends of a slice, the median comes from a running sum, and the
-next orders are the flows that go left followed by those that go right, so sorting happens only once.
-
-Guarantees: every partition is safe, and none has a median cut with two safe sides. The partitions are those of the
-recursion in ``tests/reference/mondrian.py``.
+partition and coordinate, so sorting happens only once.
 """
 
 from __future__ import annotations

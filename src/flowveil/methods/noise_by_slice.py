@@ -1,12 +1,8 @@
 """Noise on the matrices of many slices: the total cost, and the counted trips.
 
-Every trip is in one slice. If the unit is a trip, it changes one matrix, so the ε of one matrix is the ε of all. If the
-unit is a person, the bound limits the person's trips over all slices, so the person changes the counts of all matrices
-by at most the bound in total (docs/methods/topdown.md#slices). A person may be in several slices.
-
-Matrices of longer time steps, and of everything, contain the same trips again: each such layer costs ε again.
-
-The list of matrices is public (`flowveil.slices.declared_values`): a slice without trips gets noise like any other.
+Every trip is in one slice, and the bound limits a person's trips over all slices, so the ε of one matrix is the ε of
+all (docs/methods/topdown.md#slices). Matrices of longer time steps, and of everything, contain the same trips again:
+each such layer costs ε again. The list of matrices is public: a slice without trips gets noise like any other.
 """
 
 from __future__ import annotations
@@ -55,7 +51,7 @@ def noisy_matrices(
     steps: Sequence[Every] = (),
     total: bool = False,
 ) -> tuple[PrivacyLoss, list[tuple[Key, Flows, NoisyCounts]]]:
-    """Returns the noisy counts of every matrix, and their common guarantee.
+    """Returns the guarantee of all matrices; and for each, coarsest first, its key, the counted flows and the counts.
 
     Args:
         flows: the slices that were read; undeclared slices are not counted.
@@ -63,9 +59,6 @@ def noisy_matrices(
         options: options of the method; ε is that of one layer.
         steps: longer time steps with additional matrices.
         total: whether to add a matrix of everything.
-
-    Returns:
-        The guarantee of all together; and for each matrix, coarsest first, its key, the counted flows and the counts.
     """
     finest = list(product(*(values[name] for name in flows.columns)))
     layers = _layers(flows, finest, steps, total=total)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from flowveil.errors import DataError, ParameterError
 from flowveil.flows import Cells, Flows, group_pairs
+from flowveil.guarantee import check_whole
 from flowveil.hierarchy import Ints
 from flowveil.methods.epsilon import check_epsilon, noise_scale
 from flowveil.methods.public_domain import PairDomain
@@ -28,13 +29,7 @@ LARGEST_SCALE = 1e6
 
 @dataclass(frozen=True)
 class NoiseGuarantee:
-    """Validated parameters.
-
-    Attributes:
-        unit: the protected unit: a person if persons are known, else a trip.
-        epsilon, delta: ε and δ.
-        bound: most trips that one unit contributes; 1 for a trip.
-    """
+    """Validated parameters; ``bound`` is the most trips that one unit contributes, 1 for a trip."""
 
     unit: Literal["person", "trip"]
     epsilon: float
@@ -58,10 +53,8 @@ class NoiseGuarantee:
                 f"delta must be at least 0 and at most {LARGEST_DELTA}; found {delta!r}. With probability δ the trips "
                 "of a person may simply be published. Hint: far less than one over the number of persons."
             )
-        if bound is not None and (isinstance(bound, bool) or not isinstance(bound, int | np.integer) or bound < 1):
-            raise ParameterError(f"bound must be a whole number of at least 1; found {bound!r}.")
-        if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int) or seed < 0):
-            raise ParameterError(f"unsafe_seed_for_tests must be a whole number of at least 0; found {seed!r}.")
+        check_whole("bound", 1 if bound is None else bound)
+        check_whole("unsafe_seed_for_tests", 0 if seed is None else seed, least=0)
         unit, most = _unit_and_bound(method, flows, bound)
         if most / epsilon > LARGEST_SCALE:
             raise ParameterError(
@@ -126,13 +119,10 @@ class CountedTrips:
     def released(
         self, cells: Cells, loss: dict[str, Any], seed: int | None, *, zones: tuple[Zones, Ints, Ints] | None = None
     ) -> NoisyCounts:
-        """Returns the result of a method.
+        """Returns the result of a method: the noisy counts to publish.
 
-        Args:
-            cells: the noisy counts to publish.
-            loss: fields of `PrivacyLoss` other than unit, ε, δ and bound.
-            seed: the seed for tests; None for secure noise.
-            zones: zones that differ from those of the domain, and those of each flow at both ends.
+        ``loss`` has the fields of `PrivacyLoss` other than unit, ε, δ and bound. ``zones`` are zones that differ from
+        those of the domain, and those of each flow at both ends.
         """
         privacy, domain = self.privacy, self.domain
         origins, destinations = domain.origins.zones, domain.destinations.zones

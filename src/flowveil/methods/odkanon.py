@@ -1,14 +1,9 @@
 """ODkAnon: greedy bottom-up merging into homogeneous zones (Armenante et al., NetMob 2025).
 
 The published loop repeatedly merges the sibling group with the fewest trips, on an axis chosen from the two zone
-counts, until all cells are safe. The cost of a group is its parent's total on that axis. So the order of merges depends
-on the marginal totals alone and the choice of axis on the zone counts alone; cells only decide when to stop. Merging
-never makes a cell worse. The schedule is therefore computed once, and bisection finds the stopping step.
-
-The order on one axis is a sort by (total, deeper first, code). A parent's total is at least its child's, so every group
-comes after all groups below it.
-
-Guarantees the same zones as the step-by-step loop in ``tests/reference/odkanon.py``.
+counts, until all cells are safe. The order of merges depends on the marginal totals alone and the choice of axis on the
+zone counts alone; cells only decide when to stop, and merging never makes a cell worse. The schedule is therefore
+computed once, and bisection finds the stopping step. The order on one axis is a sort by (total, deeper first, code).
 """
 
 from __future__ import annotations
@@ -71,9 +66,7 @@ def odkanon(
     step = _first_good_step(schedule, rest, guarantee, allowed)
     cuts = schedule.cuts(step)
     merged = cuts.merge(rest)
-    safe = guarantee.safe(merged.cells)
-    if not safe.all():
-        kept[np.flatnonzero(kept)[~safe[merged.row]]] = False
+    kept[kept] = guarantee.safe(merged.cells)[merged.row]
     return Plan.from_cuts(
         flows,
         cuts.origin,
@@ -137,8 +130,7 @@ class Axis:
     def from_volumes(cls, tree: Hierarchy, tile: Ints, volume: NDArray[Any]) -> Axis:
         """Orders the merges by total volume, then deeper first, then code.
 
-        Only nodes above a tile with flows are merges. The topmost merge is the smallest node that contains all these
-        tiles.
+        Merges are the nodes above a tile with flows, up to the smallest node that contains all these tiles.
         """
         active = tree.sum_over(np.bincount(tile, minlength=tree.n_tiles) > 0)
         total = tree.sum_over(np.bincount(tile, weights=volume, minlength=tree.n_tiles))
@@ -163,7 +155,7 @@ class Axis:
 class Schedule:
     """The sequence of merges on both axes; ``origin_merges[t]`` of the first t are on origins.
 
-    If both ends have the same zones, there is one axis: every merge applies to both ends, ordered by the sum of both.
+    If both ends have the same zones, every merge applies to both ends, ordered by the sum of both.
     """
 
     origins: Axis
@@ -191,12 +183,8 @@ class Schedule:
     def cuts(self, step: int) -> Cuts:
         """Returns the two cuts after this many steps."""
         i = int(self.origin_merges[step])
-        return Cuts(
-            self.origins.hierarchy,
-            self.destinations.hierarchy,
-            self.origins.cut(i),
-            self.destinations.cut(i if self.one_axis else step - i),
-        )
+        o, d = self.origins, self.destinations
+        return Cuts(o.hierarchy, d.hierarchy, o.cut(i), d.cut(i if self.one_axis else step - i))
 
 
 def _interleave(left_o: NDArray[np.int64], left_d: NDArray[np.int64]) -> Ints:
@@ -209,20 +197,14 @@ def _interleave(left_o: NDArray[np.int64], left_d: NDArray[np.int64]) -> Ints:
     start = counts_o[0] / counts_d[0] if counts_d[0] else 1.0
     upper, lower = start * (1 + TOLERANCE), start * (1 - TOLERANCE)
     taken = [0]
-    note = taken.append
     i = j = 0
-    even = True
-    count_o, count_d = counts_o[0], counts_d[0]
     while i < n_o and j < n_d:
-        ratio = count_o / count_d
-        if ratio > upper or (even and ratio >= lower):
+        ratio = counts_o[i] / counts_d[j]
+        if ratio > upper or ((i + j) % 2 == 0 and ratio >= lower):
             i += 1
-            count_o = counts_o[i]
         else:
             j += 1
-            count_d = counts_d[j]
-        even = not even
-        note(i)
+        taken.append(i)
     tail = np.full(n_d - j, i) if i == n_o else np.arange(i + 1, n_o + 1)
     return np.concatenate((taken, tail)).astype(np.int32)
 
@@ -245,6 +227,12 @@ class Cuts:
         """Merges cells between tiles into the cells of these cuts."""
         return cells.merge(*self.zones(cells), len(self.origin), len(self.destination))
 
+    def plan(self, flows: Flows, guarantee: Guarantee, **more: Any) -> Plan:
+        """Returns the plan that publishes all safe cells of these cuts; further arguments as in `Plan.from_cuts`."""
+        merged = self.merge(flows)
+        kept = guarantee.safe(merged.cells)[merged.row]
+        return Plan.from_cuts(flows, self.origin, self.destination, kept, **more)
+
 
 def _first_good_step(schedule: Schedule, cells: Cells, guarantee: Guarantee, allowed: float | None) -> int:
     """Returns the first step at which cells below the threshold hold at most the allowed volume (None: no such cells).
@@ -264,8 +252,7 @@ def _first_good_step(schedule: Schedule, cells: Cells, guarantee: Guarantee, all
 def common_cuts(sliced: SlicedFlows, guarantee: Guarantee, *, max_suppressed: float) -> Cuts:
     """Returns the finest common cuts of all slices with little enough volume below the threshold in any slice.
 
-    With common zones, only whole cells of slices can be subtracted from each other. The cuts are a step of the schedule
-    of all slices together. At most ``max_suppressed`` of the volume of all slices is in cells below the threshold.
+    They are a step of the schedule of all slices together.
     """
     rows = concat_cells([guarantee.to_fixed_point(part)[0] for part in sliced.slices])
     whole, guarantee = guarantee.to_fixed_point(sliced.whole)

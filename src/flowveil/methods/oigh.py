@@ -1,14 +1,8 @@
 """OIGH: one level for all origins, one for all destinations (as adapted by Matet et al. 2023 for ragged trees).
 
-Going up one level coarsens all zones of an axis, so a release is a point (origin level, destination level) of a small
-lattice. OIGH takes the lowest point, by the sum of both levels, at which cells below the threshold hold at most the
-allowed volume, and suppresses those cells.
-
-Going up never moves volume into cells below the threshold. So the lowest good destination level never rises with the
-origin level, and one descent along that staircase evaluates at most as many points as there are levels.
-
-Guarantees the same levels and zones as the exhaustive search in ``tests/reference/oigh.py``. The baseline
-`suppression`, tiles without any level up, is here too.
+A release is a point (origin level, destination level) of a small lattice. OIGH takes the lowest point, by the sum of
+both levels, at which cells below the threshold hold at most the allowed volume. Going up never moves volume into such
+cells, so one descent along the staircase of good points finds it. The baseline `suppression`, tiles alone, is here too.
 """
 
 from __future__ import annotations
@@ -16,11 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Hierarchy, Ints
+from flowveil.methods.odkanon import Cuts
 from flowveil.release.plan import Plan
 
 
@@ -68,12 +62,7 @@ def suppression(flows: Flows, guarantee: Guarantee, *, max_suppressed: float = 0
     """Plans the release of the safe flows, tile to tile: the baseline without a hierarchy.
 
     Published cells are exact, but most of the matrix may be suppressed: long trips, and trips in sparsely populated
-    places first.
-
-    Args:
-        flows: the flows to anonymise.
-        guarantee: thresholds that every cell must reach.
-        max_suppressed: ignored; this method cannot limit suppression. The measure ``suppressed_share`` reports it.
+    places first. ``max_suppressed`` is ignored: this method cannot limit suppression.
     """
     tiles_o, tiles_d = flows.origins.leaf_node, flows.destinations.leaf_node
     return Plan.from_cuts(flows, tiles_o, tiles_d, guarantee.safe(flows))
@@ -93,9 +82,9 @@ class AxisLevels:
     def from_tree(cls, tree: Hierarchy) -> AxisLevels:
         """Numbers the levels of a tree.
 
-        If all tiles are equally deep (H3), a level is a horizontal cut, as OIGH was defined. Otherwise the rule of
-        Matet et al. applies: one level up merges, of the nodes whose children are all zones, those with the fewest
-        tiles. So the level of a node is the dense rank of (tiles, height above the lowest node with the same tiles).
+        If all tiles are equally deep (H3), a level is a horizontal cut. Otherwise one level up merges, of the nodes
+        whose children are all zones, those with the fewest tiles (Matet et al.): the level of a node is the dense rank
+        of (tiles, height above the lowest node with the same tiles).
         """
         if np.all(tree.depth[tree.leaf_node] == tree.max_depth):
             return cls(tree, (tree.max_depth - tree.depth.astype(np.int32)).astype(np.int32))
@@ -130,7 +119,7 @@ class Lattice:
 
     def average(self, up_o: int, up_d: int) -> float | None:
         """Returns published volume over published cells; None if cells below the threshold hold more than allowed."""
-        cells = self.flows.merge(*self._zones(self.origins.cut(up_o), self.destinations.cut(up_d))).cells
+        cells = self.cuts(up_o, up_d).merge(self.flows).cells
         safe, volume = self.guarantee.safe(cells), cells.volume(self.guarantee.basis)
         if float(np.sum(volume[~safe])) > self.allowed:
             return None
@@ -138,13 +127,10 @@ class Lattice:
 
     def plan(self, up_o: int, up_d: int) -> Plan:
         """Returns the plan of the safe cells at these levels."""
-        cut_o, cut_d = self.origins.cut(up_o), self.destinations.cut(up_d)
-        merged = self.flows.merge(*self._zones(cut_o, cut_d))
-        kept: NDArray[np.bool_] = self.guarantee.safe(merged.cells)[merged.row]
         notes = {"origin_levels_up": up_o, "destination_levels_up": up_d}
-        return Plan.from_cuts(self.flows, cut_o, cut_d, kept, notes=notes)
+        return self.cuts(up_o, up_d).plan(self.flows, self.guarantee, notes=notes)
 
-    def _zones(self, cut_o: Ints, cut_d: Ints) -> tuple[Ints, Ints, int, int]:
-        zone_o = self.flows.origins.zone_of_tile(cut_o)[self.flows.origin]
-        zone_d = self.flows.destinations.zone_of_tile(cut_d)[self.flows.destination]
-        return zone_o, zone_d, len(cut_o), len(cut_d)
+    def cuts(self, up_o: int, up_d: int) -> Cuts:
+        """Returns the zones at these levels."""
+        trees = self.flows.origins, self.flows.destinations
+        return Cuts(*trees, self.origins.cut(up_o), self.destinations.cut(up_d))

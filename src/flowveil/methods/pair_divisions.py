@@ -1,4 +1,4 @@
-"""Divisions of the pair (root, root), or of a triple with the root of times: what PairCut optimises over.
+"""Divisions of the pair (root, root), or of a tuple with the roots of folds: what PairCut optimises over.
 
 A cell is a pair of an origin node and a destination node. Starting with everything in one cell, a cell is published,
 divided into the children of its origin node, divided into the children of its destination node, or suppressed; so the
@@ -12,8 +12,8 @@ too, so the safe pairs are all that is needed: with a price ``m`` on a suppresse
 
 where unsafe pairs save nothing. One pass from the deepest pairs up finds the largest saving, exactly; a descent from
 the root finds the cells. Pairs are numbered by the sum of their depths, so that all parents of a pair are one level
-above it and every pass is a few whole-column steps a level. If time is a third end, a pair is a triple, and there is
-one more sum, over the children of its node of times. Nothing here depends on the number of ends: `ENDS` names them.
+above it and every pass is a few whole-column steps a level. If columns fold (`flowveil.folds`), each is one more end,
+and there is one more sum, over the children of its node. Nothing here depends on the number of ends.
 """
 
 from __future__ import annotations
@@ -25,19 +25,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from flowveil.errors import option
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Floats, Hierarchy, Ints
 from flowveil.methods.safe_pairs import Level, safe_levels, sketch
 from flowveil.methods.twin_trees import DEEPEST, Goal, Objective, PairCost
+from flowveil.reading.limits import room_for
 
 Positions = NDArray[np.int64]
 Actions = NDArray[np.int8]
 #: Called with pairs of one level and the sums over their children at each end; returns what each is worth.
 Settle = Callable[[slice, Sequence[Floats]], Floats]
 
-#: The ends along which a pair can be divided.
-ENDS = ("origin", "destination", "time")
+#: Bytes of a safe pair while a division is searched: for each end, and apart from its ends.
+_PER_END, _PER_PAIR = 24, 80
 #: Actions on a pair; from `DIVIDE` on: divide along the first end, the second, the third.
 SUPPRESS, PUBLISH, DIVIDE = np.arange(3, dtype=np.int8)
 
@@ -54,7 +56,7 @@ class Division:
 
 @dataclass(frozen=True, eq=False)
 class PairTable:
-    """The safe pairs, numbered by the sum of their depths, then by their depths, then by time, origin and destination.
+    """The safe pairs, numbered by the sum of their depths, then by their depths, then by folds, origin and destination.
 
     The search finds them in that order, level by level, so nothing is sorted.
 
@@ -85,41 +87,55 @@ class PairTable:
 
     @classmethod
     def from_flows(
-        cls, flows: Flows, guarantee: Guarantee, goal: Goal, *, time_weight: float = 0.0
+        cls, flows: Flows, guarantee: Guarantee, goal: Goal, *, weights: Sequence[float] = ()
     ) -> PairTable | None:
-        """Finds the safe pairs, or triples if the flows have times; None without a safe pair."""
-        ends = [(flows.origins, flows.origin, guarantee), (flows.destinations, flows.destination, guarantee)]
-        if flows.times is not None and flows.time is not None:
-            # Time steps are not places: their number says nothing about the locations of a cell.
-            ends.append((flows.times.tree, flows.time, replace(guarantee, locations=None)))
-        sketches = [sketch(tree, tile, flows, own, max_depth=DEEPEST) for tree, tile, own in ends]
-        price = PairCost(flows, guarantee.basis, goal, sketches, time_weight=time_weight)
+        """Finds the safe pairs; None without one. ``weights`` are those of the folds (`PairCost`).
+
+        Raises:
+            ParameterError: the pairs do not fit into memory.
+        """
+        # Values are not places: their number says nothing about the locations of a cell.
+        rules = [guarantee, guarantee, *(replace(guarantee, locations=None) for _ in flows.folds)]
+        sketches = [
+            sketch(tree, leaf, flows, rule, max_depth=DEEPEST)
+            for (tree, leaf), rule in zip(flows.ends, rules, strict=True)
+        ]
+        price = PairCost(flows, guarantee.basis, goal, sketches, weights=weights)
         levels: list[tuple[tuple[int, ...], Level, Floats]] = []
         order, narrow = np.zeros(0, np.int64), np.zeros(0, np.int32)
+        needed, room = 0, _room(flows, 0)
         for level in safe_levels(flows, guarantee, *sketches):
             # Positions are most of the memory: int32, and one order for all levels of an origin depth.
             if order is not level.order:
                 order, narrow = level.order, level.order.astype(np.int32)
+                needed += narrow.nbytes
+            needed += len(level.start) * (_PER_END * len(sketches) + _PER_PAIR)
+            if room is not None and needed > room:
+                # Only counted on, for the message.
+                levels.clear()
+                continue
             start, stop = level.start.astype(np.int32), level.stop.astype(np.int32)
             cost = price.cost(level)
             level = replace(level, order=narrow, start=start, stop=stop)
-            depth = tuple(int(s.tree.depth[node[0]]) for s, node in zip(sketches, _nodes(level), strict=True))
+            depth = tuple(int(s.tree.depth[node[0]]) for s, node in zip(sketches, level.node, strict=True))
             levels.append((depth, level, cost))
+        _room(flows, needed)
         if not levels:
             return None
         levels.sort(key=lambda found: (sum(found[0]), found[0]))
         sums = np.array([sum(depth) for depth, *_ in levels])
         sizes = [len(cost) for *_, cost in levels]
-        up = _find_above([(depth, _nodes(level)) for depth, level, _ in levels], [s.tree for s in sketches])
+        up = _find_above([(depth, level.node) for depth, level, _ in levels], [s.tree for s in sketches])
         orders = tuple(level.order for _, level, _ in levels)
         # One column at a time, removed from the levels before the next is made: together they are most of the memory.
         columns: dict[str, list[Any]] = {"cost": [cost for *_, cost in levels]}
-        for name in (*ENDS, "volume", "start", "stop"):
+        for name in ("volume", "start", "stop"):
             columns[name] = [getattr(level, name) for _, level, _ in levels]
+        nodes = [[level.node[end] for _, level, _ in levels] for end in range(len(sketches))]
         del levels, level, cost, start, stop
         volume, cost, start, stop = (np.concatenate(columns.pop(name)) for name in ("volume", "cost", "start", "stop"))
         return cls(
-            node=tuple(s.node[np.concatenate(columns.pop(end))] for s, end in zip(sketches, ENDS, strict=False)),
+            node=tuple(s.node[np.concatenate(nodes.pop(0))] for s in sketches),
             volume=volume.astype(np.float64),
             cost=cost,
             up=up,
@@ -256,21 +272,31 @@ class PairTable:
                     marked[first:last] |= np.append(divided, False)[up[first:last]]
 
 
-def _nodes(level: Level) -> list[Ints]:
-    """Returns the nodes of a level, one column for each end."""
-    return [node for node in (level.origin, level.destination, level.time) if node is not None]
+def _room(flows: Flows, needed: int) -> int | None:
+    """Returns the memory that is left, None without folds; refuses folds whose safe pairs do not fit."""
+    if not flows.folds:
+        return None
+    names = ", ".join(fold.name for fold in flows.folds)
+    return room_for(
+        needed,
+        what=f"dividing cells by origin, destination and {names}",
+        hint=f"fold fewer columns or smaller trees, use larger tiles ({option('resolution')}) or a larger k",
+        machine=True,
+    )
 
 
 def _key(node: Sequence[Ints], trees: Sequence[Hierarchy]) -> Positions:
     """Returns one number for each pair; those of a level are in this order."""
     key = np.zeros(len(node[0]), dtype=np.int64)
-    for end in (2, 0, 1) if len(node) > 2 else (0, 1):
+    for end in (*range(2, len(node)), 0, 1):
         key *= trees[end].n_nodes
         key += node[end]
     return key
 
 
-def _find_above(levels: Sequence[tuple[tuple[int, ...], list[Ints]]], trees: Sequence[Hierarchy]) -> tuple[Ints, ...]:
+def _find_above(
+    levels: Sequence[tuple[tuple[int, ...], tuple[Ints, ...]]], trees: Sequence[Hierarchy]
+) -> tuple[Ints, ...]:
     """Returns the position of each pair's upper pair at each end, among the pairs of the next smaller sum of depths."""
     key = {depth: _key(node, trees) for depth, node in levels}
     # The start of each level among those of its sum of depths, and the number of pairs of that sum.

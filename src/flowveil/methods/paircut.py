@@ -9,21 +9,23 @@ Guarantees: never over the budget; never worse than ATG-Dual, ODkAnon's volume-b
 local search at the same budget; never further from the best division than the proven gap in the notes (a gap of 0.01:
 no division is finer by more than 1 %). The same input gives the same cells on every machine.
 
-If the flows have times, time is a third tree and a cell may be divided along it too. The objective is then the error
-plus ``time_weight`` tiles for every hour of a cell's time, never more than for the matrix of all times at once.
+If columns fold (`flowveil.folds`), each has one more tree and a cell may be divided along it too. The objective is then
+the error plus ``time_weight`` tiles for every hour of a cell's time, and ``fold_weight`` tiles for every step above the
+values of an attribute; never more than for the matrix of everything at once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flowveil.errors import FlowveilError, InfeasibleError, ParameterError
 from flowveil.flows import Flows
+from flowveil.folds import Fold
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Ints
 from flowveil.methods.atg import atg_dual
@@ -32,11 +34,8 @@ from flowveil.methods.oigh import oigh
 from flowveil.methods.pair_divisions import Division, PairTable
 from flowveil.methods.pruning import dual_multiplier
 from flowveil.methods.twin_trees import Goal
-from flowveil.methods.twincut import FrontierPoint, check_goal, plan_of_cuts, score, twincut
-from flowveil.release.plan import NodeZones, Plan, TimedZones
-
-if TYPE_CHECKING:
-    from flowveil.times import Times
+from flowveil.methods.twincut import FrontierPoint, check_goal, score, twincut
+from flowveil.release.plan import FoldedZones, NodeZones, Plan
 
 #: Prices, as shares of the best one, whose divisions are tried when the rest of the budget is spent.
 NEARBY = (1 - 1e-9, 0.999, 0.997, 0.99, 0.97, 0.93, 0.85, 0.7, 0.5)
@@ -50,6 +49,7 @@ def paircut(
     objective: Goal = "error",
     spend: bool = True,
     time_weight: float | None = None,
+    fold_weight: float | None = None,
 ) -> Plan:
     """Plans fine cells that do not intersect and suppress at most a share of the volume.
 
@@ -61,10 +61,12 @@ def paircut(
         spend: whether to spend the rest of the budget on nearly tied pairs, and to compare other methods of the class.
         time_weight: if time is folded, the tiles that an hour is worth: a lower one gives finer places and wider times.
             By default the error of the matrix of all times, rounded to a power of two; times then are near two hours.
+        fold_weight: if attributes fold, the tiles that a step up their trees is worth; by default the same error.
     """
     check_goal(objective)
-    weight = time_weight_of(flows, guarantee, max_suppressed, objective, time_weight)
-    table = PairTable.from_flows(flows, guarantee, objective, time_weight=weight)
+    given = {"time_weight": time_weight, "fold_weight": fold_weight}
+    weights = fold_weights(flows, guarantee, max_suppressed, objective, given)
+    table = PairTable.from_flows(flows, guarantee, objective, weights=weights)
     budget = max_suppressed * float(np.sum(flows.volume(guarantee.basis)))
     price = None if table is None else dual_multiplier(table, budget)
     if table is None or price is None:
@@ -79,40 +81,53 @@ def paircut(
             found = table.improve(found, table.divide(price * share), budget - found.suppressed)
     # Rounding may put the score a hair below its bound.
     gap = max(table.score(found) / bound - 1, 0.0) if bound > 0 else None
-    notes = {"proven_gap": gap} if flows.times is None else {"proven_gap": gap, "time_weight": weight}
-    plan = _plan(flows, table, found, notes)
+    plan = _plan(flows, table, found, {"proven_gap": gap, **weight_notes(flows, weights)})
     others = spend and (gap is None or gap > 1e-12 or table.thinned)
     # Frees the memory of the table before other methods run.
     del table, found
     if others:
-        if flows.times is not None:
-            return _or_all_times(flows, guarantee, max_suppressed, objective, weight, plan)
+        if flows.folds:
+            return _or_unfolded(flows, guarantee, max_suppressed, objective, weights, plan)
         return _best_of_class(flows, guarantee, max_suppressed, objective, plan)
     return plan
 
 
-def time_weight_of(
-    flows: Flows, guarantee: Guarantee, max_suppressed: float, objective: Goal, given: float | None
-) -> float:
-    """Returns the tiles that an hour is worth; 0 for flows without times."""
-    if flows.times is None:
-        if given is not None:
-            raise ParameterError("time_weight is for times that fold. Hint: add --fold-time, or leave it out.")
-        return 0.0
-    if objective == "metres":
+def fold_weights(
+    flows: Flows, guarantee: Guarantee, max_suppressed: float, objective: Goal, given: Mapping[str, float | None]
+) -> tuple[float, ...]:
+    """Returns the tiles that each fold's width is worth, an hour or a step up; ``given`` has the options of users."""
+    needed = [_weight_option(fold) for fold in flows.folds]
+    for name, value in given.items():
+        if value is not None and name not in needed:
+            what, flag = ("times", "--fold-time") if name == "time_weight" else ("attributes", "--fold")
+            raise ParameterError(f"{name} is for {what} that fold. Hint: add {flag}, or leave it out.")
+        if value is not None and not 0 <= value < np.inf:
+            raise ParameterError(f"{name} must be a number of tiles from 0 on; found {value}.")
+    if needed and objective == "metres":
         raise ParameterError(
-            "Metres cannot be weighed against hours; with --fold-time the objective is error, reconstruction or cells."
+            "Metres cannot be weighed against hours or groups; with --fold-time and --fold the objective is error, "
+            "reconstruction or cells."
         )
-    if given is not None and not 0 <= given < np.inf:
-        raise ParameterError(f"time_weight must be a number of tiles from 0 on; found {given}.")
-    if given is not None or objective != "error":
-        return float(given or 0.0)
-    return usual_time_weight(flows, guarantee, max_suppressed)
+    usual = 0.0
+    if objective == "error" and any(given.get(name) is None for name in needed):
+        usual = usual_weight(flows, guarantee, max_suppressed)
+    chosen = [given.get(name) for name in needed]
+    return tuple(usual if value is None else float(value) for value in chosen)
 
 
-def usual_time_weight(flows: Flows, guarantee: Guarantee, max_suppressed: float) -> float:
-    """Returns the default worth of an hour in tiles: the error of the matrix of all times, to a power of two."""
-    whole, _ = at_all_times(flows)
+def _weight_option(fold: Fold) -> str:
+    """Returns the option with the weight of a fold."""
+    return "fold_weight" if fold.every is None else "time_weight"
+
+
+def weight_notes(flows: Flows, weights: Sequence[float]) -> dict[str, float]:
+    """Returns the weights by option, for the notes of a plan."""
+    return {_weight_option(fold): weight for fold, weight in zip(flows.folds, weights, strict=True)}
+
+
+def usual_weight(flows: Flows, guarantee: Guarantee, max_suppressed: float) -> float:
+    """Returns the default worth of an hour or step in tiles: the error of the unfolded matrix, to a power of two."""
+    whole, _ = unfolded(flows)
     plan = paircut(whole, guarantee, max_suppressed=max_suppressed, spend=False)
     # Coarse, so that the weight says little of the error, which is not always published.
     return float(2.0 ** np.rint(np.log2(score(whole, plan, guarantee.basis, "error"))))
@@ -182,13 +197,10 @@ def settle_price(table: PairTable, price: float) -> tuple[float, Division]:
 def _plan(flows: Flows, table: PairTable, found: Division, notes: dict[str, Any]) -> Plan:
     cell = table.flows_of(found.published, len(flows))
     pair = found.published[np.maximum(cell, 0)]
-    ends = [(flows.origins, flows.origin), (flows.destinations, flows.destination)]
-    if flows.times is not None and flows.time is not None:
-        ends.append((flows.times.tree, flows.time))
     # A suppressed flow has no cell; its tiles replace its zones.
     own = [
         np.where(cell >= 0, node[pair], tree.leaf_node[tile])
-        for (tree, tile), node in zip(ends, table.node, strict=True)
+        for (tree, tile), node in zip(flows.ends, table.node, strict=True)
     ]
     return plan_from_nodes(flows, own, cell >= 0, notes)
 
@@ -201,20 +213,21 @@ def plan_from_nodes(
     *,
     layer: NDArray[np.int8] | None = None,
 ) -> Plan:
-    """Returns the plan that puts every flow into these nodes of origins, destinations and times, if any.
+    """Returns the plan that puts every flow into these nodes of its ends: origin, destination and folds.
 
     With layers, the same node in two layers is two origin zones.
     """
     used, destination = np.unique(own[1], return_inverse=True)
-    wide = 1 if flows.times is None else flows.times.tree.n_nodes
-    high = 1 if layer is None else int(layer.max(initial=0)) + 1
-    key = own[0].astype(np.int64) * wide + (0 if flows.times is None else own[2])
-    distinct, origin = np.unique(key * high + (0 if layer is None else layer), return_inverse=True)
-    layers = None if layer is None else (distinct % high).astype(np.int8)
-    node, time = (part.astype(np.int32) for part in np.divmod(distinct // high, wide))
-    origins = NodeZones(flows.origins, node, layer=layers)
-    if flows.times is not None:
-        origins = TimedZones(flows.origins, node, flows.times, time, layer=layers)
+    trees = [tree for tree, _ in (flows.ends[0], *flows.ends[2:])]
+    shape = (*(tree.n_nodes for tree in trees), 1 if layer is None else int(layer.max(initial=0)) + 1)
+    columns: Any = (own[0], *own[2:], np.zeros(len(flows), np.int8) if layer is None else layer)
+    key: NDArray[np.int64] = np.ravel_multi_index(columns, shape)
+    distinct, origin = np.unique(key, return_inverse=True)
+    node, *fold_nodes, layers = (part.astype(np.int32) for part in np.unravel_index(distinct, shape))
+    marked: dict[str, Any] = {} if layer is None else {"layer": layers.astype(np.int8)}
+    origins = NodeZones(flows.origins, node, **marked)
+    if flows.folds:
+        origins = FoldedZones(flows.origins, node, flows.folds, tuple(fold_nodes), **marked)
     return Plan(
         origin_zone=origin.astype(np.int32),
         destination_zone=destination.astype(np.int32),
@@ -226,28 +239,29 @@ def plan_from_nodes(
     )
 
 
-def _or_all_times(
-    flows: Flows, guarantee: Guarantee, max_suppressed: float, goal: Goal, weight: float, plan: Plan
+def _or_unfolded(
+    flows: Flows, guarantee: Guarantee, max_suppressed: float, goal: Goal, weights: Sequence[float], plan: Plan
 ) -> Plan:
-    """Returns the plan, or that of all times at once if that is better."""
-    whole, row = at_all_times(flows)
+    """Returns the plan, or that of everything at once if that is better."""
+    whole, row = unfolded(flows)
     coarse = paircut(whole, guarantee, max_suppressed=max_suppressed, objective=goal)
     kept = coarse.kept[row]
-    own = [
-        np.where(kept, cast("NodeZones", zones).nodes[zone[row]], tree.leaf_node[tile])
-        for tree, tile, zones, zone in (
-            (flows.origins, flows.origin, coarse.origin_zones, coarse.origin_zone),
-            (flows.destinations, flows.destination, coarse.destination_zones, coarse.destination_zone),
+    nodes = [
+        cast("NodeZones", zones).nodes[zone[row]]
+        for zones, zone in (
+            (coarse.origin_zones, coarse.origin_zone),
+            (coarse.destination_zones, coarse.destination_zone),
         )
     ]
-    own.append(np.where(kept, np.int32(0), cast("Times", flows.times).tree.leaf_node[flows.time]))
+    nodes += [np.zeros(len(flows), np.int32) for _ in flows.folds]
+    own = [np.where(kept, node, tree.leaf_node[tile]) for (tree, tile), node in zip(flows.ends, nodes, strict=True)]
     other = plan_from_nodes(flows, own, kept, plan.notes)
-    found = [score(flows, p, guarantee.basis, goal, time_weight=weight) for p in (plan, other)]
+    found = [score(flows, p, guarantee.basis, goal, weights=weights) for p in (plan, other)]
     return other if found[1] < found[0] - 1e-12 * abs(found[0]) else plan
 
 
-def at_all_times(flows: Flows) -> tuple[Flows, Ints]:
-    """Returns the flows without their times, and the new position of each."""
+def unfolded(flows: Flows) -> tuple[Flows, Ints]:
+    """Returns the flows without their folds, and the new position of each."""
     merged = flows.merge(flows.origin, flows.destination, flows.origins.n_tiles, flows.destinations.n_tiles)
     kept = {name: getattr(flows, name) for name in ("origins", "destinations", "intake", "whole_map")}
     whole = Flows.of_cells(merged.cells, **kept)
@@ -268,7 +282,7 @@ def _best_of_class(flows: Flows, guarantee: Guarantee, max_suppressed: float, go
 
 def _others(flows: Flows, guarantee: Guarantee, max_suppressed: float) -> Iterator[Plan]:
     cuts = volume_budget_cuts(flows, guarantee, max_suppressed=max_suppressed)
-    yield plan_of_cuts(flows, guarantee, cuts, {})
+    yield cuts.plan(flows, guarantee)
     for method, options in ((atg_dual, {}), (oigh, {}), (twincut, {"effort": 0.0})):
         try:
             yield method(flows, guarantee, max_suppressed=max_suppressed, **options)

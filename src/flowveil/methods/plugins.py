@@ -1,9 +1,4 @@
-"""Methods from outside flowveil: a function, a `Method`, or an entry point of another package.
-
-A package registers a method by an entry point of the group ``flowveil.methods``:
-
-    [project.entry-points."flowveil.methods"]
-    quarters = "my_package:quarters"
+"""Methods from outside flowveil: a function, a `Method`, or an entry point of the group ``flowveil.methods``.
 
 Plans of such methods are applied and recounted like any other, and refused if a cell is below the threshold.
 """

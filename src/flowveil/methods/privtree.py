@@ -1,10 +1,8 @@
 """PrivTree: adaptive cells under differential privacy, fine where many people go and coarse where few do.
 
 A pair of nodes of the public tree is divided while its count, lowered by a fixed decay for each division above it and
-with noise added, is above a threshold (Zhang, Xiao and Xie 2016, here for pairs). The noise does not grow with the
-depth of the tree: one trip hardly changes decisions far above the threshold, and along its path the lowered counts fall
-by at least the decay each time, so only the last decisions cost privacy. Undivided pairs are counted with the rest of ε
-and published. docs/methods/privtree.md contains the proof for discrete noise and for a person with many trips.
+with noise added, is above a threshold (Zhang, Xiao and Xie 2016, here for pairs). Undivided pairs are counted with the
+rest of ε and published. docs/methods/privtree.md contains the proof for discrete noise and a person with many trips.
 """
 
 from __future__ import annotations
@@ -50,21 +48,15 @@ def privtree(
     """Counts pairs of zones that are as fine as the noise allows.
 
     Args:
-        flows: the flows to count.
-        epsilon: ε of the guarantee; required, at most 20; a warning is given above 10.
-        bound: most trips of one person that are counted. Required if persons are known; the unit is then a person,
-            otherwise a trip.
+        flows, epsilon, bound, unsafe_seed_for_tests: as in `flowveil.methods.laplace.laplace`.
         level: finest level of the zones in their hierarchy (the resolution, for H3); tiles by default.
         region: H3 cells, or codes of the user's map, separated by commas; the whole map by default.
         budget: the shares of ε for divisions and for counts, separated by a comma; their sum is 1.
         decay: above 1. Each division lowers the count so far that an empty pair is this many times less likely to be
             divided.
         divide_above: a pair is divided while its lowered noisy count is above this.
-        unsafe_seed_for_tests: repeatable noise without any protection. A release made with it cannot be written.
 
-    Raises:
-        ParameterError: an option is missing or out of range, or the zones would come from the data.
-        DataError: the flows do not contain the trips of each person.
+    Raises ParameterError and DataError as `flowveil.methods.laplace.laplace`, or if the zones come from the data.
     """
     privacy = NoiseGuarantee.from_options(
         "privtree", flows, epsilon=epsilon, delta=0.0, bound=bound, seed=unsafe_seed_for_tests
@@ -95,13 +87,9 @@ def privtree(
 
 @dataclass(frozen=True, eq=False)
 class _Budget:
-    """The noise that the budget pays for.
+    """The noise that the budget pays for, and its entries in the report.
 
-    Attributes:
-        divisions, counts: the distributions of the noise on decisions and on counts.
-        lowered: integer by which a count is lowered for each division above it.
-        above: pairs are divided above this.
-        steps: entries for the report.
+    Pairs are divided ``above`` a count that is ``lowered`` by an integer for each division above them.
     """
 
     divisions: DiscreteLaplace

@@ -1,9 +1,8 @@
 """Optimal prunings of a tree, shared by the optimising methods.
 
-A pruning of a tree is a cut. If every node has a penalty and a cut costs the sum over its nodes, one bottom-up pass
-finds the cheapest cut (Matet et al., Algorithm 1): a node is split if its children together cost less. `best_cut` does
-this for one tree. `PairTree` does it for the trees of all zones of the other end at once, with the penalty ``alpha +
-lambda * sigma`` of a generalisation that may suppress.
+If a cut costs the sum over its nodes, one bottom-up pass finds the cheapest one (Matet et al., Algorithm 1): a node is
+split if its children together cost less. `best_cut` does this for one tree, `PairTree` for the trees of all zones of
+the other end at once, with the penalty ``alpha + lambda * sigma`` of a generalisation that may suppress.
 """
 
 from __future__ import annotations
@@ -115,12 +114,11 @@ def _bracket(pruned: Prunable, budget: float, near: float) -> tuple[_Point | Non
 
 @dataclass(frozen=True, eq=False)
 class Layer:
-    """The pairs (zone, node) at one depth of the node, sorted by zone, then node.
+    """The pairs (zone, node) at one depth of the node, sorted by zone, then node; from ``alpha`` on, the safe pairs.
 
-    The first three arrays cover all pairs, the others the safe pairs in the same order. A pair below the threshold can
-    neither be published nor usefully split, so only its volume matters, which its parent stores in ``short_below``.
-    ``up`` is the position of the containing pair one layer up, ``safe_up`` the same among safe pairs; ``alpha`` is the
-    cost of publishing: volume times (tiles of the zone + tiles of the node).
+    Of a pair below the threshold only the volume matters, which its parent stores in ``short_below``. ``up`` is the
+    position of the containing pair one layer up, ``safe_up`` the same among safe pairs; ``alpha`` is the cost of
+    publishing: volume times (tiles of the zone + tiles of the node).
     """
 
     node: Ints
@@ -177,19 +175,9 @@ class PairTree:
             if layers:
                 number = np.cumsum(safe, dtype=np.int32) - np.int32(1)
                 layers[-1] = replace(layers[-1], up=up, safe_up=number[up[below]])
-            size = zone_size[cells.origin[safe]].astype(np.float64) + tree.size[cells.destination[safe]]
-            nothing = np.zeros(0, np.int32)
-            layers.append(
-                Layer(
-                    node=cells.destination,
-                    up=nothing,
-                    safe=safe,
-                    alpha=volume[safe] * size,
-                    short_below=lost[safe],
-                    is_leaf=tree.is_leaf[cells.destination[safe]],
-                    safe_up=nothing,
-                )
-            )
+            node, nothing = cells.destination, np.zeros(0, np.int32)
+            alpha = volume[safe] * (zone_size[cells.origin[safe]].astype(np.float64) + tree.size[node[safe]])
+            layers.append(Layer(node, nothing, safe, alpha, lost[safe], tree.is_leaf[node[safe]], nothing))
             carried = cells.renamed(cells.origin, tree.lift(cells.destination))
         layers.reverse()
         return cls(
@@ -204,8 +192,7 @@ class PairTree:
     def evaluate(self, multiplier: float) -> tuple[float, float]:
         """Returns the smallest ``sum alpha + multiplier * suppressed`` over all prunings, and the suppressed volume.
 
-        Ties keep a pair unsplit, so of two equal prunings the one that suppresses less is reported (the right
-        derivative).
+        Of two equal prunings, the one that suppresses less is reported (the right derivative).
         """
         cost, suppressed, _ = self._solve(multiplier)
         return float(cost.sum()) + multiplier * self.lost, float(suppressed.sum()) + self.lost
@@ -249,8 +236,7 @@ class PairTree:
         cost = suppressed = np.zeros(0)
         up = np.zeros(0, np.int32)
         for layer in reversed(self.layers):
-            n = len(layer.alpha)
-            below = layer.short_below
+            n, below = len(layer.alpha), layer.short_below
             divided = multiplier * below + np.bincount(up, weights=cost, minlength=n)
             gone = below + np.bincount(up, weights=suppressed, minlength=n)
             split = ~layer.is_leaf & (divided < layer.alpha)

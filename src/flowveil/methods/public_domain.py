@@ -1,13 +1,9 @@
 """The pairs of zones of a noisy release, and the public tree over them.
 
 A zone that is listed because a person went there reveals that person. So the zones come from outside the data: the
-H3 cells below a region, or the user's map. If only large counts are published, no list is needed; and the user may
-declare the zones with trips as known to everybody.
-
-The tree contains zones without trips as well; both ends have the same tree. TopDown needs it level by level
-(`public_levels`): on each level every zone has one node, its ancestor there; a zone that ends early is repeated on all
-further levels. Every level costs budget, so levels on which nothing divides are dropped, and of the user's own maps
-with many levels, such as dendrograms, those on which little divides. PrivTree needs publishable nodes (`PublicTree`).
+H3 cells below a region, or the user's map. The tree contains zones without trips as well; both ends have the same tree.
+TopDown needs it level by level (`public_levels`), with a zone that ends early repeated on all further levels. Every
+level costs budget, so levels on which little or nothing divides are dropped. PrivTree needs nodes (`PublicTree`).
 """
 
 from __future__ import annotations
@@ -48,10 +44,7 @@ class ZonesOfEnd:
 
 @dataclass(frozen=True, eq=False)
 class PairDomain:
-    """The zones of both ends.
-
-    ``public``: the number of tiles of a zone is known without the data. ``described``: the entry for the report.
-    """
+    """The zones of both ends, whether their tiles are known without the data, and the entry for the report."""
 
     origins: ZonesOfEnd
     destinations: ZonesOfEnd
@@ -222,11 +215,7 @@ def _in_code_order(tree: Hierarchy, cut: Ints, zone: NDArray[Any]) -> ZonesOfEnd
 
 
 def public_domain(method: str, flows: Flows, level: int | None, region: str | None) -> PairDomain:
-    """Returns the zones of both ends, which must not come from the data.
-
-    Raises:
-        ParameterError: the zones would come from the data.
-    """
+    """Returns the zones of both ends; raises ParameterError if they would come from the data."""
     if region is not None and region.strip() == OBSERVED:
         raise ParameterError(
             f"{method} needs a public tree of zones, so region=observed (the zones of the data) is not allowed. "
@@ -282,11 +271,7 @@ def _steps_of_map(tree: Hierarchy, zones: Ints, region: list[str] | None) -> lis
 
 @dataclass(frozen=True, eq=False)
 class Level:
-    """The nodes of one level, numbered from 0 in the order of their first zones.
-
-    ``node_of_zone`` is the node of each zone of the domain, ``parent`` that of each node on the level above (empty on
-    the first level). ``name`` is used in reports.
-    """
+    """The nodes of one level, numbered from 0 in the order of their first zones; without parents on the first level."""
 
     name: str
     node_of_zone: Ints
@@ -330,14 +315,9 @@ def _numbered(ancestor: NDArray[np.uint64]) -> Ints:
 class PublicTree:
     """Nodes of all depths, as zones in the order of their codes.
 
-    The roots are the cells of the region, the root of the map, or the named zones of the map. A node with a single
-    child is represented by that child.
-
-    Attributes:
-        parent: parent of each node; -1 at the top.
-        order: the zones of the domain in tree order; ``first:stop`` is the slice of it below each node.
-        node_of_zone: the node of each zone of the domain.
-        tiles: possible tiles below each node.
+    The roots are the cells of the region, the root of the map, or the named zones of the map; their parent is -1. A
+    node with a single child is represented by that child. ``order`` has the zones of the domain in tree order;
+    ``first:stop`` is the slice of it below each node, ``tiles`` the number of possible tiles there.
     """
 
     zones: Zones

@@ -29,15 +29,10 @@ Undecided = tuple["Level", NDArray[np.intp]]
 
 
 class Ranges(NamedTuple):
-    """A query to every block.
+    """A query to every block: origin (-1 if no pair needs it) and destination leaf of each flow from ``first`` on.
 
-    Attributes:
-        first: first flow of the following two columns.
-        origin: number of the origin node of each flow; -1 if no pair needs it.
-        leaf: destination leaf of each flow.
-        common: ancestor depths of destination leaves.
-        pair_origin, start, stop: origin and range of destination leaves of each pair.
-        depth: depth of the destination node of each pair.
+    ``common`` has the ancestor depths of destination leaves. A pair has the number of an origin, a range of destination
+    leaves, and the depth of its destination node.
     """
 
     first: int
@@ -98,9 +93,8 @@ def with_enough(
 
 def _some(level: Level, kept: NDArray[np.intp]) -> Level:
     """Returns some pairs of a level."""
-    names = ("origin", "destination", "time", "volume", "start", "stop")
-    columns: dict[str, Any] = {name: getattr(level, name) for name in names if getattr(level, name) is not None}
-    return replace(level, **{name: column[kept] for name, column in columns.items()})
+    columns: dict[str, Any] = {name: getattr(level, name)[kept] for name in ("volume", "start", "stop")}
+    return replace(level, node=tuple(node[kept] for node in level.node), **columns)
 
 
 def _query(

@@ -5,14 +5,15 @@ are disjoint, so each depth pair has at most volume / k, and a pair can only be 
 descends from the roots: for every origin depth the flows are sorted once by (origin node, destination tile); a pair is
 then a run of rows, its children are runs inside it, and its sums differences of prefix sums. Only safe runs divide.
 
-If time is a third end, a pair is a triple with a node of the tree of times. The same is done at every depth of that
-tree, with the flows sorted by (node of times, origin node, destination tile).
+If columns fold (`flowveil.folds`), a pair has a node of each of their trees as well. The same is done at every
+combination of depths of these trees, with the flows sorted by (nodes of the folds, origin node, destination tile).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,8 @@ from flowveil.methods.remote_pairs import with_enough
 from flowveil.remote_people import RemotePeople
 
 Positions = NDArray[np.int64]
+#: Bits of a combined key.
+_BITS = 63
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,22 +95,31 @@ def sketch(full: Hierarchy, tile: Ints, flows: Flows, guarantee: Guarantee, *, m
 
 @dataclass(frozen=True, eq=False)
 class Level:
-    """The safe pairs of one origin depth and one destination depth.
+    """The safe pairs of one depth at every end.
 
     Attributes:
-        origin, destination, time: nodes of the sketches; time is None if it is not an end.
+        node: for each end, the nodes of its sketch: origin, destination, folds.
         volume: trips or weights of each pair.
-        order: the flows sorted by origin node, then destination leaf; one array for all levels of an origin depth.
+        order: the flows sorted by folds, origin node, then destination leaf; one array for all levels that differ in
+            the depth of the destination alone.
         start, stop: the flows of each pair are that slice of ``order``.
     """
 
-    origin: Ints
-    destination: Ints
-    time: Ints | None
+    node: tuple[Ints, ...]
     volume: NDArray[Any]
     order: NDArray[Any]
     start: NDArray[Any]
     stop: NDArray[Any]
+
+    @property
+    def origin(self) -> Ints:
+        """The origin node of each pair."""
+        return self.node[0]
+
+    @property
+    def destination(self) -> Ints:
+        """The destination node of each pair."""
+        return self.node[1]
 
     def rows(self) -> tuple[Positions, Positions]:
         """Returns the flows of all pairs, and the pair of each."""
@@ -118,46 +130,48 @@ class Level:
 
 
 def safe_levels(
-    flows: Flows, guarantee: Guarantee, origins: Sketch, destinations: Sketch, times: Sketch | None = None
+    flows: Flows, guarantee: Guarantee, origins: Sketch, destinations: Sketch, *folds: Sketch
 ) -> Iterator[Level]:
-    """Yields the safe pairs by origin depth, and within each by destination depth from the root down.
+    """Yields the safe pairs by depths of folds, origin depth, and destination depth from the root down.
 
-    With a sketch of times, this is repeated at each of its depths; times of too few people (`nameable`) have no safe
-    pairs. Persons on a cluster are counted there, in pairs that satisfy everything else: no pair has more persons than
-    trips.
+    Nodes of folds that too few people have together (`_nameable`) have no safe pairs. Persons on a cluster are counted
+    there, in pairs that satisfy everything else: no pair has more persons than trips.
     """
     if guarantee.people is not None and isinstance(flows.people, RemotePeople):
         weaker = replace(guarantee, people=None, trips=max(guarantee.trips or 0, guarantee.people))
-        candidates = safe_levels(flows, weaker, origins, destinations, times)
+        candidates = safe_levels(flows, weaker, origins, destinations, *folds)
         common = AncestorDepth(destinations.tree)
         yield from with_enough(candidates, flows, flows.people, guarantee.people, destinations, common)
         return
     search = _Search(flows, guarantee, origins, destinations)
-    everything = np.arange(len(flows))
-    if times is None:
-        yield from search.levels(everything, None)
-        return
-    assert flows.time is not None
-    named = nameable(flows, guarantee, times)
-    leaf = times.leaf_of_tile[flows.time]
-    for node, deep in _upwards(times.tree):
-        yield from search.levels(everything[deep[leaf] & named[node[leaf]]], node[leaf])
+    leaves = [fold.leaf_of_tile[leaf] for fold, leaf in zip(folds, flows.leaves, strict=bool(folds))]
+    for depths in product(*(_upwards(fold.tree) for fold in folds)):
+        nodes = tuple(node[leaf] for (node, _), leaf in zip(depths, leaves, strict=True))
+        deep = np.ones(len(flows), dtype=np.bool_)
+        for (_, is_deep), leaf in zip(depths, leaves, strict=True):
+            deep &= is_deep[leaf]
+        group = _numbered(nodes, [fold.tree.n_nodes for fold in folds])
+        order = np.flatnonzero(deep & _nameable(flows, guarantee, group, deep) if folds else deep)
+        yield from search.levels(order, group, nodes)
 
 
-def nameable(flows: Flows, guarantee: Guarantee, times: Sketch) -> NDArray[np.bool_]:
-    """Returns which nodes of times may be published: those with k travellers, if persons are known.
+def _numbered(nodes: Sequence[Ints], sizes: Sequence[int]) -> Positions:
+    """Returns one number for each combination of nodes, in their order."""
+    number = np.zeros(len(nodes[0]) if nodes else 0, dtype=np.int64)
+    for node, size in zip(nodes, sizes, strict=True):
+        number = number * size + node
+    return np.unique(number, return_inverse=True)[1]
 
-    As with slices, a time of few people would reveal when they travelled. The rule is monotone like every unit.
+
+def _nameable(flows: Flows, guarantee: Guarantee, group: Positions, deep: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Returns the flows whose nodes of folds may be published: those with k travellers, if persons are known.
+
+    As with slices, a time or purpose of few people would reveal theirs. The rule is monotone like every unit.
     """
-    named = np.ones(times.tree.n_nodes, dtype=np.bool_)
-    if flows.people is None or flows.time is None:
-        return named
-    leaf = times.leaf_of_tile[flows.time]
-    for node, deep in _upwards(times.tree):
-        count = flows.people.merge(np.where(deep[leaf], node[leaf], np.int32(-1))).count(len(named))
-        here = np.unique(node[deep])
-        named[here] = count[here] >= guarantee.k
-    return named
+    if flows.people is None:
+        return deep
+    count = flows.people.merge(np.where(deep, group, -1).astype(np.int32)).count(int(group.max(initial=-1)) + 1)
+    return count[group] >= guarantee.k
 
 
 def _upwards(tree: Hierarchy) -> Iterator[tuple[Ints, NDArray[np.bool_]]]:
@@ -181,25 +195,27 @@ class _Search:
         self.common = AncestorDepth(self.tree)
         self.ancestors = [node for node, _ in _upwards(self.tree)][::-1]
 
-    def levels(self, order: Positions, time: Ints | None) -> Iterator[Level]:
-        """Yields the safe pairs of these flows; ``time`` is the node of times of every flow."""
-        members = self._members(order, time)
+    def levels(self, order: Positions, group: Positions, nodes: Sequence[Ints]) -> Iterator[Level]:
+        """Yields the safe pairs of these flows; ``nodes`` are the nodes of folds of every flow, ``group`` numbers them.
+
+        Without folds ``group`` is empty.
+        """
+        members = self._members(order, group)
         # From the deepest up: each order then consists of few sorted runs of the next.
         for number, (node, deep) in enumerate(_upwards(self.origins)):
             key = node.astype(np.int64)[self.leaf_o[order]]
             key *= self.tree.n_tiles
             key += self.leaf_d[order]
-            if time is not None:
-                key += time[order].astype(np.int64) * (self.origins.n_nodes * self.tree.n_tiles)
+            if nodes:
+                key += group[order] * (self.origins.n_nodes * self.tree.n_tiles)
             order = order[np.argsort(key, kind="stable")]
             here = order[deep[self.leaf_o[order]]]
             if len(here):
                 depth = self.origins.max_depth - number
-                yield from self._descend(
-                    here, node[self.leaf_o[here]], None if time is None else time[here], members, depth
-                )
+                ends = (node[self.leaf_o[here]], *(own[here] for own in nodes))
+                yield from self._descend(here, ends, members, depth)
 
-    def _members(self, order: Positions, time: Ints | None) -> dict[str, Repeats]:
+    def _members(self, order: Positions, group: Positions) -> dict[str, Repeats]:
         """Returns the people and tiles that must be counted once in each pair."""
         rows: dict[str, tuple[Ints, Ints]] = {}
         if self.guarantee.people is not None and self.flows.people is not None:
@@ -209,19 +225,18 @@ class _Search:
             assert tiles is not None, "locations are counted"
             rows |= {"begin": tiles.begin, "end": tiles.end}
         common = AncestorDepth(self.origins)
-        return {name: Repeats(*columns, order, self.leaf_o, time, common) for name, columns in rows.items()}
+        return {name: Repeats(*columns, order, self.leaf_o, group, common) for name, columns in rows.items()}
 
     def _descend(
-        self, order: Positions, node_o: Ints, node_t: Ints | None, members: dict[str, Repeats], depth_o: int
+        self, order: Positions, ends: Sequence[Ints], members: dict[str, Repeats], depth_o: int
     ) -> Iterator[Level]:
-        """Yields the safe pairs of one origin depth, and one depth of times, by destination depth."""
+        """Yields the safe pairs of one depth of origins and folds (``ends``), by destination depth."""
         leaf, n = self.leaf_d[order], len(order)
         # The destination depth from which a row is in another pair than the row before it.
         parts = np.zeros(n, dtype=np.int16)
         parts[1:] = self.common.depth(leaf[:-1], leaf[1:]) + 1
-        parts[1:][node_o[1:] != node_o[:-1]] = 0
-        if node_t is not None:
-            parts[1:][node_t[1:] != node_t[:-1]] = 0
+        for node in ends:
+            parts[1:][node[1:] != node[:-1]] = 0
         by_part = np.argsort(parts, kind="stable")
         count = np.concatenate(([0], np.cumsum(np.bincount(parts, minlength=self.tree.max_depth + 2))))
         guarantee, basis = self.guarantee, self.guarantee.basis
@@ -244,9 +259,7 @@ class _Search:
             if len(start) == 0:
                 return
             yield Level(
-                origin=node_o[start],
-                destination=self.ancestors[depth][leaf[start]],
-                time=None if node_t is None else node_t[start],
+                node=(ends[0][start], self.ancestors[depth][leaf[start]], *(node[start] for node in ends[1:])),
                 volume=held[basis][safe],
                 order=order,
                 start=start,
@@ -317,7 +330,7 @@ class Repeats:
     """
 
     def __init__(
-        self, flow: Ints, member: Ints, order: Positions, leaf_o: Ints, time: Ints | None, common: AncestorDepth
+        self, flow: Ints, member: Ints, order: Positions, leaf_o: Ints, group: Positions, common: AncestorDepth
     ) -> None:
         n = len(leaf_o)
         self.each = np.bincount(flow, minlength=n)
@@ -327,11 +340,13 @@ class Repeats:
         by_origin = np.argsort(leaf_o, kind="stable")
         place = np.empty(n, dtype=np.int64)
         place[by_origin] = np.arange(n)
-        # One combined key (member, position) sorts faster than two. Members of different times are distinct.
+        # One combined key (member, position) sorts faster than two. Members of different groups are distinct.
         bits = n.bit_length()
         key = member.astype(np.int64)
-        if time is not None:
-            key = key * (int(time.max(initial=0)) + 1) + time[flow]
+        if len(group):
+            key = key * (int(group.max()) + 1) + group[flow]
+            if int(key.max(initial=0)).bit_length() + bits > _BITS:
+                key = np.unique(key, return_inverse=True)[1]
         key = np.sort(key << bits | place[flow])
         again = np.zeros(len(key), dtype=np.bool_)
         np.equal(key[1:] >> bits, key[:-1] >> bits, out=again[1:])

@@ -1,14 +1,9 @@
 """TopDown: noisy counts of pairs of zones, from the total down a public tree, each level consistent with the one above.
 
-Flat noise on all pairs of a fine level is mostly noise on empty pairs. TopDown counts the total first, then the pairs
-of the coarsest zones, and so on. The children of a pair are corrected to non-negative integers that sum to their parent
-(`fit_to_totals`). A pair with a corrected count of 0 is not opened: everything below it is 0. So noise
-does not accumulate over empty regions, and time and memory are proportional to what is published. After the census's
-TopDown (Abowd et al. 2022) and its form for origins and destinations, InfTDA (Boninsegna and Silvestri 2025).
-
-The guarantee: at every level a unit changes the counts by at most its bound in total, because each of its trips is in
-one pair of that level. The choice of counted pairs depends on earlier noisy numbers only. So the levels compose, each
-with its share of the budget; everything else is post-processing. docs/methods/topdown.md contains the proof.
+The children of a pair are corrected to non-negative integers that sum to their parent (`fit_to_totals`). A pair with a
+corrected count of 0 is not opened, so time and memory are proportional to what is published. After the census's TopDown
+(Abowd et al. 2022) and InfTDA (Boninsegna and Silvestri 2025). Every level has a share of the budget, because each trip
+of a unit is in one pair of that level; docs/methods/topdown.md contains the proof.
 """
 
 from __future__ import annotations
@@ -57,21 +52,14 @@ def topdown(
     """Counts pairs from the top down, with noise at every level.
 
     Args:
-        flows: the flows to count.
-        epsilon: ε of the guarantee; required, at most 20; a warning is given above 10.
+        flows, epsilon, bound, level, unsafe_seed_for_tests: as in `flowveil.methods.laplace.laplace`.
         delta: δ of the guarantee. 0 gives discrete Laplace noise; above 0, discrete Gaussian noise, with fewer large
             errors.
-        bound: most trips of one person that are counted. Required if persons are known; the unit is then a person,
-            otherwise a trip.
-        level: level of the zones in their hierarchy (the resolution, for H3); tiles by default.
         region: H3 cells, or codes of the user's map, separated by commas; the whole map by default.
         budget: the budget share of each level, from the total down to the zones, separated by commas; their sum is 1.
             By default the last four levels get shares in the ratio 1, 3, 9, 27, and those above them 1 each.
-        unsafe_seed_for_tests: repeatable noise without any protection. A release made with it cannot be written.
 
-    Raises:
-        ParameterError: an option is missing or out of range, or the zones would come from the data.
-        DataError: the flows do not contain the trips of each person.
+    Raises ParameterError and DataError as `flowveil.methods.laplace.laplace`, or if the zones come from the data.
     """
     privacy = NoiseGuarantee.from_options(
         "topdown", flows, epsilon=epsilon, delta=delta, bound=bound, seed=unsafe_seed_for_tests
@@ -99,11 +87,7 @@ NoiseDistribution = DiscreteLaplace | DiscreteGaussian
 
 
 def budget_shares(budget: str | None, levels: Sequence[Level]) -> list[Fraction]:
-    """Returns the exact budget share of each level; the sum is 1.
-
-    Raises:
-        ParameterError: the shares are not positive numbers, one for each level, with a sum of 1.
-    """
+    """Returns the exact budget share of each level; the sum is 1."""
     n = len(levels)
     if budget is None:
         weights = [WEIGHTS[min(n - 1 - i, len(WEIGHTS) - 1)] for i in range(n)]
@@ -112,11 +96,7 @@ def budget_shares(budget: str | None, levels: Sequence[Level]) -> list[Fraction]
 
 
 def parse_shares(budget: str, names: Sequence[str]) -> list[Fraction]:
-    """Parses shares given as text: exactly one for each name, with a sum of 1.
-
-    Raises:
-        ParameterError: the text is not of this form.
-    """
+    """Parses shares given as text; raises ParameterError unless there is one for each name, with a sum of 1."""
     try:
         shares = [Fraction(Decimal(text.strip())) for text in str(budget).split(",")]
     except (InvalidOperation, ValueError, OverflowError):

@@ -74,8 +74,7 @@ class TwinAxis:
         full, sketch: the hierarchy, and the sketch that it was reduced to first.
         nodes: the remaining sketch nodes, in order. All other node numbers here are positions in this array.
         layers: for each depth below the root: nodes, their parents, start of each sibling group, parent of each group.
-        first, other, volume, cost: the safe pairs of node n are the slice ``first[n]:first[n + 1]`` of the other three,
-            sorted by the node of the other tree.
+        first: the safe pairs of node n are the slice ``first[n]:first[n + 1]`` of other node, volume and cost.
     """
 
     full: Hierarchy
@@ -90,18 +89,9 @@ class TwinAxis:
 
     @classmethod
     def from_pairs(
-        cls,
-        full: Hierarchy,
-        reduced: Sketch,
-        occurring: NDArray[np.bool_],
-        ends: tuple[Ints, Ints],
-        pairs: Sequence[Floats],
+        cls, full: Hierarchy, reduced: Sketch, occurring: Any, ends: tuple[Ints, Ints], pairs: Sequence[Floats]
     ) -> TwinAxis:
-        """Lays out the pairs of one end.
-
-        ``ends`` are the sketch node of each pair at this end and the number of its node at the other end; ``pairs`` are
-        volume and cost of each pair.
-        """
+        """Lays out the pairs: ``ends`` are sketch node here and node number there, ``pairs`` volume and cost."""
         nodes, number = np.flatnonzero(occurring), np.cumsum(occurring) - 1
         own, other = number[ends[0]], ends[1]
         order = np.lexsort((other, own))
@@ -282,20 +272,21 @@ class Half(NamedTuple):
 class PairCost:
     """Computes the cost of safe pairs, level by level.
 
-    If time is an end, an hour of a pair costs as much as ``time_weight`` tiles, and flows are spread over time steps as
-    well as over tiles.
+    If columns fold, the width of a pair's node (an hour, a step up) costs as many tiles as the fold's weight, and flows
+    are spread over values as well as over tiles.
     """
 
     def __init__(
-        self, flows: Flows, basis: str, goal: Goal, sketches: Sequence[Sketch], *, time_weight: float = 0.0
+        self, flows: Flows, basis: str, goal: Goal, sketches: Sequence[Sketch], *, weights: Sequence[float] = ()
     ) -> None:
         self.goal, self.flows, self.sketches = goal, flows, sketches
         self.volume = flows.volume(basis).astype(np.float64)
-        self.steps: Floats = np.ones(1)
-        self.time_cost: Floats = np.zeros(1)
-        if len(sketches) > 2 and flows.times is not None:
-            self.steps = sketches[2].size.astype(np.float64)
-            self.time_cost = time_weight * flows.times.hours[sketches[2].node]
+        # Of each node of the folds: the values below, and the tiles that its width is worth.
+        self.n_values = [own.size.astype(np.float64) for own in sketches[2:]]
+        self.width_cost = [
+            weight * fold.width[own.node]
+            for weight, fold, own in zip(weights, flows.folds[: len(sketches) - 2], sketches[2:], strict=True)
+        ]
         self.moved: dict[tuple[int, int], Floats] = {}
 
     def cost(self, level: Level) -> Floats:
@@ -305,12 +296,15 @@ class PairCost:
         if self.goal == "cells":
             return np.full(len(size_o), -1.0)
         if self.goal == "error":
-            wide = 0.0 if level.time is None else self.time_cost[level.time]
-            cost: Floats = level.volume * (size_o + size_d + wide)
-            return cost
+            size = size_o + size_d
+            for width_cost, node in zip(self.width_cost, level.node[2:], strict=True):
+                size += width_cost[node]
+            return np.asarray(level.volume * size)
         if self.goal == "reconstruction":
-            steps = 1.0 if level.time is None else self.steps[level.time]
-            return self._scattered(level, size_o * size_d * steps)
+            places = size_o * size_d
+            for n_values, node in zip(self.n_values, level.node[2:], strict=True):
+                places *= n_values[node]
+            return self._scattered(level, places)
         return self._moved(level)
 
     def _scattered(self, level: Level, places: Floats) -> Floats:
@@ -318,8 +312,7 @@ class PairCost:
         row, pair = level.rows()
         each = level.volume / places
         apart = np.bincount(pair, weights=np.abs(self.volume[row] - each[pair]), minlength=len(places))
-        scattered: Floats = apart + (places - (level.stop - level.start)) * each
-        return scattered
+        return np.asarray(apart + (places - (level.stop - level.start)) * each)
 
     def _moved(self, level: Level) -> Floats:
         """Returns the metres between tiles and node centres, weighted by volume; the mean of both ends."""
@@ -331,8 +324,7 @@ class PairCost:
             if (end, depth) not in self.moved:
                 self.moved[end, depth] = self._metres_to_ancestor(end, depth)
             metres += self.moved[end, depth][tile[row]]
-        moved = np.bincount(pair, weights=self.volume[row] * metres / 2, minlength=len(level.start))
-        return moved.astype(np.float64)
+        return np.bincount(pair, weights=self.volume[row] * metres / 2, minlength=len(level.start)).astype(np.float64)
 
     def _metres_to_ancestor(self, end: int, depth: int) -> Floats:
         """Returns the distance of every tile to the centre of its ancestor at this depth; 0 for tiles above it."""

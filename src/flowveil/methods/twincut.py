@@ -1,24 +1,20 @@
-"""TwinCut: the finest homogeneous map within a suppression budget.
+"""TwinCut: the finest homogeneous map within a suppression budget, one cut of the origins and one of the destinations.
 
-One cut of the origins and one of the destinations, so that zones do not overlap. With one cut fixed, the best other cut
-is an exactly solvable pruning of one tree (`Costs.at`, `best_within`). TwinCut alternates the two prunings from several
-starts until nothing changes: first with the budget as constraint, then with one price on suppressed volume shared by
-both trees and swept over a path. A local search then flips nearly tied nodes, re-optimises both trees, and spends the
-rest of the budget exactly.
+With one cut fixed, the best other cut is an exactly solvable pruning of one tree (`Costs.at`, `best_within`). TwinCut
+alternates the two prunings from several starts until nothing changes: first with the budget as constraint, then with
+one price on suppressed volume shared by both trees and swept over a path. A local search then flips nearly tied nodes,
+re-optimises both trees, and spends the rest of the budget exactly.
 
-Guarantees:
-
-- The result is never worse than ODkAnon's volume-budget cut, and never exceeds the budget.
-- No single tree can be cut better while the other stays (up to `MOST_COMBINATIONS`, if the local search finishes).
-- The same input gives the same zones on every machine, unless the time limit is reached, which the notes record.
+Guarantees: the result is never worse than ODkAnon's volume-budget cut, and never exceeds the budget. The same input
+gives the same zones on every machine, unless the time limit is reached, which the notes record.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, get_args
+from typing import NamedTuple, get_args
 
 import numpy as np
 
@@ -26,6 +22,7 @@ from flowveil.errors import InfeasibleError, ParameterError
 from flowveil.flows import Flows, group_pairs
 from flowveil.guarantee import Guarantee
 from flowveil.methods.knapsack import best_within, flipped, near_ties
+from flowveil.methods.method import INFEASIBLE
 from flowveil.methods.odkanon import Cuts, volume_budget_cuts
 from flowveil.methods.pruning import dual_multiplier
 from flowveil.methods.twin_trees import Costs, Goal, Half, Positions, TwinTrees, metres_moved
@@ -45,11 +42,6 @@ PROBED = 40
 PATH = np.exp2(np.arange(-6, 7) / 4)
 #: Logarithms of the prices that the local search visits, relative to the fair price.
 PRICE_STEPS = np.arange(16) / 48
-
-INFEASIBLE = (
-    "No cell can be published within max_suppressed: even a single cell with all trips is below the threshold. "
-    "Hint: lower k, or use more data."
-)
 
 
 def twincut(
@@ -93,7 +85,7 @@ def twincut(
     # The tables take most of the memory and are no longer needed.
     del search, trees
     # ODkAnon's cut may use nodes that are missing from the safe pairs or from a thinned tree.
-    plan, other = (plan_of_cuts(flows, guarantee, each, notes) for each in (cuts, merged))
+    plan, other = (each.plan(flows, guarantee, notes=notes) for each in (cuts, merged))
     if not other.kept.any() or float(np.sum(flows.volume(guarantee.basis)[~other.kept])) > budget:
         return plan
     better = all(score(flows, other, guarantee.basis, g) < score(flows, plan, guarantee.basis, g) for g in goals)
@@ -115,10 +107,11 @@ def search_deadline(effort: float, time_limit: float | None) -> float:
     return np.inf if time_limit is None else time.monotonic() + time_limit
 
 
-def score(flows: Flows, plan: Plan, basis: str, goal: Goal, *, time_weight: float = 0.0) -> float:
+def score(flows: Flows, plan: Plan, basis: str, goal: Goal, *, weights: Sequence[float] = ()) -> float:
     """Returns the objective of a plan, computed from the flows independently of the search; smaller is better.
 
-    If cells have times, an hour counts as much as ``time_weight`` tiles, and cells are spread over time steps as well.
+    If columns fold, the width of a cell's node counts as many tiles as the fold's weight, and cells are spread over
+    values as well.
     """
     kept = plan.kept
     volume = flows.volume(basis).astype(np.float64)
@@ -127,8 +120,10 @@ def score(flows: Flows, plan: Plan, basis: str, goal: Goal, *, time_weight: floa
         return np.inf
     size_o, size_d = plan.origin_zones.size[plan.origin_zone], plan.destination_zones.size[plan.destination_zone]
     if goal == "error":
-        hours = 0.0 if plan.timed is None else time_weight * plan.timed.hours[plan.origin_zone]
-        return float(np.sum((volume * (size_o + size_d + hours))[kept])) / published
+        size = (size_o + size_d).astype(np.float64)
+        for weight, width in zip(weights, plan.widths, strict=True):
+            size += weight * width[plan.origin_zone]
+        return float(np.sum((volume * size)[kept])) / published
     if goal == "metres":
         metres = metres_moved(flows.origins, flows.origin, plan.origin_zones.centers(plan.origin_zone))
         metres += metres_moved(
@@ -141,19 +136,12 @@ def score(flows: Flows, plan: Plan, basis: str, goal: Goal, *, time_weight: floa
         return -float(len(cells.origin))
     # Each tile pair of a cell gets an even share of it; suppressed flows get nothing.
     pairs = plan.origin_zones.size[cells.origin].astype(np.float64) * plan.destination_zones.size[cells.destination]
-    if plan.timed is not None:
-        pairs = pairs * plan.timed.steps[cells.origin]
+    if plan.folded is not None:
+        pairs = pairs * plan.folded.n_values[cells.origin]
     each = cells.sum(volume) / pairs
     on_flows = np.abs(np.append(each, 0.0)[cells.row] - volume).sum()
     on_empty_pairs = np.sum((pairs - np.bincount(cells.row[kept], minlength=len(each))) * each)
     return float(on_flows + on_empty_pairs) / float(np.sum(volume))
-
-
-def plan_of_cuts(flows: Flows, guarantee: Guarantee, cuts: Cuts, notes: dict[str, Any]) -> Plan:
-    """Returns the plan that publishes all safe cells of these cuts."""
-    merged = cuts.merge(flows)
-    kept = guarantee.safe(merged.cells)[merged.row]
-    return Plan.from_cuts(flows, cuts.origin, cuts.destination, kept, notes=notes)
 
 
 def starting_cuts(trees: TwinTrees, merged: Cuts | None = None) -> Iterator[tuple[int, Positions]]:
@@ -280,23 +268,23 @@ class Search:
         """Keeps a pair of cuts if it is within the budget and better."""
         return self._offer(0, *cuts, *self._given(0, cuts[0]).totals(cuts[1]))
 
-    def _out_of_time(self) -> bool:
-        if time.monotonic() > self.deadline:
-            self.stopped_early = True
-        return self.stopped_early
+    def _ended(self, limit: float = np.inf) -> bool:
+        """Returns whether the work limit or the deadline is reached."""
+        self.stopped_early |= self.work < limit and time.monotonic() > self.deadline
+        return self.stopped_early or self.work >= limit
 
     def alternate_from(self, starts: list[tuple[int, Positions]]) -> None:
         """Alternates from every start with the budget as constraint, then along a path of shared prices."""
         for end, cut in starts:
-            if not self._out_of_time():
+            if not self._ended():
                 self._with_budget(end, cut)
-        if self._out_of_time():
+        if self._ended():
             return
         center = self.fair_price()
         for path in (PATH[len(PATH) // 2 :], PATH[: len(PATH) // 2][::-1]):
             cut = self.best.cuts[0]
             for factor in path:
-                if self._out_of_time():
+                if self._ended():
                     return
                 cut = self.converge(0, cut, center * factor)
         self.price = self.fair_price()
@@ -375,9 +363,6 @@ class Search:
                 return
             self.price = self.fair_price()
 
-    def _ended(self, limit: float) -> bool:
-        return self.work >= limit or self._out_of_time()
-
     def _sweep_prices(self, tried: set[tuple[int, bytes]], limit: float) -> None:
         """Alternates at prices rising, then falling from the fair one, and spends the budget exactly at each result.
 
@@ -401,7 +386,7 @@ class Search:
     def polish(self) -> None:
         """Cuts each tree optimally within the budget while the other stays, in turn, until neither improves."""
         settled = end = 0
-        while settled < 2 and not self._out_of_time():
+        while settled < 2 and not self._ended():
             settled = 0 if self._exact(end, self.best.cuts[end]) else settled + 1
             end = 1 - end
 

@@ -1,14 +1,10 @@
 """TwinCut with the same zones at both ends: one cut of one tree.
 
-With two cuts, the best cut for fixed zones at the other end is an exactly solvable pruning. With one cut both ends
-change together and no exact solution is known. So this is a local search from ODkAnon's cut with two moves: divide a
-zone into the children of its node, or unite the children of a node. A few merges of the table give the exact change of
-every move. All gaining moves are applied together if that is a gain, else the better half, down to the best one. A
-price on suppressed units is moved until the budget is bracketed; single moves spend the rest.
-
-Guarantees: never worse than ODkAnon's cut at the same budget; never over the budget; no single move improves the
-result, unless the work or time limit is reached first. The lower bound for two cuts (`homogeneous_floor`) is valid
-here.
+Both ends change together and no exact solution is known. So this is a local search from ODkAnon's cut with two moves:
+divide a zone into the children of its node, or unite the children of a node. A few merges of the table give the exact
+change of every move. All gaining moves are applied together if that is a gain, else the better half, down to the best
+one. A price on suppressed units is moved until the budget is bracketed; single moves spend the rest. The result is
+never worse than ODkAnon's cut and never over the budget.
 """
 
 from __future__ import annotations
@@ -24,9 +20,10 @@ from flowveil.errors import InfeasibleError
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Floats, Ints
+from flowveil.methods.method import INFEASIBLE
 from flowveil.methods.odkanon import Cuts, volume_budget_cuts
 from flowveil.methods.twin_trees import Goal, Objective, metres_moved
-from flowveil.methods.twincut import INFEASIBLE, check_goal, plan_of_cuts, search_deadline
+from flowveil.methods.twincut import check_goal, search_deadline
 from flowveil.release.plan import Plan
 
 #: Work of the search at effort 1, in merged rows; some seconds.
@@ -65,7 +62,7 @@ def twincut_same_zones(
         search.run()
     cut = search.best.cut
     cuts = Cuts(flows.origins, flows.destinations, cut, cut)
-    return plan_of_cuts(flows, guarantee, cuts, {"stopped_early": search.stopped_early})
+    return cuts.plan(flows, guarantee, notes={"stopped_early": search.stopped_early})
 
 
 class State(NamedTuple):
@@ -85,8 +82,7 @@ class State(NamedTuple):
 class Moves(NamedTuple):
     """Moves from a cut, with the change of cost and suppressed volume that each makes alone.
 
-    A move divides the zone at position ``divided`` of the cut, or unites the children of node ``united``; the other is
-    -1.
+    A move divides the zone at position ``divided`` of the cut, or unites the children of a node; the other is -1.
     """
 
     divided: Ints
@@ -312,16 +308,11 @@ class LocalSearch:
         return None
 
     def _offer(self, found: State) -> bool:
-        better = (
-            found.suppressed <= self.budget
-            and found.published
-            and found.score < self.best.score - 1e-12 * abs(self.best.score)
-        )
-        if better:
-            self.best = found
+        least_gain = 1e-12 * abs(self.best.score)
+        better = found.suppressed <= self.budget and found.published and found.score < self.best.score - least_gain
+        self.best = found if better else self.best
         return better
 
     def _ended(self) -> bool:
-        if time.monotonic() > self.deadline:
-            self.stopped_early = True
+        self.stopped_early |= time.monotonic() > self.deadline
         return self.stopped_early or self.table.work >= self.limit

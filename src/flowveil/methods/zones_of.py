@@ -1,23 +1,19 @@
 """The zones of an earlier release, recounted on new data.
 
-The zones are those of a `FrozenMap`; cells below the threshold are suppressed, and the plan is refused if they hold
-more than the limit. A tile outside the earlier zones gets the coarsest node that overlaps none of them, which does not
-depend on the new data. If the earlier zones overlap, a flow belongs to the one earlier cell that contains it; flows in
-no earlier cell are suppressed.
+Cells below the threshold are suppressed, and the plan is refused if they hold more than the limit. A tile outside the
+earlier zones gets the coarsest node that overlaps none of them. If the earlier zones overlap, a flow belongs to the one
+earlier cell that contains it; flows in no earlier cell are suppressed.
 
 Of a map in layers, a flow belongs to the first layer with a published cell around it: flows of a cell below the
 threshold go on to the next layer. So do those of a later cell whose trips are k - 1 times the number of earlier cells
 that its flows were left by, because each of these would have exactly k - 1.
-
-The tree of the new data may lack earlier zones without new trips. So zones are located on a larger tree with a tile of
-every zone (`_Covering`).
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -30,10 +26,10 @@ from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import OUTSIDE_CELL, VIRTUAL_ROOT, Hierarchy, Ints
 from flowveil.methods.method import Method
+from flowveil.methods.odkanon import Cuts
 from flowveil.release.plan import NodeZones, Plan
 from flowveil.release.zone_map import CELLS, TILES, FrozenMap
-from flowveil.zoning.refinement import Read, refined
-from flowveil.zoning.restriction import to_the_top, tree_over
+from flowveil.zoning.restriction import Read, refined, to_the_top, tree_over
 
 NAME = "zones-of"
 Mask = NDArray[np.bool_]
@@ -50,14 +46,8 @@ class ZonesOf(Method):
         """Returns the method for the zones of a folder, a frozen map, or its file; for a revision if asked."""
         frozen = FrozenMap.read(source)
         plan = functools.partial(plan_over, frozen=frozen, revise=revise)
-        return cls(
-            NAME,
-            plan,
-            "the zones of an earlier release",
-            homogeneous=frozen.homogeneous,
-            same_zones_plan=plan,
-            frozen=frozen,
-        )
+        summary = "the zones of an earlier release"
+        return cls(NAME, plan, summary, homogeneous=frozen.homogeneous, same_zones_plan=plan, frozen=frozen)
 
     @property
     def options(self) -> dict[str, inspect.Parameter]:
@@ -67,11 +57,10 @@ class ZonesOf(Method):
     def on_hierarchy(self, flows: Read, hierarchy: str | None) -> tuple[Read, dict[str, str]]:
         """Returns the flows on the tree of the frozen map, up to its top, and the parameters to record.
 
-        Raises:
-            ParameterError: the flows were read differently from the earlier release, or on another map.
+        Raises ParameterError if the flows were read differently from the earlier release.
         """
         assert self.frozen is not None
-        if hierarchy is not None and hierarchy != self.frozen.hierarchy:
+        if hierarchy not in (None, self.frozen.hierarchy):
             raise ParameterError(
                 f"The earlier release uses the hierarchy '{self.frozen.hierarchy}'; found '{hierarchy}'. "
                 "Hint: omit --hierarchy."
@@ -99,21 +88,21 @@ def _refuse_other_reading(read: Mapping[str, Any], frozen: FrozenMap) -> None:
 def plan_over(
     flows: Flows, guarantee: Guarantee, *, max_suppressed: float, frozen: FrozenMap, revise: bool = False
 ) -> Plan:
-    """Plans the release of these flows over the zones of a frozen map.
+    """Plans the release of these flows, on trees up to the top, over the zones of a frozen map.
 
-    The flows are on trees up to the top. With ``revise`` the release revises the one that has these zones.
+    With ``revise`` the release revises the one that has these zones.
 
     Raises:
         ParameterError: the map of these flows differs from that of the earlier release.
         InfeasibleError: cells below the threshold exceed the limit.
     """
+    # Checks that the zones are on this map with the same tiles.
+    ends = [_Covering.from_map(flows, frozen, end) for end in ("origin", "destination")]
     if frozen.homogeneous:
-        plan = _over_cuts(flows, guarantee, frozen)
+        plan = Cuts(flows.origins, flows.destinations, *(end.cut() for end in ends)).plan(flows, guarantee)
     else:
-        for end in ("origin", "destination"):
-            _Covering.from_map(flows, frozen, end)  # Checks that the zones are on this map with the same tiles.
-        cells = MapCells.from_map(flows, frozen)
-        plan = replace(cells.assign(flows, guarantee, revise=revise), frozen=frozen.as_table())
+        plan = MapCells.from_map(flows, frozen).assign(flows, guarantee, revise=revise)
+    plan = replace(plan, frozen=frozen.as_table())
     volume = flows.volume(guarantee.basis)
     share = 1 - float(np.sum(volume[plan.kept])) / float(np.sum(volume))
     if share > max_suppressed:
@@ -126,15 +115,6 @@ def plan_over(
     return plan
 
 
-def _over_cuts(flows: Flows, guarantee: Guarantee, frozen: FrozenMap) -> Plan:
-    cut_o, cut_d = (_Covering.from_map(flows, frozen, end).cut() for end in ("origin", "destination"))
-    zone_o = flows.origins.zone_of_tile(cut_o)[flows.origin]
-    zone_d = flows.destinations.zone_of_tile(cut_d)[flows.destination]
-    merged = flows.merge(zone_o, zone_d, len(cut_o), len(cut_d))
-    kept = guarantee.safe(merged.cells)[merged.row]
-    return Plan.from_cuts(flows, cut_o, cut_d, kept, frozen=frozen.as_table())
-
-
 @dataclass(frozen=True, eq=False)
 class _Covering:
     """The zones of one end: the tree of the new data, a larger tree with a tile of every zone, and its sorted nodes."""
@@ -145,17 +125,16 @@ class _Covering:
 
     @classmethod
     def from_map(cls, flows: Flows, frozen: FrozenMap, end: str) -> _Covering:
-        """Finds the zones of an end.
-
-        Raises:
-            ParameterError: they are not on the map of the flows, or have other tiles there.
-        """
+        """Finds the zones of an end; raises ParameterError if they are not on the map or have other tiles there."""
         tree = flows.origins if end == "origin" else flows.destinations
         codes = frozen.zones(end)
         if CELLS in frozen.table.column_names:
             seen = tree.code[tree.leaf_node]
             resolution = int(frozen.about["resolution"])
-            first = np.array([_first_tile(c, resolution) for c in _cells_of(frozen, end)], dtype=np.uint64)
+            rows = zip(*(frozen.table[name].to_pylist() for name in ("zone", "role", CELLS)), strict=True)
+            # The virtual root contains all tiles, so it needs none.
+            cells = [cells for zone, role, cells in rows if role in (end, "both") and zone != VIRTUAL_ROOT]
+            first = np.array([_first_tile(c, resolution) for c in cells], dtype=np.uint64)
             larger = tree_over(np.concatenate((seen, first)), frozen.hierarchy)
         else:
             if flows.whole_map is None:
@@ -167,8 +146,8 @@ class _Covering:
         if same and TILES in frozen.table.column_names:
             tiles = dict(zip(frozen.table["zone"].to_pylist(), frozen.table[TILES].to_pylist(), strict=True))
             leaf = larger.code_text(larger.leaf_node)
-            own = [leaf[larger.leaf_start[node] : larger.leaf_stop[node]].tolist() for node in nodes]
-            same = all(sorted(leaves) == tiles[code] for leaves, code in zip(own, codes, strict=True))
+            leaves = [leaf[larger.leaf_start[node] : larger.leaf_stop[node]].tolist() for node in nodes]
+            same = all(sorted(found) == tiles[code] for found, code in zip(leaves, codes, strict=True))
         if not same:
             raise ParameterError(
                 "The map differs from that of the earlier release: zones are missing, or have other tiles. "
@@ -196,12 +175,6 @@ class _Covering:
         cut = np.flatnonzero(np.isin(self.tree.code, larger.code[whole])).astype(np.int32)
         self.tree.check_cut(cut)
         return cut
-
-
-def _cells_of(frozen: FrozenMap, end: str) -> Iterator[list[str]]:
-    rows = zip(*(frozen.table[name].to_pylist() for name in ("zone", "role", CELLS)), strict=True)
-    # The virtual root contains all tiles, so it needs none.
-    return (cells for zone, role, cells in rows if role in (end, "both") and zone != VIRTUAL_ROOT)
 
 
 def _first_tile(cells: list[str], resolution: int) -> int:
@@ -250,11 +223,7 @@ class MapCells:
 
     @classmethod
     def from_map(cls, flows: Flows, frozen: FrozenMap) -> MapCells:
-        """Finds the cells.
-
-        Raises:
-            InfeasibleError: no cell has trips at both ends.
-        """
+        """Finds the cells; raises InfeasibleError if none has trips at both ends."""
         number = [_node_of_code(tree) for tree in (flows.origins, flows.destinations)]
         cells = [(number[0][o], number[1][d], n) for o, d, n in frozen.cells if o in number[0] and d in number[1]]
         if not cells:

@@ -100,7 +100,8 @@ def derive_published(
     statement = source.statement
     if statement.kind == "perturbed" and (how.level is not None or how.zones_of is not None or how.sum):
         raise ParameterError("The counts of this release are perturbed; the error of their sums is not stated.")
-    table = _Table(source.cells, statement.slice_columns, dict(statement.parameters.get("slices") or {}))
+    slices, fold = (dict(statement.parameters.get(name) or {}) for name in ("slices", "fold"))
+    table = _Table(source.cells, statement.slice_columns, slices, fold)
     table = _drop(_pick(table, how.pick), how.drop)
     coarser, most = how.level is not None or how.zones_of is not None, 1
     if coarser:
@@ -173,12 +174,13 @@ class _Table:
     cells: pa.Table
     slice_columns: tuple[str, ...]
     slices: dict[str, Any]
+    fold: dict[str, Any]
 
     @property
     def keys(self) -> list[str]:
         """The columns that identify a row once layers are added up, in the order of sorting."""
-        times = [name for name in TIME_COLUMNS if name in self.cells.column_names]
-        return [*self.slice_columns, *times, *ENDS]
+        folds = [name for name in self.cells.column_names if name in (*self.fold, *TIME_COLUMNS)]
+        return [*self.slice_columns, *folds, *ENDS]
 
 
 def _pick(table: _Table, pick: Sequence[tuple[str, str | None]]) -> _Table:
@@ -207,6 +209,7 @@ def _drop(table: _Table, names: Sequence[str]) -> _Table:
 def _check_column(table: _Table, name: str, flag: str) -> None:
     if name not in table.slice_columns:
         has = f"has the slice columns {', '.join(table.slice_columns)}" if table.slice_columns else "has no slices"
+        has += f", and folds {', '.join(table.fold)}, which --sum adds up" * bool(table.fold)
         raise ParameterError(f"{flag}: the release {has}; found '{name}'.{did_you_mean(name, table.slice_columns)}")
 
 
@@ -215,6 +218,9 @@ def _summed(table: _Table, name: str, source: Published) -> _Table:
     every = table.slices.get("every")  # the shortest step of time
     if TIME_COLUMNS[0] in table.cells.column_names and name in (TIME, *TIME_COLUMNS, every):
         return replace(table, cells=table.cells.drop_columns(list(TIME_COLUMNS)), slices={})
+    if name in table.fold:
+        others = {other: parents for other, parents in table.fold.items() if other != name}
+        return replace(table, cells=table.cells.drop_columns([name]), fold=others)
     label: tuple[slice, str] | None = None
     column = name
     if name not in table.slice_columns and TIME in table.slice_columns and every is not None:
@@ -232,7 +238,7 @@ def _summed(table: _Table, name: str, source: Published) -> _Table:
         slices |= {"also_every": [], "every": None if label is None else label[1]}
     at = cells.column_names.index(column)
     if label is None:
-        return _Table(cells.remove_column(at), rest, slices if rest else {})
+        return _Table(cells.remove_column(at), rest, slices if rest else {}, {})
     labels = pc.utf8_slice_codeunits(cells[column], label[0].start, label[0].stop)
     return replace(table, cells=cells.set_column(at, column, labels), slices=slices)
 
@@ -305,16 +311,18 @@ def _inside(cells: pa.Table, within: Within, source: Published) -> pa.Table:
 def _statement(source: Published, table: _Table, how: Derivation, *, merged: bool, most: int) -> Statement:
     """Returns what is stated of the result; a claim that does not carry over is left out."""
     before, columns = source.statement, table.cells.column_names
-    parameters = {name: value for name, value in before.parameters.items() if name not in ("slices", "derive")}
+    parameters = {name: value for name, value in before.parameters.items() if name not in ("slices", "fold", "derive")}
     parameters["derive"] = how.to_parameters()
     if table.slices:
         parameters["slices"] = table.slices
+    if table.fold:
+        parameters["fold"] = table.fold
     if merged and (how.level is not None or how.zones_of is not None):
         # A coarser zone may contain a listed place whose own cells are suppressed.
         parameters.pop("stricter", None)
     parameters = _without_dropped(parameters, columns)
     homogeneous = before.homogeneous
-    if before.boxes is None and not {"layer", *TIME_COLUMNS} & set(columns):
+    if before.boxes is None and not {"layer", *TIME_COLUMNS, *table.fold} & set(columns):
         homogeneous = not has_nested_zones(table.cells, table.slice_columns, source.map)
     if how.within is not None or not homogeneous:
         # Other zones were part of the whole. Coarser zones keep t: a sum of zones is no farther than the farthest.
@@ -342,6 +350,18 @@ def _statement(source: Published, table: _Table, how: Derivation, *, merged: boo
         revision_of=() if merged else before.revision_of,
         zones_of=kept_zones if how.zones_of is None else how.zones_of.sha256,
     )
+
+
+def _kind(before: Statement, table: _Table) -> Kind:
+    columns = table.cells.column_names
+    if before.kind in ("noisy", "perturbed"):
+        return before.kind
+    if table.slice_columns:
+        return "sliced"
+    if before.boxes is not None:
+        return "boxed"
+    is_folded = bool({TIME_COLUMNS[0], *table.fold} & set(columns))
+    return "folded" if is_folded else "layered" if "layer" in columns else "plain"
 
 
 def _without_dropped(parameters: dict[str, Any], columns: Sequence[str]) -> dict[str, Any]:

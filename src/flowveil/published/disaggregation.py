@@ -86,18 +86,25 @@ class Estimate:
 
 
 def disaggregate(
-    flows: pa.Table, origins: Overlap, destinations: Overlap, *, decay: bool = True, most_rows: int = MOST_ROWS
+    flows: pa.Table,
+    origins: Overlap,
+    destinations: Overlap,
+    *,
+    decay: bool = True,
+    folded: bool = False,
+    most_rows: int = MOST_ROWS,
 ) -> Estimate:
     """Estimates the flows of one matrix between areas; decay with distance is fitted where the areas have centres.
 
     ``flows`` are published cells: ``origin_zone``, ``destination_zone``, ``trips`` [, ``weight``] [, ``layer``].
+    ``folded`` says that they have times or groups of values as well, which are added up.
     """
     rows = _Rows.of(flows, origins, destinations, most_rows)
     bins = _distance_bins(rows, origins, destinations) if decay else None
     volumes = {name: flows[name].to_numpy().astype(np.float64) for name in VOLUMES if name in flows.column_names}
     trips = volumes["trips"]
-    # Cells of different times may cover one pair, so that layers say nothing there.
-    layered = "layer" in flows.column_names and "time_from" not in flows.column_names
+    # Cells of different times or groups may cover one pair, so that layers say nothing there.
+    layered = "layer" in flows.column_names and not folded
     layers: NDArray[np.int8] | None = flows["layer"].to_numpy() if layered else None
     fixed = rows.share_o * rows.share_d * ((1.0 if layers is None else rows.uncovered(layers)) + _LEFT)
     size = origins.size[rows.area_o] * destinations.size[rows.area_d]

@@ -46,8 +46,8 @@ from flowveil.times import TIME_COLUMNS
 _ROWS_PER_BATCH = 1 << 20
 #: Formats whose cells have all columns of the release.
 _OF_ALL_COLUMNS = ("csv", "geojson", "gpkg", "arrow", "dcat")
-#: Formats whose flows may have times.
-_OF_TIMES = (*_OF_ALL_COLUMNS, "kepler")
+#: Formats whose flows may have folds.
+_OF_FOLDS = (*_OF_ALL_COLUMNS, "kepler")
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,16 +114,16 @@ def check_formats(
 ) -> None:
     """Refuses what cannot be written (ParameterError), or needs a library (MissingExtraError), before any work.
 
-    ``zones`` is their number, ``mapped`` whether all have a place, ``folded`` whether cells have times, ``revised``
+    ``zones`` is their number, ``mapped`` whether all have a place, ``folded`` whether cells have folds, ``revised``
     whether they say if their value is a new one, ``contact`` whether one is declared.
     """
     for wanted in formats:
         name, problem = wanted.name, None
         if revised and name not in _OF_ALL_COLUMNS:
             problem = f"'{name}' has no place for what is revised. Allowed: parquet, {', '.join(_OF_ALL_COLUMNS)}."
-        elif folded and name not in _OF_TIMES:
-            allowed = ", ".join(_OF_TIMES)
-            problem = f"'{name}' has no place for the times of cells. Allowed with --fold-time: parquet, {allowed}."
+        elif folded and name not in _OF_FOLDS:
+            allowed = ", ".join(_OF_FOLDS)
+            problem = f"'{name}' has no place for the times or groups of cells. Allowed with folds: parquet, {allowed}."
         elif wanted.needs_map and not mapped:
             problem = (
                 f"The zones of this release have no place on a map, which '{name}' needs. "
@@ -271,11 +271,9 @@ def _write_wide(folder: Path, tables: Tables) -> None:
 
 
 def names_by_code(zones: pa.Table) -> dict[str, str]:
-    """What the zones that have a name are called; empty where none has."""
-    if "name" not in zones.column_names:
-        return {}
-    pairs = zip(zones["zone"].to_pylist(), zones["name"].to_pylist(), strict=True)
-    return {code: name for code, name in pairs if name}
+    """Returns the names of the zones that have one."""
+    names = zones["name"].to_pylist() if "name" in zones.column_names else [None] * len(zones)
+    return {code: name for code, name in zip(zones["zone"].to_pylist(), names, strict=True) if name}
 
 
 def _write_flowmap(folder: Path, tables: Tables) -> None:
@@ -316,7 +314,7 @@ def _write_kepler(folder: Path, tables: Tables) -> None:
     for end, points in zip(ENDS, (start, stop), strict=True):
         for name, axis in (("lat", 1), ("lng", 0)):
             flow_columns[f"{end}_{name}"] = [None if value != value else value for value in points[:, axis].tolist()]
-    for name in tables.slice_columns:
+    for name in (*(tables.report["parameters"].get("fold") or ()), *tables.slice_columns):
         flow_columns[_free_name(name, flow_columns)] = flows[name].to_pylist()
     shown = [c for c in ("zone", "name", "role", "level", "tiles", "area_km2") if c in zones.schema.names]
     zone_columns = {c: zones[c].to_pylist() for c in shown}
@@ -335,13 +333,9 @@ def _write_kepler(folder: Path, tables: Tables) -> None:
 
 
 def _kepler_data(name: str, columns: dict[str, list[Any]]) -> dict[str, Any]:
-    def kind(values: list[Any]) -> str:
-        known = next((v for v in values if v is not None), "")
-        if isinstance(known, dict):
-            return "geojson"
-        return "integer" if isinstance(known, int) else "real" if isinstance(known, float) else "string"
-
-    fields = [{"name": c, "type": kind(v), "format": "", "analyzerType": ""} for c, v in columns.items()]
+    kinds = {dict: "geojson", int: "integer", float: "real", str: "string"}
+    known = {c: next((v for v in values if v is not None), "") for c, values in columns.items()}
+    fields = [{"name": c, "type": kinds[type(v)], "format": "", "analyzerType": ""} for c, v in known.items()]
     rows = [list(row) for row in zip(*columns.values(), strict=True)]
     data = {"id": name, "label": name, "color": [31, 95, 191], "allData": rows, "fields": fields}
     return {"version": "v1", "data": data}

@@ -23,6 +23,7 @@ from flowveil.published import maps
 from flowveil.published.basemap_context import CREDIT, area_name, nearest_towns
 from flowveil.published.maps import ENDS, Frame, Geometries, floats, geometries, is_drawn, volume_of, zone_of_flow
 from flowveil.published.user_outlines import Outline
+from flowveil.record_values import value_columns
 from flowveil.times import TIME, TIME_COLUMNS, Every
 
 #: A page holds at most this many cells, the largest; a larger release says on its map how many are not on the page.
@@ -40,8 +41,8 @@ def flow_map(
 ) -> dict[str, Any]:
     """Returns what the page's script draws, from report.json, the published tables and the publisher's outlines.
 
-    ``bases``, ``frame`` (None if no zone has a place), ``zones``, ``cells``, ``slices`` or ``times`` where cells
-    differ in them, ``context``, and ``area``: what the area is called.
+    ``bases``, ``frame`` (None if no zone has a place), ``zones``, ``cells``, ``numbers`` where cells have means, totals
+    or medians, ``slices`` or ``times`` where cells differ in them, ``context``, and ``area``: what the area is called.
     """
     bases = [basis for basis in maps.BASES if basis in flows.column_names]
     held = flows
@@ -62,8 +63,13 @@ def flow_map(
         "context": _context(zones, shapes, frame, outlines),
         "area": _area(flows, zones),
     }
+    numbers = [name for name in value_columns(report["parameters"].get("columns", {})) if name in held.column_names]
+    if numbers:
+        data["numbers"] = {name: pack(held[name].to_numpy()) for name in numbers}
     if report["statement"]["slice_columns"]:
         data["slices"] = _slices(report, held)
+    elif report["parameters"].get("fold"):
+        data["slices"] = _folds(report, held)
     elif report["kind"] == "folded":
         data["times"] = _times(report, held)
     return data
@@ -185,6 +191,19 @@ def _slices(report: Mapping[str, Any], flows: pa.Table) -> dict[str, Any]:
         "finest": finest if any(finest) else [True] * len(keys),
         "of": pack(np.array([number[row] for row in rows], dtype=np.int64)),
     }
+
+
+def _folds(report: Mapping[str, Any], flows: pa.Table) -> dict[str, Any]:
+    """Returns the group and interval of each cell in the form of slices: cells share no trip, so all are finest."""
+    columns = {name: flows[name].to_pylist() for name in flows.column_names if name in report["parameters"]["fold"]}
+    if TIME_COLUMNS[0] in flows.column_names:
+        spans = zip(*(flows[name].to_pylist() for name in TIME_COLUMNS), strict=True)
+        columns[TIME] = [" to ".join(span) for span in spans]
+    rows = list(zip(*columns.values(), strict=True))
+    number = {key: i for i, key in enumerate(sorted(set(rows)))}
+    of = pack(np.array([number[row] for row in rows], dtype=np.int64))
+    keys = [list(key) for key in number]
+    return {"columns": list(columns), "time": -1, "keys": keys, "finest": [True] * len(keys), "of": of}
 
 
 def _times(report: Mapping[str, Any], flows: pa.Table) -> dict[str, Any]:

@@ -6,6 +6,7 @@ One page that opens offline by double click: a map first, then what a reader ask
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -169,8 +170,12 @@ def _meaning(report: Mapping[str, Any]) -> list[str]:
     """Returns what a number is and how the map shows it."""
     columns, when, shown = report["statement"]["slice_columns"], "", []
     if report["kind"] == "folded":
-        when = " in an interval of time"
+        fold = report["parameters"].get("fold") or ()
+        timed = ["an interval of time"] if (report["parameters"].get("slices") or {}).get("fold_time") else []
+        when = f" in {' and '.join([*timed, *(f'a group of {name}' for name in fold)])}"
         shown = ["For one hour the map shows the mean per hour of the intervals that hold it."]
+        if fold:
+            shown = ["A group is a value or several values of an attribute. All cells together are everything."]
     elif columns:
         when, slices = f", for each {' and '.join(columns)}", report["parameters"].get("slices") or {}
         totals = "; published totals are in the files" if slices.get("total") or slices.get("also_every") else ""
@@ -237,9 +242,6 @@ def _files(report: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [*((name, _FILES[name]) for name in names), *exports, ("manifest.json", _FILES["manifest.json"])]
 
 
-# ---- a series ------------------------------------------------------------------------------------------------------
-
-
 #: Width of the map of a series in units of the drawing; corners are rounded to a tenth of a unit.
 _WIDTH = 720
 #: Cells that are listed for each step.
@@ -255,11 +257,10 @@ def render_series(index: Mapping[str, Any], steps: Mapping[str, tuple[pa.Table, 
     values, largest = {}, {}
     for step, (flows, _) in steps.items():
         cells = list(zip(*(flows[c].to_pylist() for c in ("origin_zone", "destination_zone", "trips")), strict=True))
-        starts = dict.fromkeys(shapes, 0)
+        starts: Counter[str] = Counter()
         for origin, _, trips in cells:
-            if origin in starts:
-                starts[origin] += trips
-        values[step] = list(starts.values())
+            starts[origin] += trips
+        values[step] = [starts[code] for code in shapes]
         largest[step] = sorted(cells, key=lambda cell: (-cell[2], cell[0], cell[1]))[:_LARGEST]
     data = {"steps": list(steps), "values": values, "largest": largest, "codes": list(shapes)}
     # The folder of the newest release of a step.

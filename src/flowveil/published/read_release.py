@@ -111,7 +111,7 @@ def _plain_cells(found: pa.Table, statement: Statement) -> pa.Table:
     types = {name: known.get(name, pa.string()) for name in found.column_names}
     if "trips" in types and pa.types.is_floating(found.schema.field("trips").type):
         types["trips"] = pa.float64()
-    extra = set(types) - set(known) - set(statement.slice_columns) - {"time_from", "time_to"}
+    extra = set(types) - set(known) - {*statement.slice_columns, *statement.fold_columns}
     if extra:
         raise ParameterError(f"flows.parquet has {len(extra)} columns that no release of this kind has.")
     return found.cast(pa.schema(list(types.items()))).replace_schema_metadata(None)

@@ -21,7 +21,6 @@ from flowveil.published.tables import overview, split_slices
 from flowveil.release.statement import Published, Statement
 from flowveil.request import Derive, Request, command_line, find_setting, words_of
 from flowveil.settings import section_settings
-from flowveil.times import TIME_COLUMNS
 
 #: Radii in metres that planners ask for.
 RADII = (500, 1000, 2000, 5000)
@@ -59,10 +58,10 @@ def _figures(cells: pa.Table, zones: pa.Table, statement: Statement) -> dict[str
 
 
 def summed(cells: pa.Table, statement: Statement) -> pa.Table:
-    """Returns one matrix: the cells, with slices, layers and folded times added up."""
+    """Returns one matrix: the cells, with slices, layers and folds added up."""
     if statement.slice_columns:
         return overview(cells, statement.slice_columns, (statement.parameters.get("slices") or {}).get("every"))
-    extra = [name for name in (*TIME_COLUMNS, "layer") if name in cells.column_names]
+    extra = [name for name in (*statement.fold_columns, "layer") if name in cells.column_names]
     return overview(cells, extra, None) if extra else cells
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from flowveil.record_values import value_columns
 from flowveil.release.statement import INEXACT, Statement
+from flowveil.times import TIME_COLUMNS
 
 #: A smaller k, a larger ε: readers are warned.
 WEAK_K = 5
@@ -176,10 +177,16 @@ def _of_places(statement: Statement, overlapping: int | None) -> list[str]:
             f"Outlines overlap: {overlapping:,} pairs of zones, as on the map that was given. Every trip is counted in "
             "one zone."
         )
-    if statement.kind == "folded":
+    if TIME_COLUMNS[0] in statement.fold_columns:
         lines.append(
             "Times are intervals of different lengths, and those of different cells may overlap; a trip is counted in "
             "one cell only. Their bounds are those of fixed trees of times; no bound is the time of a trip."
+        )
+    if statement.kind == "folded" and statement.parameters.get("fold"):
+        named = " and ".join(name for name in statement.fold_columns if name not in TIME_COLUMNS)
+        lines.append(
+            f"Folded: a cell has a value or a group of values of {named}, on a tree that the publisher gave and "
+            "report.json contains. Groups of different cells may overlap; a trip is counted in one cell only."
         )
     return lines
 
@@ -454,13 +461,9 @@ def sides(statement: Sequence[str]) -> tuple[Said, Said, Said]:
     protected: Said = []
     not_protected: Said = []
     rest: Said = []
+    side = {"Protected": protected} | dict.fromkeys(("Not protected", "Not claimed", "Weak", "Chosen"), not_protected)
     for line in statement:
-        head, colon, text = line.partition(":")
-        if not colon:
-            rest.append(("", line))
-            continue
-        is_open = head in ("Not protected", "Not claimed", "Weak", "Chosen")
-        kept = protected if head == "Protected" else not_protected if is_open else rest
+        head, text = line.split(":", 1) if ":" in line else ("", line)
         # Below a heading that says so already, what it is about comes first.
-        kept.append(("" if head in ("Protected", "Not protected") else head, text.strip()))
+        side.get(head, rest).append(("" if head in ("Protected", "Not protected") else head, text.strip()))
     return protected, not_protected, rest

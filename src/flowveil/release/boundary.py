@@ -15,7 +15,7 @@ from flowveil.guarantee import DIFFERENCING
 from flowveil.hierarchy import Ints
 from flowveil.record_values import refuse_numbers
 from flowveil.release.statement import INEXACT, Published, Shares, Statement, round_share, share_step
-from flowveil.times import TIME, TIME_COLUMNS
+from flowveil.times import TIME
 from flowveil.zoning.h3 import is_h3, resolution_of
 from flowveil.zoning.public_map import BoxMap, H3Map, PublicMap, TreeMap, TwoTreesMap
 
@@ -29,7 +29,7 @@ _BATCH_ROWS = 1 << 20
 #: Parameters that the statement states elsewhere.
 _STATED = ("confirmed", "ledger", "revision_of", "zones_of")
 #: Parameters that may contain a slash and are not paths.
-_NOT_PATHS = ("between", "columns", "time_format", "timezone")
+_NOT_PATHS = ("between", "columns", "fold", "time_format", "timezone")
 
 
 def to_published(
@@ -206,7 +206,8 @@ def cells_table(release: Publishable) -> pa.Table:
     Columns: ``origin_zone`` and ``destination_zone`` (text), ``trips`` (int64; float64 with fractions), where known
     ``weight`` (float64), requested means, totals and medians (float64, null where refused), in a revision ``revised``,
     in layers ``layer``, and one text column for each slice column, empty where a matrix holds all values, so rows of a
-    total come first. Where time is folded, ``time_from`` and ``time_to``, by which rows are sorted first.
+    total come first. Where columns fold, the code of each folded attribute, and ``time_from`` and ``time_to``, by which
+    rows are sorted first.
     """
     ordered = sorted(release.parts, key=lambda part: tuple((value is not None, value or "") for value in part[0]))
     tables = []
@@ -225,10 +226,9 @@ def _matrix_tables(matrix: Matrix) -> Iterator[pa.Table]:
     origin, origin_rank = _codes_and_ranks(plan.origin_zones, cells.origin)
     destination, destination_rank = _codes_and_ranks(plan.destination_zones, cells.destination)
     ends = (origin_rank[cells.origin], destination_rank[cells.destination])
-    timed = plan.timed
-    times = () if timed is None else (timed.stop[cells.origin], timed.start[cells.origin])
+    folded = {} if plan.folded is None else {name: of[cells.origin] for name, of in plan.folded.columns.items()}
     layers = () if plan.layer is None else (plan.layer[cells.origin],)
-    order = np.lexsort((*layers, *ends[::-1], *times))
+    order = np.lexsort((*layers, *ends[::-1], *reversed(folded.values())))
     numbers = _numbers(matrix)
     for first in range(0, len(cells), _BATCH_ROWS):
         rows = order[first : first + _BATCH_ROWS]
@@ -246,9 +246,8 @@ def _matrix_tables(matrix: Matrix) -> Iterator[pa.Table]:
             columns["revised"] = pa.array(revision.revised[rows], type=pa.bool_())
         if plan.layer is not None:
             columns["layer"] = pa.array(plan.layer[cells.origin[rows]], type=pa.int8())
-        if timed is not None:
-            for name, texts in zip(TIME_COLUMNS, (timed.start, timed.stop), strict=True):
-                columns[name] = pa.array(texts[cells.origin[rows]].tolist(), type=pa.string())
+        for name, texts in folded.items():
+            columns[name] = pa.array(texts[rows].tolist(), type=pa.string())
         yield pa.table(columns)
 
 

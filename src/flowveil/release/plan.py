@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowveil.flows import Flows
+from flowveil.folds import Fold
 from flowveil.hierarchy import Floats, Hierarchy, Ints
 from flowveil.release.boxes import Boxes, BoxZones, Frame, Hulls
-from flowveil.times import Times
 from flowveil.zoning.places import Places
 
 if TYPE_CHECKING:
@@ -81,35 +81,41 @@ class NodeZones:
 
 
 @dataclass(frozen=True, eq=False)
-class TimedZones(NodeZones):
-    """Origin zones where time is folded: each is a node and an interval of time.
+class FoldedZones(NodeZones):
+    """Origin zones where columns fold: each is a node, and a node of each fold.
 
-    So a cell is still a pair of zones, and all that counts, merges and measures pairs does so for triples. The same
-    node with two intervals is two zones here, and one in zones.parquet. ``time`` is the node of the tree of ``times``.
+    So a cell is still a pair of zones, and all that counts, merges and measures pairs does so for tuples. The same
+    node with two nodes of a fold is two zones here, and one in zones.parquet.
+
+    Attributes:
+        folds: the folded columns.
+        fold_nodes: for each fold, the node of each zone.
     """
 
-    times: Times
-    time: Ints
+    folds: tuple[Fold, ...]
+    fold_nodes: tuple[Ints, ...]
 
     @cached_property
-    def start(self) -> NDArray[np.str_]:
-        """The beginning of the interval of each zone, as text."""
-        return self.times.start[self.time]
+    def columns(self) -> dict[str, NDArray[np.str_]]:
+        """The published columns of the folds, with the text of each zone."""
+        both = zip(self.folds, self.fold_nodes, strict=True)
+        return {name: texts[node] for fold, node in both for name, texts in fold.columns.items()}
 
     @cached_property
-    def stop(self) -> NDArray[np.str_]:
-        """The end of the interval of each zone, which is not in it."""
-        return self.times.stop[self.time]
+    def widths(self) -> tuple[Floats, ...]:
+        """For each fold, the width of the node of each zone."""
+        return tuple(fold.width[node] for fold, node in zip(self.folds, self.fold_nodes, strict=True))
+
+    @property
+    def hours(self) -> Floats | None:
+        """Length of the interval of each zone; None if time is not folded."""
+        return next((w for fold, w in zip(self.folds, self.widths, strict=True) if fold.every is not None), None)
 
     @cached_property
-    def hours(self) -> Floats:
-        """How long the interval of each zone is."""
-        return self.times.hours[self.time]
-
-    @cached_property
-    def steps(self) -> Ints:
-        """Steps in the interval of each zone."""
-        return self.times.tree.size[self.time]
+    def n_values(self) -> NDArray[np.float64]:
+        """Combinations of values in each zone."""
+        sizes = [fold.tree.size[node] for fold, node in zip(self.folds, self.fold_nodes, strict=True)]
+        return np.asarray(np.prod(sizes, axis=0, dtype=np.float64))
 
 
 #: A rule on cells that is not monotone. Arguments: positions of flows, the cell of each (-1 for none), and for each end
@@ -166,8 +172,8 @@ class Plan:
 
     @property
     def kind(self) -> Literal["plain", "layered", "boxed", "folded"]:
-        """Whether zones are nodes, nodes in layers, boxes, or nodes with times (in layers or not)."""
-        if isinstance(self.origin_zones, TimedZones):
+        """Whether zones are nodes, nodes in layers, boxes, or nodes with folds (in layers or not)."""
+        if self.folded is not None:
             return "folded"
         if self.layer is not None:
             return "layered"
@@ -179,9 +185,14 @@ class Plan:
         return self.origin_zones.layer if isinstance(self.origin_zones, NodeZones) else None
 
     @property
-    def timed(self) -> TimedZones | None:
-        """The origin zones with their times, where time is folded."""
-        return self.origin_zones if isinstance(self.origin_zones, TimedZones) else None
+    def folded(self) -> FoldedZones | None:
+        """The origin zones with their nodes of folds, where columns fold."""
+        return self.origin_zones if isinstance(self.origin_zones, FoldedZones) else None
+
+    @property
+    def widths(self) -> tuple[Floats, ...]:
+        """For each fold, the width of the node of each origin zone; empty without folds."""
+        return () if self.folded is None else self.folded.widths
 
     @property
     def cells_may_overlap(self) -> bool:

@@ -51,7 +51,6 @@ class Planner(Protocol):
 
     def __call__(self, max_suppressed: float, *, cell_rule: CellRule | None = None) -> Plan:
         """Returns the plan."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,15 +100,13 @@ class PostRules:
         ``flows`` are prepared for the guarantee; ``max_suppressed`` is the largest share of the volume that may be
         suppressed in all; ``in_layers`` says whether the method takes rules on cells.
         """
+        if self.t is not None and in_layers:
+            raise refusal()
         parameters: dict[str, Any] = {}
         if self.stricter is not None:
             parameters["stricter"] = {"places": len(self.stricter), **self.stricter.highest}
-        if self.dominance is not None:
-            parameters["dominance"] = float(self.dominance)
-        if self.t is not None:
-            parameters["t"] = float(self.t)
-            if in_layers:
-                raise refusal()
+        shares = {"dominance": self.dominance, "t": self.t}
+        parameters |= {name: float(share) for name, share in shares.items() if share is not None}
         if in_layers and parameters:
             return self._plan_layers(decide, flows, guarantee, max_suppressed), parameters
 
@@ -128,8 +125,8 @@ class PostRules:
         return plan, parameters
 
     def _plan_layers(self, decide: Planner, flows: Flows, guarantee: Guarantee, max_suppressed: float) -> Plan:
-        if flows.times is not None:
-            raise ParameterError("Dominance and stricter places are not for folded times. Hint: omit --fold-time.")
+        if flows.folds:
+            raise ParameterError("Dominance and stricter places are not for folds. Hint: omit --fold and --fold-time.")
         rules: list[CellRule] = []
         if self.stricter is not None:
             rules.append(_stricter_rule(flows, self.stricter, guarantee))
@@ -180,9 +177,9 @@ def _without_broken(plan: Plan, rule: CellRule) -> Plan:
 
 def _without_dominated(flows: Flows, plan: Plan, share: float, *, max_suppressed: float, basis: str) -> Plan:
     """Returns the plan without the cells in which one person makes more than ``share`` of the trips."""
-    if plan.boxes is not None or plan.suppression.rule != "short cells" or flows.times is not None:
+    if plan.boxes is not None or plan.suppression.rule != "short cells" or flows.folds:
         raise ParameterError(
-            "Dominance is checked in cells that are whole pairs of zones: not in boxes, folded times, or cells without "
+            "Dominance is checked in cells that are whole pairs of zones: not in boxes, folds, or cells without "
             "their hopeless flows. Hint: choose another method, or --option budget=volume."
         )
     left = _without_broken(plan, _dominance_rule(flows, share))
@@ -232,7 +229,7 @@ def _plan_stricter(
         if decided.kind != "plain":
             raise ParameterError(
                 "Higher thresholds around listed places are for one matrix whose zones are nodes of a tree: not for "
-                "boxes, nor for folded times. Hint: choose another method."
+                "boxes, nor for folds. Hint: choose another method."
             )
         # Numbers in the notes of the method describe the cells before suppression.
         notes = {name: value for name, value in decided.notes.items() if isinstance(value, str | bool | None)}
@@ -339,7 +336,7 @@ def without_distant(flows: Flows, plan: Plan, t: float, *, max_suppressed: float
 
     Ties: origins first, then the zone that comes first.
     """
-    if not plan.homogeneous or plan.boxes is not None or flows.times is not None:
+    if not plan.homogeneous or plan.boxes is not None or flows.folds:
         raise refusal()
     sizes = len(plan.origin_zones), len(plan.destination_zones)
     cells = group_pairs(np.where(plan.kept, plan.origin_zone, np.int32(-1)), plan.destination_zone, *sizes)
@@ -362,5 +359,5 @@ def refusal() -> ParameterError:
     """Returns the error for a method whose zones overlap."""
     return ParameterError(
         "t-closeness (--t) needs one matrix of zones that do not overlap, so that the destinations of two zones can be "
-        "compared: not layers, boxes or folded times. Hint: --method twincut, odkanon, oigh or suppression."
+        "compared: not layers, boxes or folds. Hint: --method twincut, odkanon, oigh or suppression."
     )

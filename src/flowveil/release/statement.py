@@ -19,10 +19,12 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 from flowveil.errors import ParameterError
+from flowveil.times import TIME_COLUMNS
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from flowveil.hierarchy import Hierarchy
     from flowveil.zoning.public_map import PublicMap
 
 
@@ -95,6 +97,21 @@ class Statement:
         # In the order of the file, so that texts made from a statement are the same when it is read back.
         for name in ("parameters", "guarantee", "about", "suppression", "boxes", "ledger"):
             object.__setattr__(self, name, _plain(getattr(self, name)))
+
+    @property
+    def fold_trees(self) -> dict[str, Hierarchy]:
+        """The tree of each folded attribute, as it is stated."""
+        from flowveil.zoning.files import read_tree
+
+        return {name: read_tree(parents) for name, parents in (self.parameters.get("fold") or {}).items()}
+
+    @property
+    def fold_columns(self) -> tuple[str, ...]:
+        """The columns of the cells that hold groups of attributes, or times; empty if nothing is folded."""
+        if self.kind != "folded":
+            return ()
+        timed = (self.parameters.get("slices") or {}).get("fold_time")
+        return *self.parameters.get("fold", ()), *(TIME_COLUMNS if timed else ())
 
     def to_report(self) -> dict[str, Any]:
         """Returns the entries of report.json that are not figures: plain JSON types."""
@@ -196,10 +213,8 @@ def _types_of(value: Any) -> set[str]:
 def _plain(value: Any) -> Any:
     """Returns the value in JSON types, entries sorted by name: no tuples, no numpy numbers, no NaN."""
     if isinstance(value, Mapping):
-        return {
-            name: _plain(inner)
-            for name, inner in sorted(((str(n), v) for n, v in value.items()), key=lambda pair: pair[0])
-        }
+        named = {str(name): inner for name, inner in value.items()}
+        return {name: _plain(named[name]) for name in sorted(named)}
     if isinstance(value, list | tuple | set | frozenset):
         ordered = sorted(value, key=str) if isinstance(value, set | frozenset) else value
         return [_plain(inner) for inner in ordered]

@@ -1,7 +1,7 @@
 """The files next to the steps of a series: index.json, totals.parquet and the page.
 
 All three are functions of what the steps publish, and of nothing else: totals are sums of published cells, so they
-disclose nothing that the steps do not. `flowveil.verify.series` holds them against the steps.
+disclose nothing that the steps do not. `check_index` compares them with the steps.
 """
 
 from __future__ import annotations

@@ -228,7 +228,7 @@ class _Run:
         # Only a map of disjoint zones can be kept for later steps.
         asked = {**self.asked, "method": self.asked.get("method") or DEFAULT_OF_MAPS}
         if frozen is not None:
-            # The method and its options chose the map; they are done.
+            # The method and its options have chosen the map.
             asked = {name: value for name, value in asked.items() if name in _OF_EVERY_STEP} | {"zones_of": frozen}
         try:
             return anonymize(flows, **asked)
@@ -256,7 +256,7 @@ class _Run:
         if self.on_step is not None:
             self.on_step(name)
         asked = {key: value for key, value in self.asked.items() if key in _OF_EVERY_STEP}
-        if label not in {key[0] for key in self.sliced.keys}:
+        if (label,) not in self.sliced.keys:
             raise InfeasibleError(f"Step {label} has no trip any more, so it cannot be revised. Steps before it stay.")
         release = anonymize(flows_during(self.sliced, label), zones_of=frozen, revision=before, **asked)
         self._publish(release, name)

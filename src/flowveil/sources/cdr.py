@@ -117,15 +117,13 @@ def _select(table: OpenTable, places: pa.Table | None) -> dict[str, int]:
 
 
 def _join_visits(con: Any) -> None:
-    """Visits to the same antenna in a row become one."""
+    """Joins visits to the same antenna in a row."""
     con.execute(
-        "CREATE TABLE joined AS WITH marked AS (SELECT *, coalesce(antenna <> lag(antenna) OVER w, true) AS begins "
-        "FROM visits WINDOW w AS (PARTITION BY person ORDER BY first)), numbered AS (SELECT *, sum(begins::INT) OVER "
-        "(PARTITION BY person ORDER BY first) AS visit FROM marked) SELECT person, any_value(antenna) AS antenna, "
+        "CREATE OR REPLACE TABLE visits AS WITH marked AS (SELECT *, coalesce(antenna <> lag(antenna) OVER w, true) AS "
+        "begins FROM visits WINDOW w AS (PARTITION BY person ORDER BY first)), numbered AS (SELECT *, sum(begins::INT) "
+        "OVER (PARTITION BY person ORDER BY first) AS visit FROM marked) SELECT person, any_value(antenna) AS antenna, "
         "min(first) AS first, max(last) AS last FROM numbered GROUP BY person, visit"
     )
-    con.execute("DROP TABLE visits")
-    con.execute("ALTER TABLE joined RENAME TO visits")
 
 
 def _replaced(kept: str) -> str:

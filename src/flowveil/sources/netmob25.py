@@ -29,14 +29,15 @@ from flowveil.sources.tables import Column, Prepared, choose_columns, opened
 GAP = 180.0
 
 _INDIVIDUALS = {
-    "id": Column("text", "id", ("id", "personid")),
-    "recorded": Column("text", "recorded", ("gpsrecord", "gnssrecord")),
-    "weight": Column("number", "weight", ("weightindiv",)),
-    "sex": Column("text", "sex", ("sex", "gender")),
-    "age": Column("text", "age", ("age",)),
-    "profession": Column(
-        "text", "profession", ("procat", "profession", "socioprofessionalcategory", "csp", "occupation")
-    ),
+    role: Column("number" if role == "weight" else "text", role, usual)
+    for role, usual in (
+        ("id", ("id", "personid")),
+        ("recorded", ("gpsrecord", "gnssrecord")),
+        ("weight", ("weightindiv",)),
+        ("sex", ("sex", "gender")),
+        ("age", ("age",)),
+        ("profession", ("procat", "profession", "socioprofessionalcategory", "csp", "occupation")),
+    )
 }
 #: Columns of the time, in UTC and local: one column, or a date and a time of day. UTC is preferred.
 _UTC_TIMES = (("utcdatetime",), ("utcdate", "utctime"))
@@ -75,9 +76,8 @@ def prepare_netmob25(
     if gap <= 0:
         raise ParameterError(f"gap must be above 0; found {gap!r}.")
     tables = sorted(p for p in folder.rglob("*") if p.suffix.lower() in (".csv", ".txt"))
-    people_file = (
-        named_path(individuals, what="the individuals") if individuals is not None else _find_individuals(tables)
-    )
+    named = None if individuals is None else named_path(individuals, what="the individuals")
+    people_file = named or _find_individuals(tables)
     people, n_without = _individuals(people_file)
     ids = set(people.column("person").to_pylist())
     others = [p for p in tables if p.resolve() != people_file.resolve()]
@@ -92,13 +92,13 @@ def prepare_netmob25(
         prepared = trips_of_points(con, gap=gap, dwell=None, dwell_radius=1.0, keep_one_point=keep_one_point)
         located = {person for (person,) in con.execute("SELECT DISTINCT person FROM points").fetchall()}
         trips = _join_people(con, prepared.trips, people)
-    named = {p.stem for p in files}
+    recorded = {p.stem for p in files}
     dropped = {
         **prepared.dropped,
         "participants without a complete record": n_without,
-        "participants without a GNSS file": len(ids) - len(named),
+        "participants without a GNSS file": len(ids) - len(recorded),
         "GNSS files that cannot be read": len(unread),
-        "participants without a point that can be used": len(named - located - {p.stem for p in unread}),
+        "participants without a point that can be used": len(recorded - located - {p.stem for p in unread}),
         "files of no participant with a record": len(others) - len(files),
     }
     return Prepared(trips, dropped, (*prepared.notes, *_notes(people, trips)))
@@ -218,16 +218,12 @@ def _points_sql(delimiter: str, names: Sequence[str]) -> str:
         return f"c{list(names).index(name)}"
 
     moment = " || ' ' || ".join(column(by_key[part]) for part in time)
-    valid = (
-        f" WHERE lower(coalesce({column(by_key['valid'])}, '')) NOT IN ('no fix', '0', 'false')"
-        if "valid" in by_key
-        else ""
-    )
+    valid = column(by_key["valid"]) if "valid" in by_key else "''"
     files = csv_sql("?", delimiter=delimiter, columns=len(names), more=", filename = true")
     return (
         f"SELECT parse_filename(filename, true) AS person, {moment} AS moment, {time in _UTC_TIMES} AS utc, "
         f"{number_sql(column(place['lat']))} AS lat, {number_sql(column(place['lon']))} AS lon "
-        f"FROM {files}{valid}"
+        f"FROM {files} WHERE lower(coalesce({valid}, '')) NOT IN ('no fix', '0', 'false')"
     )
 
 

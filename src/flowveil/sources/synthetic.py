@@ -310,14 +310,12 @@ def _scatter_in_place(rng: np.random.Generator, place: Numbers, share: float) ->
 
 
 def _draw_homes(rng: np.random.Generator, department: Numbers) -> tuple[Floats, Floats]:
-    # Places stand department by department, so a place is one look-up in the running sum of residents.
-    cumulative = np.cumsum(RESIDENTS)
+    # Places are sorted by department, so a place is one look-up in the running sum of residents.
     mass = np.bincount(PLACE_DEPARTMENT, RESIDENTS)
-    before = np.cumsum(mass) - mass
-    wanted = before[department] + rng.random(len(department)) * mass[department]
-    place = np.minimum(np.searchsorted(cumulative, wanted, side="right"), len(PLACES) - 1)
+    wanted = (np.cumsum(mass) - mass)[department] + rng.random(len(department)) * mass[department]
+    place = np.minimum(np.searchsorted(np.cumsum(RESIDENTS), wanted, side="right"), len(PLACES) - 1)
     town = _scatter_in_place(rng, place, 1.15)
-    # Villages lie _around small towns as much as _around large ones.
+    # Villages lie around small towns as much as around large ones.
     number = np.bincount(PLACE_DEPARTMENT)
     nearest = (np.cumsum(number) - number)[department] + rng.integers(0, number[department])
     village = _around(rng, PLACE_X[nearest], PLACE_Y[nearest], 7.0, 0.5)
@@ -355,12 +353,10 @@ POPULATION = 9_001_164
 #: A Monday with no holiday in the week that follows.
 _FIRST_DAY = np.datetime64("2022-11-14", "us")
 
-_TEXT_COLUMNS = ("person_id", "sex", "age", "profession")
-_PLACE_COLUMNS = ("start_lat", "start_lon", "end_lat", "end_lon")
 SCHEMA = pa.schema(
-    [(name, pa.string()) for name in _TEXT_COLUMNS]
+    [(name, pa.string()) for name in ("person_id", "sex", "age", "profession")]
     + [("weight", pa.float64()), ("start_time", pa.timestamp("us")), ("end_time", pa.timestamp("us"))]
-    + [(name, pa.float64()) for name in _PLACE_COLUMNS]
+    + [(name, pa.float64()) for name in ("start_lat", "start_lon", "end_lat", "end_lon")]
 )
 
 _DAYS = 7
@@ -455,7 +451,7 @@ def _find_intensity(trips_per_person: float) -> float:
 
 
 def _draw_new_places(rng: np.random.Generator, people: _People, stops: Numbers, x: Floats, y: Floats) -> None:
-    """Put in the places visited once: near the main place at midday, else _around home, sometimes far."""
+    """Adds the places visited once: near the main place at midday, else around home, sometimes far."""
     person, stop = np.nonzero(stops == NEW)
     near_main = (stop - 1) % _SLOTS == _MIDDAY
     anchor = np.where(near_main, MAIN, HOME)
@@ -489,28 +485,25 @@ def _draw_times(
     return left, reached
 
 
-#: Standard deviation of a position fix along each axis, in kilometres.
-_GPS_SCATTER_KM = 0.035
-
-
-def _draw_block(block: int, people: int, intensity: float, seed: int, id_width: int) -> pa.Table:
+def _draw_block(block: int, people: int, intensity: float, seed: int) -> pa.Table:
     """Returns the trips of one block, ordered by person and time."""
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(block,)))
     drawn = _draw_people(rng)
-    person_type = drawn.kind
-    stops = _draw_stops(rng, person_type, intensity)
+    stops = _draw_stops(rng, drawn.kind, intensity)
     habit = np.where((stops >= 0) & (stops < _HABITS), stops, HOME)
     x, y = np.take_along_axis(drawn.x, habit, axis=1), np.take_along_axis(drawn.y, habit, axis=1)
     _draw_new_places(rng, drawn, stops, x, y)
     moved, origin = _find_trips(stops)
     from_x, from_y = np.take_along_axis(x, origin, axis=1), np.take_along_axis(y, origin, axis=1)
-    left, reached = _draw_times(rng, person_type, moved, np.hypot(x - from_x, y - from_y))
+    left, reached = _draw_times(rng, drawn.kind, moved, np.hypot(x - from_x, y - from_y))
     first = block * BLOCK_PEOPLE
     # A block is always drawn whole: a smaller survey is the beginning of a larger one.
     moved[max(0, people - first) :] = False
     person = np.nonzero(moved)[0]
-    scatter = _GPS_SCATTER_KM * rng.standard_normal((4, int(moved.size)))[:, moved.ravel()]
-    number = pc.utf8_lpad(pa.array(first + person).cast(pa.string()), width=id_width, padding="0")
+    # A position fix deviates by 35 m along each axis.
+    scatter = 0.035 * rng.standard_normal((4, int(moved.size)))[:, moved.ravel()]
+    width = max(6, len(str(people - 1)))
+    number = pc.utf8_lpad(pa.array(first + person).cast(pa.string()), width=width, padding="0")
     groups = ((SEXES, drawn.sex), (AGES, drawn.age), (PROFESSIONS, drawn.profession))
     columns = [
         pc.binary_join_element_wise("p", number, ""),
@@ -523,8 +516,6 @@ def _draw_block(block: int, people: int, intensity: float, seed: int, id_width: 
     return pa.Table.from_arrays(columns, schema=SCHEMA)
 
 
-#: What `trips_per_person` may be: the model's days hold neither fewer nor more trips.
-_TRIPS_PER_PERSON = (3.0, 40.0)
 #: Blocks of people in a row group.
 _BLOCKS_OF_ROW_GROUP = 50
 
@@ -573,15 +564,13 @@ def _blocks(people: int, trips_per_person: float, seed: int) -> Iterator[pa.Tabl
     """Checks the arguments now, draws the blocks one by one later."""
     if people < 1:
         raise ParameterError(f"people is {people}; a survey has at least 1 participant.")
-    low, high = _TRIPS_PER_PERSON
-    if not low <= trips_per_person <= high:
+    # The model's days hold neither fewer nor more trips.
+    if not 3 <= trips_per_person <= 40:
         raise ParameterError(
-            f"trips_per_person is {trips_per_person}; {low:g} to {high:g} trips a week are allowed. "
+            f"trips_per_person is {trips_per_person}; 3 to 40 trips a week are allowed. "
             "Hint: for more trips ask for more people."
         )
     if seed < 0:
         raise ParameterError(f"seed is {seed}; it must be 0 or more.")
     intensity = _find_intensity(float(trips_per_person))
-    id_width = max(6, len(str(people - 1)))
-    n_blocks = -(-people // BLOCK_PEOPLE)
-    return (_draw_block(block, people, intensity, seed, id_width) for block in range(n_blocks))
+    return (_draw_block(block, people, intensity, seed) for block in range(-(-people // BLOCK_PEOPLE)))

@@ -48,17 +48,13 @@ class Safety:
     def check_feasible(self, n_records: int) -> None:
         """Raise InfeasibleError if not even the whole table in one class would be safe."""
         if n_records < self.k:
-            raise InfeasibleError(
-                f"k = {self.k} cannot be met: the table has {n_records} records. Hint: lower k, or publish nothing.",
-                best={"k": n_records},
-            )
+            problem = f"k = {self.k} cannot be met: the table has {n_records} records."
+            raise InfeasibleError(f"{problem} Hint: lower k, or publish nothing.", best={"k": n_records})
         for column in self.sensitive:
             present = int(np.count_nonzero(np.bincount(column.codes)))
             if self.l is not None and present < self.l:
-                raise InfeasibleError(
-                    f"l = {self.l} cannot be met: column '{column.name}' has {present} distinct values. Hint: lower l.",
-                    best={"l": present},
-                )
+                problem = f"l = {self.l} cannot be met: column '{column.name}' has {present} distinct values."
+                raise InfeasibleError(f"{problem} Hint: lower l.", best={"l": present})
 
     def holds(self, group: Ints, n_groups: int, records: Ints) -> NDArray[np.bool_]:
         """Whether each group is safe; an empty group is not. Records are positions in the sensitive columns."""
@@ -134,17 +130,14 @@ _DELIMITERS = set('[]{},"')
 class Region:
     """Published values of one quasi-identifier, one for each partition.
 
-    Attributes:
-        text: the published value: the value itself if there is only one; ``[low, high)`` for numbers, edges on the
-            column's grid, ``-inf`` or ``inf`` in the tails; ``[low, high]`` for ordered categories; both followed by
-            `` or missing`` where values are missing; ``{a, b}`` for unordered categories and for sibling terms of a
-            hierarchy.
-        first, start, stop: partition p covers the code intervals ``first[p]:first[p + 1]`` of ``start:stop``.
+    The text is the value itself if there is only one; ``[low, high)`` for numbers, edges on the column's grid, ``-inf``
+    or ``inf`` in the tails; ``[low, high]`` for ordered categories; both followed by `` or missing`` where values are
+    missing; ``{a, b}`` for unordered categories and for sibling terms of a hierarchy.
     """
 
     column: Column
     text: Any
-    first: Ints
+    first: Ints  # partition p covers the code intervals ``first[p]:first[p + 1]`` of ``start:stop``
     start: Ints
     stop: Ints
 

@@ -42,21 +42,17 @@ WARNING = (
 class Comparison:
     """Results of a sweep.
 
-    Attributes:
-        tables: by name, with the thesis's tables: ``frequencies`` of the original's categories (24), ``strict`` and
-            ``relaxed`` Mondrian over k (11, 13), ``uniques`` (12), ``synthesis`` over ε and prior count, means over
-            repeated syntheses (14 to 18), ``prediction`` of a classifier trained on the original, a Mondrian and an IPF
-            release, tested on the original and, as in the thesis, on its release (19), its ``coefficients`` (20, 22),
-            ``published_values``: the model whose categories are those that Mondrian publishes (21), ``seconds`` (23).
-        parameters: settings of the sweep.
-        notes: columns whose kind was decided by the data, or that the variants treat differently.
-        diagnostics: checks of the regression's assumptions, or None.
+    The tables are, with those of the thesis: ``frequencies`` of the original's categories (24), ``strict`` and
+    ``relaxed`` Mondrian over k (11, 13), ``uniques`` (12), ``synthesis`` over ε and prior count, means over repeated
+    syntheses (14 to 18), ``prediction`` of a classifier trained on the original, a Mondrian and an IPF release, tested
+    on the original and on its release (19), its ``coefficients`` (20, 22), ``published_values``: the model whose
+    categories are those that Mondrian publishes (21), ``seconds`` (23).
     """
 
     tables: dict[str, pa.Table]
-    parameters: dict[str, Any]
-    notes: tuple[str, ...] = ()
-    diagnostics: Diagnostics | None = None
+    parameters: dict[str, Any]  # settings of the sweep
+    notes: tuple[str, ...] = ()  # columns whose kind was decided by the data, or that the variants treat differently
+    diagnostics: Diagnostics | None = None  # checks of the regression's assumptions
 
     def write(self, folder: str | Path) -> None:
         """Write tables, figures and parameters (CSV, PNG, JSON); the folder appears complete or not at all."""
@@ -141,12 +137,8 @@ class _Sweep:
     @classmethod
     def from_request(cls, records: Any, roles: Roles, fit: Margins, progress: Callable[[str], None] | None) -> _Sweep:
         table, attributes = as_table(records), as_attributes(roles.quasi_identifiers)
-        check_roles(
-            table,
-            quasi_identifiers=[a.name for a in attributes],
-            sensitive=[roles.sensitive],
-            direct_identifiers=roles.direct_identifiers,
-        )
+        others = {"sensitive": [roles.sensitive], "direct_identifiers": roles.direct_identifiers}
+        check_roles(table, quasi_identifiers=[a.name for a in attributes], **others)
         kinds = decide_kinds(table, attributes, domains=fit.domains, bins=fit.bins)
         fit = replace(fit, domains=kinds.domains, bins=kinds.bins)
         names = [*(a.name for a in attributes), roles.sensitive]
@@ -165,29 +157,17 @@ class _Sweep:
         return [*self.names, self.roles.sensitive]
 
     def mondrian(self, k: int, *, strict: bool) -> Anonymized:
-        return anonymize_records(
-            self.table,
-            quasi_identifiers=self.kinds.attributes,
-            sensitive=[self.roles.sensitive],
-            direct_identifiers=self.roles.direct_identifiers,
-            allow_identifiers=self.roles.allow_identifiers,
-            k=k,
-            strict=strict,
-            choose=self.roles.choose,
-        )
+        names = ("direct_identifiers", "allow_identifiers", "choose")
+        chosen: dict[str, Any] = {name: getattr(self.roles, name) for name in names}
+        chosen |= {"quasi_identifiers": self.kinds.attributes, "sensitive": [self.roles.sensitive]}
+        return anonymize_records(self.table, k=k, strict=strict, **chosen)
 
     def synthesis(self, epsilon: float | None, prior: float) -> Synthesis:
         options = dict(vars(self.fit))
         if epsilon is None:
             del options["noise"], options["delta"]
-        return synthesize_records(
-            self.table,
-            epsilon=epsilon,
-            prior_count=prior,
-            variables=self.variables,
-            domains_from_data=True,
-            **options,
-        )
+        options |= {"variables": self.variables, "domains_from_data": True}
+        return synthesize_records(self.table, epsilon=epsilon, prior_count=prior, **options)
 
 
 def compare_records(

@@ -94,15 +94,10 @@ class Mechanism:
 
 @dataclass(frozen=True, eq=False)
 class Synthesis:
-    """Synthetic records and their guarantee. Everything here may be published.
+    """Synthetic records, plain data about their guarantee, and the model. Everything here may be published.
 
-    Attributes:
-        table: the records.
-        report: plain data: ``epsilon``, ``delta``, ``private`` (False without ε, and with the test seed), ``margins``,
-            ``noise`` with its scale, ``n_cells`` of the full cross-tabulation, ``n_records``, ``fit``, ``statement``.
-            The ``gap`` of the fit is the largest absolute difference between a probability of a fitted margin and of
-            its (noisy) target. Noisy margins contradict each other, so with ε it stays above zero.
-        fitted: the model.
+    In the report ``private`` is False without ε and with the test seed, and ``n_cells`` is that of the full
+    cross-tabulation. Noisy margins contradict each other, so with ε the ``gap`` of the `fit` stays above zero.
     """
 
     table: pa.Table

@@ -122,14 +122,11 @@ def as_table(records: Any) -> pa.Table:
 
 
 def read_records(path: str | Path, *, missing: Sequence[str] = ()) -> pa.Table:
-    """Read a CSV or Parquet file.
+    """Read a CSV or Parquet file; DataError if it is missing, cannot be parsed or has no records.
 
-    Blanks around a CSV field or column name do not count. A CSV column is whole numbers if all its fields
-    are, else numbers, else text; fields with leading zeros (codes) stay text. An empty CSV field and the texts of
-    ``missing`` mark a missing value.
-
-    Raises:
-        DataError: the file is not there, cannot be parsed or has no records.
+    Blanks around a CSV field or column name do not count. A CSV column is whole numbers if all its fields are, else
+    numbers, else text; fields with leading zeros (codes) stay text. An empty CSV field and the texts of ``missing``
+    mark a missing value.
     """
     from pyarrow import parquet
 

@@ -23,7 +23,7 @@ from flowveil.release.folder import ReleaseFolder
 from flowveil.release.zone_map import CELLS, TILES, FrozenMap
 from flowveil.remote_people import RemotePeople
 from flowveil.slices import SlicedFlows
-from flowveil.times import TIME, TIME_COLUMNS, Every, Times
+from flowveil.times import TIME_COLUMNS, Every, fold_times
 from flowveil.verify.recount import PersonRows, Places, Result, Trips, ValueRows, ZoneMap, recount
 from flowveil.zoning.geometry import ZoneGeography
 from flowveil.zoning.halves import halved_map
@@ -66,9 +66,9 @@ def _check_spans(release: ReleaseFolder, trips: Trips) -> Iterator[str]:
         return
     with suppress(ParameterError, ValueError, KeyError):
         every = Every.parse(trips.every)
-        times = Times.from_labels(every.name, every.minutes, [key[0] for key in trips.slices])
+        times = fold_times(every.name, every.minutes, [key[-1] for key in trips.slices]).columns
         spans = set(zip(*(release.flows[name].to_pylist() for name in TIME_COLUMNS), strict=True))
-        if spans <= set(zip(times.start.tolist(), times.stop.tolist(), strict=True)):
+        if spans <= set(zip(*(times[name].tolist() for name in TIME_COLUMNS), strict=True)):
             return
     yield "flows.parquet: spans of time cannot be made of folded steps"
 
@@ -87,9 +87,17 @@ def trips_from_flows(
         number = np.repeat(np.arange(len(parts), dtype=np.int32), lengths)
         every = None if flows.every is None else flows.every.name
         columns = {"slice_columns": flows.columns, "slices": flows.keys, "slice": number, "every": every}
-    elif flows.times is not None:
-        labels = tuple((label,) for label in flows.times.labels.tolist())
-        columns = {"slice_columns": (TIME,), "slices": labels, "slice": flows.time, "every": flows.times.every}
+    elif flows.folds:
+        shape = [fold.tree.n_tiles for fold in flows.folds]
+        used, slice_of_flow = np.unique(np.ravel_multi_index(flows.leaves, shape), return_inverse=True)
+        leaves = np.unravel_index(used, shape)
+        values = [fold.labels[leaf].tolist() for fold, leaf in zip(flows.folds, leaves, strict=True)]
+        columns = {
+            "slice_columns": tuple(fold.name for fold in flows.folds),
+            "slices": tuple(zip(*values, strict=True)),
+            "slice": slice_of_flow.astype(np.int32),
+            "every": next((fold.every for fold in flows.folds if fold.every is not None), None),
+        }
     for end, tree in zip(_ENDS, (whole.origins, whole.destinations), strict=True):
         columns[f"{end}s"] = tree.code[tree.leaf_node]
         if tree.code.dtype != np.uint64:

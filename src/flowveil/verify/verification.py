@@ -174,8 +174,8 @@ def read_as_stated(statement: Statement, source: Any, **changes: Any) -> Flows |
     """Reads trips with an engine as a statement says that they were read."""
     engine = {name: changes.pop(name) for name in ("engine", "progress") if name in changes}
     sliced = read_flows(source, Reading.from_parameters(statement.parameters, **changes), **engine)
-    if statement.kind == "folded" or (statement.parameters.get("slices") or {}).get("fold_time"):
-        return sliced.folded()
+    if statement.kind == "folded":
+        return sliced.folded(statement.fold_trees)
     return sliced if statement.slice_columns else sliced.whole
 
 

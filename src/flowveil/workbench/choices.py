@@ -151,7 +151,7 @@ def about_of(request: Request) -> dict[str, Any]:
 
 def slice_columns(request: Request) -> list[str]:
     """Returns the columns that distinguish the matrices of a sliced release."""
-    if not execution.has_slices(request) or request.slices.fold_time:
+    if not execution.has_slices(request) or execution.has_folds(request):
         return []
     return [*request.slices.by, *(["time"] if request.slices.every else [])]
 
@@ -170,7 +170,9 @@ def python_code(request: Request) -> str:
     if request.zones.zones is not None:
         named = ", ".join([repr(request.zones.zones), *_arguments(execution.map_columns(request))])
         reading.append(f"zones=flowveil.read_zones({named})")
-    sliced, fold = execution.has_slices(request), request.slices.fold_time
+    sliced, fold = execution.has_slices(request), execution.has_folds(request)
+    trees = [f"{name!r}: flowveil.read_tree({place!r})" for name, place in request.slices.fold.items()]
+    folded = f".folded({{{', '.join(trees)}}})" if trees else ".folded()" if fold else ""
     flags = {n: True for n in ("total", "common_zones", "accept_differencing") if sliced and request.given.get(n)}
     made = ", ".join(["flows", *_arguments({**execution.anonymize_arguments(request), **flags})])
     out, accepted = request.output, request.output.ledger and request.slices.accept_differencing
@@ -179,7 +181,7 @@ def python_code(request: Request) -> str:
     read = f"flows = flowveil.read_{'slices' if sliced else 'trips'}({', '.join(reading)})"
     release = f"release = flowveil.anonymize{'_slices' if sliced and not fold else ''}({made})"
     write = f"release.write({', '.join([repr('release'), *_arguments(written)])})"
-    return "\n".join(["import flowveil", read + (".folded()" if fold else ""), release, write])
+    return "\n".join(["import flowveil", read + folded, release, write])
 
 
 def _arguments(given: Mapping[str, Any]) -> list[str]:

@@ -99,7 +99,7 @@ class Jobs:
         self._closed = False
 
     def __iter__(self) -> Any:
-        return iter(self._jobs.values())
+        return iter(list(self._jobs.values()))
 
     def get(self, id_: str) -> Job | None:
         """Returns the job of that id; None if it is unknown."""
@@ -114,15 +114,12 @@ class Jobs:
         then: Callable[[Job], None] | None = None,
         leftover: tuple[Path, ...] = (),
     ) -> Job:
-        """Starts a job. It replaces an unfinished one of its kind.
+        """Starts a job, which replaces an unfinished one of its kind.
 
-        Args:
-            kind, task: a name of `flowveil.workbench.work.WORK`, and its input.
-            request: what pages get to know of the task.
-            then: called when the job is done.
-            leftover: files to remove when the job has ended, and folders to remove unless it is done.
+        ``request`` is what pages get to know of the task, ``then`` is called when the job is done, ``leftover`` has
+        files to remove when it has ended, and folders to remove unless it is done.
         """
-        for other in list(self._jobs.values()):
+        for other in self:
             if other.kind == kind:
                 self.cancel(other)
         job = Job(kind, request, self._room / "jobs" / f"{secrets.token_hex(8)}.json", leftover)
@@ -143,7 +140,7 @@ class Jobs:
 
     def cancel_all(self) -> None:
         """Stops all jobs and removes their results."""
-        for job in list(self._jobs.values()):
+        for job in self:
             self.cancel(job)
             job.drop()
         self._jobs.clear()
@@ -155,11 +152,9 @@ class Jobs:
     async def close(self) -> None:
         """Stops all jobs and ends all processes."""
         self._closed = True
-        running = [job.running for job in self._jobs.values() if job.running is not None]
-        if self._warming is not None:
-            running.append(self._warming)
+        running = [self._warming, *(job.running for job in self._jobs.values())]
         self.cancel_all()
-        await asyncio.gather(*running, return_exceptions=True)
+        await asyncio.gather(*(task for task in running if task is not None), return_exceptions=True)
         for process in list(self._processes):
             process.end()
             await process.gone()
@@ -174,7 +169,7 @@ class Jobs:
 
     def _drop_oldest(self, kind: str) -> None:
         """Removes the oldest results of a kind, so that the folder stays small."""
-        old = [job for job in self._jobs.values() if job.kind == kind and job.ended]
+        old = [job for job in self if job.kind == kind and job.ended]
         for job in old[: max(0, len(old) - _KEPT.get(kind, 3))]:
             job.drop()
             del self._jobs[job.id]

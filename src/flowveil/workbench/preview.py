@@ -142,10 +142,7 @@ def release_map(flows: pa.Table, zones: pa.Table, report: Mapping[str, Any], bef
 
 
 def release_figures(report: Mapping[str, Any], before: InputMap) -> list[dict[str, Any]]:
-    """Returns the figures of a release: name, value, meaning, and the number. All but one are those of report.json.
-
-    The exact share of suppressed trips is for the operator only.
-    """
+    """Returns the figures of a release, those of report.json and the exact suppressed share, for the operator only."""
     published = report["published"]
     suppressed = max(0.0, 1 - published["trips"] / before.trips) if before.trips else 0.0
     radius, both = published["typical_radius_m"], published["both_ends_within_m"]["1000"]
@@ -213,7 +210,7 @@ def _slices(report: Mapping[str, Any]) -> str:
     statement = report["statement"]
     columns = statement["slice_columns"]
     if not columns:
-        return "with times joined where they were small" if report["kind"] == "folded" else "for all times together"
+        return "with values joined where they were small" if report["kind"] == "folded" else "for all times together"
     every = (report["parameters"].get("slices") or {}).get("every")
     names = [_STEPS.get(every, f"steps of {every}") if name == TIME and every else name for name in columns]
     zone = f" in {statement['timezone']} time" if statement["timezone"] else ""

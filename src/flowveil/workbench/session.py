@@ -50,11 +50,7 @@ STARTED = ("inspect", "read", "describe", "preview", "run", "frontier", "check")
 
 
 def below(root: Path, asked: str) -> Path:
-    """Resolves a relative path below a folder, symbolic links included.
-
-    Raises:
-        RefusedError: the path leads out of the folder, or a part of it is hidden or missing.
-    """
+    """Resolves a relative path below a folder; RefusedError if it leads out, or a part of it is hidden or missing."""
     refused = RefusedError(403, "Only files below the folder that flowveil serve was started in can be picked.")
     parts = asked.replace("\\", "/").split("/") if asked else []
     if "\0" in asked or os.path.isabs(asked) or any(part in ("", "..") or part.startswith(".") for part in parts):
@@ -163,11 +159,7 @@ class Session:
         }
 
     def listen(self) -> AsyncIterator[str]:
-        """Returns the event stream of one page: the state after each change.
-
-        Raises:
-            RefusedError: too many pages listen.
-        """
+        """Returns the event stream of one page: the state after each change; RefusedError if too many listen."""
         if self._listeners >= MOST_LISTENERS:
             raise RefusedError(503, "Too many pages are open.")
         return self._messages()

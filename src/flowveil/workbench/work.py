@@ -107,11 +107,7 @@ class Task:
         return page_request(self["choices"])
 
     def file(self, name: str) -> Path | None:
-        """Returns a file of the task; None if it is not set.
-
-        Raises:
-            DataError: the file has changed since it was chosen.
-        """
+        """Returns a file of the task; None if it is not set, DataError if it has changed since it was chosen."""
         if self.given.get(name) is None:
             return None
         path, *stamp = self[name]
@@ -139,7 +135,7 @@ class Task:
         """Returns the flows, from memory, from the private folder or from the input."""
         source, request = self.source, self.request
         how = [self["source"], self.given.get("zones"), read_arguments(request), map_columns(request)]
-        text = json.dumps([*how, request.slices.fold_time], sort_keys=True, default=list)
+        text = json.dumps([*how, request.slices.fold_time, dict(request.slices.fold)], sort_keys=True, default=list)
         key = hashlib.sha256(text.encode()).hexdigest()[:24]
         if _memory.key == key and _memory.flows is not None:
             return _memory.flows
@@ -235,8 +231,7 @@ def _read(task: Task) -> Any:
 def _proposed_region(flows: Flows) -> dict[str, str]:
     """Options for noise over hexagons: a few large cells that hold nearly all trip ends, and a level of zones in them.
 
-    A proposal for the operator, who knows whether the region is public: a city is, the only cell that one person
-    visited is not. Cells with few trips are not proposed.
+    A proposal for the operator, who knows whether the region is public. Cells with few trips are not proposed.
     """
     trees = ((flows.origins, flows.origin), (flows.destinations, flows.destination))
     if any(tree.kind != "h3" or tree.code.dtype != np.uint64 for tree, _ in trees):
@@ -268,7 +263,7 @@ def _describe(task: Task) -> Any:
 def _preview(task: Task) -> Any:
     whole, before = task.before()
     task.progress.label("Preview")
-    make = preview.quick_release if whole.times is None else anonymize_request
+    make = anonymize_request if whole.folds else preview.quick_release
     return {**release_view(folder_content(make(task.request, whole)), before), "choices": task["choices"]}
 
 
@@ -303,8 +298,8 @@ def _frontier(task: Task) -> Any:
     thresholds = thresholds_of(task.request)
     if not thresholds:
         raise ParameterError("Methods that add noise suppress nothing, so they have no trade-off.")
-    if whole.times is not None or whole.same_zones:
-        raise ParameterError("The trade-off is computed for separate zones at each end, without folded times.")
+    if whole.folds or whole.same_zones:
+        raise ParameterError("The trade-off is computed for separate zones at each end, without folds.")
     if whole.origins.geography is None or whole.destinations.geography is None:
         raise ParameterError("The map has no places of zones, so distances are unknown. Hint: skip this step.")
     task.progress.label("Computing the trade-off")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -23,9 +23,9 @@ import pyarrow.parquet
 import shapely
 from numpy.typing import ArrayLike, NDArray
 
-from flowveil.errors import DataError, MissingExtraError, ParameterError
+from flowveil.errors import DataError, HierarchyError, MissingExtraError, ParameterError
 from flowveil.headers import Header, listed
-from flowveil.hierarchy import Hierarchy, Ints
+from flowveil.hierarchy import VIRTUAL_ROOT, Hierarchy, Ints
 from flowveil.paths import named_path
 from flowveil.zoning.columns import ZoneColumns, option_of_map
 from flowveil.zoning.dendrogram import ward_hierarchy
@@ -218,7 +218,7 @@ def _tree_of_map(table: pa.Table, drawn: Outlines | None, columns: ZoneColumns, 
         places, codes = _places(table, drawn, columns, tile_of_row, wanted)
         tree = tree or ward_hierarchy(codes, places.lat, places.lon)
         in_leaf_order = places.take(positions(codes, tree.code[tree.leaf_node]))
-        tree = replace(tree, geography=ZoneGeography.from_places(tree, in_leaf_order))
+        tree = replace(tree, geography=ZoneGeography(in_leaf_order, tree.leaf_start, tree.leaf_stop))
     if not columns.name:
         return tree
     return replace(tree, names=names_of_zones(tree, _names_of_nodes(tree, tile_of_row, texts[columns.name])))
@@ -283,6 +283,50 @@ def _places(
         centers = places_from_points(codes, lat, lon)
         places = TilePlaces(lat=centers.lat, lon=centers.lon, drawn=places.drawn, drawn_km2=places.drawn_km2)
     return places, codes
+
+
+# ---- trees of values -------------------------------------------------------------------------------------------
+
+
+def read_tree(source: Any) -> Hierarchy:
+    """Reads the tree along which the values of an attribute fold: its leaves are the values.
+
+    Args:
+        source: a file or table with the columns ``value`` and ``parent``, a row for each value or group, the parent
+            empty at the top; or with a column for each level, coarsest first, the values last. Or a mapping from each
+            value or group to its group.
+
+    Returns:
+        The tree. Several values or groups without a parent are joined under ``all``.
+    """
+    if isinstance(source, Mapping):
+        label, rows = "The mapping", [(str(value), str(parent or "")) for value, parent in source.items()]
+    else:
+        table, _, label = load_table(source, what="the tree of values")
+        named = {name.strip().casefold(): np.char.strip(_texts(table, name)) for name in table.column_names}
+        if {"value", "parent"} <= named.keys():
+            rows = list(zip(named["value"].tolist(), named["parent"].tolist(), strict=True))
+        else:
+            rows = _parents(_tree_of(nested_hierarchy, list(named.values()), levels=list(named), label=label))
+    known = {value for value, parent in rows if parent}
+    tops = {text for row in rows for text in row if text} - known
+    if len(tops) > 1:
+        rows = [row for row in rows if row[1]] + [(top, VIRTUAL_ROOT) for top in sorted(tops) if top != VIRTUAL_ROOT]
+    values, parents = (np.array(column, dtype=np.str_) for column in zip(*rows or [("", "")], strict=True))
+    return _tree_of(parent_hierarchy, values, parents, label=label)
+
+
+def _tree_of(build: Any, *columns: Any, label: str, **how: Any) -> Hierarchy:
+    try:
+        tree: Hierarchy = build(*columns, **how)
+    except HierarchyError as problem:
+        raise HierarchyError(f"{label} is not a tree of values and groups. {problem}") from None
+    return tree
+
+
+def _parents(tree: Hierarchy) -> list[tuple[str, str]]:
+    code = tree.code.tolist()
+    return [(own, "" if up < 0 else code[up]) for own, up in zip(code, tree.parent.tolist(), strict=True)]
 
 
 # ---- reading ---------------------------------------------------------------------------------------------------

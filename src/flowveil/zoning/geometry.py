@@ -19,7 +19,7 @@ from pyproj import CRS, Transformer
 from pyproj.exceptions import CRSError
 
 from flowveil.errors import DataError
-from flowveil.hierarchy import Floats, Hierarchy, Ints
+from flowveil.hierarchy import Floats, Ints
 from flowveil.zoning.table import Texts, examples
 
 Outlines = NDArray[np.object_]
@@ -78,11 +78,6 @@ class ZoneGeography:
     stop: Ints
     # Origins and destinations are restrictions of one map: what one dissolved serves the other.
     _dissolved: dict[tuple[int, int], Any] = field(default_factory=dict, repr=False)
-
-    @classmethod
-    def from_places(cls, tree: Hierarchy, places: TilePlaces) -> ZoneGeography:
-        """Returns the geography of a hierarchy whose tiles lie at these places, given in leaf order."""
-        return cls(places=places, start=tree.leaf_start, stop=tree.leaf_stop)
 
     def take(self, nodes: Ints) -> ZoneGeography:
         """Returns the same map for a hierarchy that has only these nodes."""

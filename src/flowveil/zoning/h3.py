@@ -28,14 +28,10 @@ PENTAGON_BASE_CELLS = np.array(sorted({h3_int.get_base_cell_number(c) for c in h
 #: Code of the root above several base cells: no cell has it.
 VIRTUAL_ROOT_CODE = 0
 
-_N_BASE_CELLS = 122
-_LOW_BITS = np.uint64(0o111111111111111)
 #: Bits of the number of a part, and the number of children of each part.
 _PART_SHIFT = np.uint64(H3_PART_SHIFT)
 PART_BITS = np.uint64(7) << _PART_SHIFT
 _PART_CHILDREN = np.array([max(0, len(suffix) - 1) for suffix in H3_PARTS])
-#: For each resolution, the bits of the digits below it.
-_UNUSED_DIGITS = np.array([(1 << 3 * (MAX_RESOLUTION - r)) - 1 for r in range(16)], dtype=np.uint64)
 
 Cells64 = NDArray[np.uint64]
 
@@ -81,26 +77,9 @@ def is_pentagon(cells: Cells64) -> NDArray[np.bool_]:
 
 
 def is_cell(cells: Cells64) -> NDArray[np.bool_]:
-    """Returns whether each number is a valid H3 cell; bit operations, equal to ``h3.is_valid_cell``.
-
-    A cell has mode 1 and no reserved bits, a base cell below 122, digits 0 to 6 down to its resolution and 7 below.
-    Below a pentagon, the first digit other than 0 must not be 1.
-    """
-    unused = _UNUSED_DIGITS[resolution_of(cells)]
-    digits = cells & _ALL_DIGITS
-    used = digits & ~unused
-    sevens = used & (used >> np.uint64(1)) & (used >> np.uint64(2)) & _LOW_BITS
-    base = ((cells >> np.uint64(45)) & np.uint64(0x7F)).astype(np.int64)
-    mode_and_reserved = (cells >> np.uint64(56)).astype(np.int64)
-    valid: NDArray[np.bool_] = (
-        (mode_and_reserved == 0b00001000) & (base < _N_BASE_CELLS) & ((digits & unused) == unused) & (sevens == 0)
-    )
-    suspects = np.flatnonzero(valid & np.isin(base, PENTAGON_BASE_CELLS))
-    if len(suspects):
-        # The first digit other than 0 is 1 if the highest set bit is the lowest bit of that digit.
-        _, exponent = np.frexp(used[suspects].astype(np.float64))
-        valid[suspects[(exponent > 0) & ((exponent - 1) % 3 == 0)]] = False
-    return valid
+    """Returns whether each number is a valid H3 cell; asks ``h3`` once for each distinct number."""
+    distinct, at = np.unique(cells, return_inverse=True)
+    return np.array([h3_int.is_valid_cell(cell) for cell in distinct.tolist()], dtype=np.bool_)[at]
 
 
 def h3_hierarchy(tiles: Cells64, *, to_the_top: bool = False) -> Hierarchy:

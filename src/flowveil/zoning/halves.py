@@ -162,15 +162,9 @@ def halved_map(tree: Hierarchy) -> Hierarchy:
     # Old tile at each position of the new order.
     tile_at = np.full(built.n_nodes, -1, dtype=np.int64)
     tile_at[node[tree.leaf_node]] = np.arange(tree.n_tiles)
-    halved = Hierarchy(
-        parent=built.parent,
-        code=built.code,
-        base_level=int(levels[0]),
-        geography=ZoneGeography.from_places(built, where.places.take(tile_at[built.leaf_node])),
-        kind=tree.kind,
-        levels=levels,
-    )
-    return named_like(halved, tree)
+    places = where.places.take(tile_at[built.leaf_node])
+    geography = ZoneGeography(places, built.leaf_start, built.leaf_stop)
+    return named_like(replace(built, base_level=int(levels[0]), geography=geography, levels=levels), tree)
 
 
 def _points(tree: Hierarchy, where: ZoneGeography) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

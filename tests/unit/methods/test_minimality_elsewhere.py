@@ -21,7 +21,7 @@ from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Hierarchy
 from flowveil.methods import find_method
-from flowveil.times import Times
+from flowveil.times import fold_times
 from samples.placed import star
 
 K, LIMIT = 3, 0.3
@@ -32,7 +32,7 @@ Table = tuple[tuple[tuple[int, int], int], ...]
 
 THERE = star(np.array([48.9]), np.array([2.5]))
 HERE, _ = Hierarchy.from_parents([-1], np.array(["here"]))
-HOURS = Times.from_labels("hour", None, [])
+HOURS = fold_times("hour", None, [])
 WEST, STEP = 2.35, 0.014
 
 
@@ -49,7 +49,8 @@ def by_the_hour(world: np.ndarray) -> Flows:
     time = np.flatnonzero(world).astype(np.int32)
     nowhere = np.zeros(len(time), np.int32)
     trips = world[time].astype(np.int64)
-    return Flows(nowhere, nowhere.copy(), trips, None, None, origins=HERE, destinations=HERE, times=HOURS, time=time)
+    how = {"origins": HERE, "destinations": HERE, "folds": (HOURS,), "leaves": (time,)}
+    return Flows(nowhere, nowhere.copy(), trips, None, None, **how)
 
 
 def planned(flows: Flows, method: str, **options):
@@ -66,11 +67,11 @@ def table_of(flows: Flows, method: str, **options) -> Table | None:
         return None
     zones = plan.origin_zones
     trips = np.bincount(plan.origin_zone[plan.kept], flows.trips[plan.kept], minlength=len(zones)).astype(int)
-    if plan.timed is None:
+    if plan.folded is None:
         first = zones.grid.squares(np.array([48.85]), np.array([WEST]))[0][0]
         span = zip((zones.x0 - first).tolist(), (zones.x1 - first).tolist(), strict=True)
     else:
-        tree, node = plan.timed.times.tree, plan.timed.time
+        tree, node = HOURS.tree, plan.folded.fold_nodes[0]
         span = zip(tree.leaf_start[node].tolist(), (tree.leaf_stop[node] - 1).tolist(), strict=True)
     return tuple(sorted(row for row in zip(span, trips.tolist(), strict=True) if row[1] >= K)) or None
 

@@ -11,7 +11,7 @@ import pytest
 
 from flowveil import anonymize, read_slices
 from flowveil.errors import ParameterError
-from flowveil.times import Times
+from flowveil.times import fold_times
 from flowveil.verify.from_flows import recount_flows
 from samples.drafts import unchecked
 from samples.hourly import hourly_trips
@@ -75,7 +75,7 @@ def test_every_step_is_published_and_recounted(trips, written, every, tmp_path):
     assert table.column_names == ["origin_zone", "destination_zone", "trips", "weight", "time_from", "time_to"]
     assert all(a < b for a, b in zip(*(table[name].to_pylist() for name in ("time_from", "time_to")), strict=True))
     # Every cell from the raw rows again, by text alone.
-    labels = flows.times.labels[flows.time]
+    labels = flows.folds[0].labels[flows.leaves[0]]
     shown = sum(
         int(flows.trips[(labels >= a) & (labels < b)].sum())
         for a, b in {(row["time_from"], row["time_to"]) for row in table.to_pylist()}
@@ -156,17 +156,17 @@ def test_another_step_and_another_kind_are_found(folder):
 
 
 def test_slices_by_more_than_time_do_not_fold(trips):
-    with pytest.raises(ParameterError, match="no --by"):
+    with pytest.raises(ParameterError, match="needs a tree"):
         read_slices(trips, by="who", by_many=True, every="hour", **HOW).folded()
 
 
 def test_weeks_end_with_their_month_and_a_day_at_24():
-    times = Times.from_labels("1h", 60, ["2022-10-31T08:00", "2022-11-01T09:00", "2022-11-06T23:00"])
-    spans = set(zip(times.start.tolist(), times.stop.tolist(), strict=True))
+    times = fold_times("1h", 60, ["2022-10-31T08:00", "2022-11-01T09:00", "2022-11-06T23:00"])
+    spans = set(zip(*(texts.tolist() for texts in times.columns.values()), strict=True))
     assert ("2022-10-01T00:00", "2022-12-01T00:00") in spans
     assert ("2022-10-31T00:00", "2022-11-01T00:00") in spans
     assert ("2022-11-01T00:00", "2022-11-07T00:00") in spans
-    week = Times.from_labels("weekday-hour", None, [])
-    assert (week.start[0], week.stop[0]) == ("1 Mon 00:00", "7 Sun 24:00")
-    assert sorted(set(week.hours.tolist())) == [1.0, 2.0, 4.0, 8.0, 24.0, 48.0, 120.0, 168.0]
+    week = fold_times("weekday-hour", None, [])
+    assert [texts[0] for texts in week.columns.values()] == ["1 Mon 00:00", "7 Sun 24:00"]
+    assert sorted(set(week.width.tolist())) == [1.0, 2.0, 4.0, 8.0, 24.0, 48.0, 120.0, 168.0]
     assert week.tree.n_tiles == 168

@@ -142,13 +142,22 @@ class Release:
         self.guarantee: Mapping[str, Any] = report["guarantee"]
         if self.kind not in _KINDS:
             raise FolderError("report.json: releases of this kind cannot be recounted")
-        # Empty if time is folded.
+        # The columns that fold, with the parents of the values of each attribute; None for time.
+        self.folds: dict[str, Mapping[str, str | None] | None] = {}
+        if self.kind == "folded":
+            trees = self.parameters.get("fold") or {}
+            self.folds = {name: None if name == "time" else trees[name] for name in trips.slice_columns}
+            if ("time" in self.folds) != (trips.every is not None) or not trees.keys() <= self.folds.keys():
+                raise FolderError("report.json: the folded columns are not those of the input as it was read")
+        # Empty if columns fold.
         self.slice_columns = tuple(self.statement.get("slice_columns") or ()) if self.kind != "folded" else ()
         if self.kind != "folded" and self.slice_columns != tuple(trips.slice_columns):
             raise FolderError("report.json: its slice columns are not those of the input as it was read")
+        # Columns of flows.parquet that hold a node of each fold.
+        self.fold_columns = [name for fold in self.folds for name in (SPAN if fold == "time" else (fold,))]
         self.flows = pq.read_table(folder / "flows.parquet", partitioning=None)
         numbers = number_columns(self.parameters)
-        _check_columns(self.flows, SPAN if self.kind == "folded" else self.slice_columns, tuple(numbers))
+        _check_columns(self.flows, self.slice_columns, self.fold_columns, tuple(numbers))
         zones = pq.read_table(folder / "zones.parquet", columns=["zone", "role"], partitioning=None)
         _check_listed(self.flows, zones, same_zones=self.parameters.get("same_zones") is True)
         # Threshold of each protected unit, and of locations; the population is in millionths.
@@ -184,8 +193,8 @@ def _whole(values: NDArray[Any], unit: int) -> Counts:
     return np.where(whole / unit == values, whole, -1).astype(np.int64)
 
 
-def _check_columns(flows: pa.Table, slices: Sequence[str], numbers: Sequence[str]) -> None:
-    needed = {"origin_zone", "destination_zone", "trips", *slices, *numbers}
+def _check_columns(flows: pa.Table, slices: Sequence[str], folds: Sequence[str], numbers: Sequence[str]) -> None:
+    needed = {"origin_zone", "destination_zone", "trips", *slices, *folds, *numbers}
     found = set(flows.column_names)
     if not needed <= found <= needed | set(_COLUMNS) or len(found) < len(flows.column_names):
         raise FolderError("flows.parquet: has other columns than a release")

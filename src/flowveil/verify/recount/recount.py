@@ -11,8 +11,9 @@ and what was counted. A finding has numbers of cells, never a value of a cell, a
 1. *Zones.* A zone is a set of tiles. It is a node of a tree (tree.py) or a box (geometry.py). zones.parquet lists
    exactly the zones that flows.parquet uses, by role.
 2. *Cells.* A row of flows.parquet is a cell: an origin zone, a destination zone, and where there are such columns a
-   slice, a span of time (`time_from` up to, but not including, `time_to`) and a layer. It counts the trips that begin
-   and end in its zones, in its slice and span. Cells of one matrix share no trip. Slices of different detail (a total,
+   slice, a span of time (`time_from` up to, but not including, `time_to`), groups of values of attributes (a value or
+   a node above it, on the tree that the parameters state) and a layer. It counts the trips that begin and end in its
+   zones, in its slice, span and groups. Cells of one matrix share no trip. Slices of different detail (a total,
    its parts) are different matrices of the same trips. With layers, a trip belongs to the first layer that has a cell
    around it.
 3. *Suppression rule.* `short cells`: trips in no cell are suppressed. `hopeless flows` (ODkAnon): first, flows are
@@ -31,8 +32,8 @@ and what was counted. A finding has numbers of cells, never a value of a cell, a
    of every destination zone. Zones that do not are removed as a whole.
 7. *Homogeneous.* If the release says so, zones of one role do not overlap, and every cell that reaches the guarantee
    and the post rules is published: otherwise a missing cell would reveal something.
-8. *Slices.* A published slice, or span of time, holds at least k persons where persons are known. Over common zones, a
-   coarser matrix is the sum of the published cells of the finest slices.
+8. *Slices.* A published slice, or combination of span and groups, holds at least k persons where persons are known.
+   Over common zones, a coarser matrix is the sum of the published cells of the finest slices.
 9. *Subtraction.* A coarser matrix minus published cells of finer ones inside it leaves nothing, or a remainder that
    reaches the guarantee, unless the release says that differences are accepted.
 10. *Boxes.* Where boxes may overlap, a trip may be in several, and which cell counts it is not known. Then no cell has
@@ -65,7 +66,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from . import geometry, inputs, noise, perturbation, revisions, values
-from .inputs import MILLION, SPAN, Counts, FolderError, PersonRows, Places, Release, Trips
+from .inputs import MILLION, Counts, FolderError, PersonRows, Places, Release, Trips
 from .tree import Codes, Ints, build_tree, cell_texts, count_overlaps, zones_around
 
 Mask = NDArray[np.bool_]
@@ -161,10 +162,24 @@ class _Family:
     """Cells of one matrix, or of slices of one detail: they share no trip."""
 
     cells: NDArray[np.int64]
-    #: (spans, slices): the published slice or spans that hold each slice of the input; -1 for none.
+    #: (rows, slices): the published slices, or combinations of folds, that hold each slice of the input; -1 for none.
     container: Ints
     #: Which slice columns have a value, and the length of the time label: finer slices have more.
     detail: tuple[int, ...]
+
+
+def _groups_above(value: str, parents: Mapping[str, str | None]) -> list[str]:
+    """Returns a value and the groups around it, on a tree of values."""
+    if value not in parents or value in parents.values():
+        raise FolderError("report.json: the tree of a folded attribute does not list a value of the input")
+    found: list[str] = []
+    node: str | None = value
+    while node is not None:
+        if node not in parents or node in found or list(parents.values()).count(None) != 1:
+            raise FolderError("report.json: what a folded attribute states is no tree")
+        found.append(node)
+        node = parents[node]
+    return found
 
 
 def _around(slices: Sequence[Any], detail: Sequence[int], names: Sequence[str]) -> list[tuple[Any, ...]]:
@@ -297,22 +312,39 @@ class _Recount:
         return families
 
     def _folded_family(self) -> list[_Family]:
-        trips = self.trips
-        if trips.every is None or trips.slice_columns != ("time",):
-            raise FolderError("report.json: time is folded, but the input has no steps of time")
-        spans, labels = self._number_slices(SPAN), [key[0] for key in trips.slices]
-        inside = [[n for n, (start, stop) in enumerate(spans) if start <= label < stop] for label in labels]
-        container = np.full((max(map(len, inside), default=1) or 1, len(labels)), -1, dtype=np.int32)
-        for m, numbers in enumerate(inside):
-            container[: len(numbers), m] = numbers
-        return [_Family(np.arange(len(self.release)), container, (1,))]
+        """Returns the one matrix; its "slices" are the published combinations of spans of time and groups of values."""
+        release, slices = self.release, self.trips.slices
+        published = self._number_slices(release.fold_columns)
+        above = {
+            name: {value: _groups_above(value, parents) for value in {key[column] for key in slices}}
+            for column, (name, parents) in enumerate(release.folds.items())
+            if parents is not None
+        }
+        container: list[Ints] = []
+        for n, nodes in enumerate(published):
+            at = iter(nodes)
+            inside: Mask = np.ones(len(slices), dtype=np.bool_)
+            for column, name in enumerate(release.folds):
+                node = next(at)
+                stop = next(at) if name == "time" else None
+                inside &= [
+                    node <= key[column] < stop if stop is not None else node in above[name][key[column]]
+                    for key in slices
+                ]
+            if not inside.any():
+                raise FolderError("flows.parquet: spans of time or groups of values hold no trip of the input")
+            # Combinations that overlap are in different rows.
+            free = next((row for row in container if np.all(row[inside] < 0)), None)
+            if free is None:
+                free = np.full(len(slices), -1, dtype=np.int32)
+                container.append(free)
+            free[inside] = n
+        return [_Family(np.arange(len(release)), np.stack(container), (1,))]
 
     def _number_slices(self, names: Sequence[str]) -> list[Any]:
-        """Numbers the published slices, or spans, and returns them."""
+        """Numbers the published slices, or combinations of folds, and returns them."""
         listed = list(zip(*(self.release.flows[name].to_pylist() for name in names), strict=True))
-        # Enclosing spans first: a span then has the same position among those around each of its steps.
-        found = sorted(set(listed), key=lambda value: (str(value[-1]), str(value)), reverse=True)
-        found.sort(key=lambda value: str(value[0]))
+        found = sorted(set(listed), key=str)
         number = {key: n for n, key in enumerate(found)}
         self.slice_of_cell = np.array([number[key] for key in listed], dtype=np.int64)
         self.n_slices = len(found)
@@ -326,7 +358,7 @@ class _Recount:
         for container in (one for family in families for one in family.container):
             people = self.trips.persons.count(container[self.of_slice], self.n_slices)
             few += int(np.sum(people[np.unique(container[container >= 0])] < self.release.k))
-        what = "spans of time" if self.release.kind == "folded" else "slices"
+        what = "spans of time or groups of values" if self.release.kind == "folded" else "slices"
         yield from _say({f"{what} have fewer than k people": few})
 
     def _assign(self, row: Any, cell: Any) -> tuple[Ints, Mask]:

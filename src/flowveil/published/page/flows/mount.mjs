@@ -295,6 +295,7 @@ function numbersTable(model) {
   const count = make("p", "", "soft"), scroll = make("div", "", "scroll", { tabindex: "0", role: "region", "aria-label": "Published numbers" }), whole = make("table"), head = make("thead"), row = make("tr"), body = make("tbody");
   for (const name of ["From", "To", ...(slices ? slices.columns : times ? ["Time"] : [])]) row.append(make("th", name, "", { scope: "col" }));
   for (const basis of bases) row.append(make("th", basis === "trips" ? "Trips" : "Weight", "number", { scope: "col" }));
+  for (const [name] of model.numbers) row.append(make("th", name, "number", { scope: "col" }));
   label.append(filter);
   head.append(row); whole.append(head, body); scroll.append(whole);
   element.append(make("summary", "The numbers as a table"), label, count, scroll);
