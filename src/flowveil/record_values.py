@@ -42,6 +42,8 @@ SHARE, P_PERCENT = 0.5, 10.0
 #: Of five contributors or more, knowing the rules does not determine a value up to this p.
 HIGHEST_P = 30
 _TOLERANCE = 1e-9
+#: A sum below this part of its terms is 0.
+_CANCELLED = 1e-12
 _DIGITS = 3
 
 
@@ -260,7 +262,9 @@ def _two_largest(group: NDArray[np.int64], amount: Floats, n: int) -> tuple[Floa
 
 
 def _total(cell: NDArray[np.int64], weight: NDArray[np.int64], value: Floats, n: int) -> Floats:
-    return np.bincount(cell, weights=weight * value, minlength=n) / ONE
+    total, size = (np.bincount(cell, weights=weight * v, minlength=n) / ONE for v in (value, np.abs(value)))
+    # Values that cancel out leave an error of rounding.
+    return np.where(np.abs(total) > _CANCELLED * size, total, 0.0)
 
 
 def _mean(cell: NDArray[np.int64], weight: NDArray[np.int64], value: Floats, n: int) -> Floats:

@@ -122,6 +122,13 @@ def test_records_without_a_person_are_one_contributor():
     assert np.isnan(found["mean_a"][0])
 
 
+def test_values_that_cancel_out_are_zero():
+    found = Numbers.from_settings({"mean": ["a"]}, ["a=-1,1"], share=0.5, p_percent=10)
+    value = np.array([0.1, 0.2, -0.3, 0.7, -0.8, 0.1])
+    records = RecordValues(found, np.zeros(6, np.int32), None, np.full(6, ONE), {"a": value})
+    assert records.of_cells(np.zeros(1, int), 1, k=5)["mean_a"].tolist() == [0.0]
+
+
 # ---- small worlds ----------------------------------------------------------------------------------------------------
 
 

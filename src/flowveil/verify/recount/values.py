@@ -138,7 +138,9 @@ def _number(role: str, cell: Ints, weight: Floats, value: Floats, n: int) -> Flo
         ends = [np.minimum.reduceat(np.where(ok, position, len(cell)), first) for ok in (below >= half, below > half)]
         found[at] = (value[ends[0]] + value[ends[1]]) / 2
     else:
-        total = np.add.reduceat(weight * value, first)
+        total, size = np.add.reduceat(weight * value, first), np.add.reduceat(weight * np.abs(value), first)
+        # Terms that cancel out leave an error of rounding.
+        total[np.abs(total) <= 1e-12 * size] = 0
         found[at] = total / of_cell if role == "mean" else total / MILLION
     return found
 
