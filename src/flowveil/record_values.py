@@ -57,7 +57,7 @@ def value_columns(columns: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
     for role, prefix in STATISTICS.items():
         listed = columns.get(role) or ()
         for column in listed.split(",") if isinstance(listed, str) else listed:
-            found[f"{prefix}_{column}"] = (role, column)
+            found[f"{prefix}_{column.strip()}"] = (role, column)
     return found
 
 
@@ -94,12 +94,12 @@ class Numbers:
                 )
             if not column or set(column) & set(",=\n\r"):
                 raise ParameterError(f"The name of a column with numbers has no comma and no '='; found '{column}'.")
-            if column not in bounds:
+            if column.strip() not in bounds:
                 raise ParameterError(
                     f"Column '{column}' has no bounds; they are declared, never taken from the data. "
                     f"Hint: {option('between')} {column}=0,180."
                 )
-        if len(bounds) < len(between) or set(bounds) - set(named):
+        if len(bounds) < len(between) or set(bounds) - {column.strip() for column in named}:
             raise ParameterError(
                 f"{option('between')} gives the bounds of columns of {option('mean')}, {option('total_of')} or "
                 f"{option('median')}, each once."
@@ -109,7 +109,9 @@ class Numbers:
                 f"{option('value_share')} must be above 0 and at most {SHARE:g}, {option('p_percent')} above 0 and at "
                 f"most {HIGHEST_P}; found {share:g} and {p_percent:g}."
             )
-        return cls(value_columns(columns), bounds, share, p_percent) if named else None
+        # Names in a table may have outer blanks.
+        of_columns = {column: bounds[column.strip()] for column in named}
+        return cls(value_columns(columns), of_columns, share, p_percent) if named else None
 
 
 def _parse_bounds(text: str) -> tuple[str, tuple[float, float]]:

@@ -261,6 +261,16 @@ def test_exports_and_page_have_the_numbers(trips, tmp_path):
     assert np.array_equal(held, flows["median_km"].to_numpy(), equal_nan=True)
 
 
+def test_names_in_the_table_may_have_outer_blanks(trips, tmp_path):
+    rows = csv.read_csv(trips)
+    named = [f" {name} " if name in ("minutes", "km") else name for name in rows.column_names]
+    csv.write_csv(rows.rename_columns(named), tmp_path / "blanks.csv")
+    release = release_of(tmp_path / "blanks.csv", *RELEASES["layers"])
+    assert release.flows.equals(release_of(trips, *RELEASES["layers"]).flows)
+    release.write(tmp_path / "out")
+    assert flowveil.verify_release(tmp_path / "out", against=tmp_path / "blanks.csv").holds
+
+
 def test_numbers_do_not_depend_on_the_order_of_rows(trips, tmp_path):
     rows = csv.read_csv(trips)
     csv.write_csv(rows.take(pa.array(np.random.default_rng(1).permutation(len(rows)))), tmp_path / "other.csv")

@@ -50,7 +50,7 @@ def check_form(release: Release, n_families: int) -> None:
     if release.kind in ("noisy", "perturbed", "boxed") or release.is_revision or n_families > 1:
         raise FolderError("flows.parquet: means, totals or medians are of matrices that share trips, or of this kind")
     share, p = float(release.parameters["value_share"]), float(release.parameters["p_percent"])
-    columns = [column for _, column in number_columns(release.parameters).values()]
+    columns = [column.strip() for _, column in number_columns(release.parameters).values()]
     bounds = _bounds(release)
     if not (0 < share <= 0.5 and 0 < p <= 30) or len(set(columns)) < len(columns) or set(bounds) != set(columns):
         raise FolderError("report.json: the rules of means, totals and medians cannot have these values")
@@ -71,7 +71,7 @@ def compare(release: Release, trips: Trips, cell: Ints) -> dict[str, Any]:
     if stated and rows is None:
         raise FolderError("flows.parquet: has means, totals or medians, but the values of the input are not known")
     for name, (role, column) in stated.items():
-        low, high = _bounds(release)[column]
+        low, high = _bounds(release)[column.strip()]
         of_row, value = cell[rows.row], rows.values[column]
         kept = np.flatnonzero((of_row >= 0) & (rows.weight > 0) & (value >= low) & (value <= high))
         who = np.arange(len(value), dtype=np.int32) if rows.person is None else rows.person
