@@ -201,10 +201,7 @@ _recipe_option = place("--recipe", "FILE", "Take settings from a recipe; options
 
 
 def with_request(*names: str, required: Sequence[str] = (), **meanings: str) -> Callable[[Command], Command]:
-    """Give a command the options of settings, --recipe and --set; it gets the `Request` as ``request``.
-
-    Some are ``required``; ``meanings`` has the help of settings that mean something else in this command.
-    """
+    """Give a command options of settings, some with another meaning, --recipe and --set; it gets a `Request`."""
 
     def add(command: Command) -> Command:
         @wraps(command)

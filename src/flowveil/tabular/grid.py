@@ -4,9 +4,8 @@ A range from the lowest to the highest number of a class publishes two people's 
 cells of a grid before anything is cut: cells begin at the multiples of a step, `[20, 30)` holds 20 and not 30. Unless
 they are declared public, the cells at both ends are open: `(-inf, 20)` and `[90, inf)`, each with at least k records.
 
-A step that is not declared is round (1, 2 or 5 times a power of ten; for times a usual unit) and depends on the records
-through their number and the two k-th outermost values alone. A declared one that is finer has to be confirmed: with a
-step as fine as the numbers, every edge is a person's number again.
+A step that is not declared is round and depends on the records through their number and the two k-th outermost values
+alone. A finer one has to be confirmed: with a step as fine as the numbers, every edge is a person's number again.
 """
 
 from __future__ import annotations

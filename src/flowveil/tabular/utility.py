@@ -90,9 +90,8 @@ def _cell_counts(pair: Paired, chosen: Sequence[int]) -> tuple[Ints, Ints]:
 def propensity(pair: Paired, chosen: Sequence[int]) -> tuple[float, float]:
     """PMSE with the saturated model of some variables, and its standardised form.
 
-    The score of a record is the synthetic share of its cell. PMSE is the mean squared difference between score and
-    share of synthetic records, 0 if they cannot be distinguished. Standardised: over what a correct model would give by
-    chance, so about 1 if the synthesis is right.
+    PMSE is the mean squared difference between the synthetic share of a record's cell and that of all records. It is
+    standardised by what a correct model would give by chance, so it is about 1 if the synthesis is right.
     """
     y, s = _cell_counts(pair, chosen)
     total = int(y.sum() + s.sum())
@@ -120,8 +119,7 @@ def margin_distance(pair: Paired, *, ways: int) -> float:
 class Design:
     """Design matrix of a linear model: dummies against the first category, numbers standardised.
 
-    A published region enters as the mean of what it covers, so one model speaks of original categories
-    whatever it was trained on, and its coefficients can be compared with the original's.
+    A published region enters as the mean of what it covers, so coefficients can be compared with the original's.
     """
 
     columns: tuple[Column, ...]
