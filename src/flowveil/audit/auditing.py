@@ -147,6 +147,11 @@ class Audit:
                 f"Nothing explains {self.perturbed.figures['contradictions']:,} perturbed counts: the tables do not "
                 "count the same trips."
             )
+        if self.perturbed is not None and self.perturbed.figures["crossing"]:
+            found.append(
+                f"{self.perturbed.figures['crossing']:,} perturbed counts are in sums that cross: closer bounds than "
+                "those computed may exist."
+            )
         return found
 
     @property
