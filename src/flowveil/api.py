@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from flowveil.release.statement import Published
     from flowveil.release.zone_map import FrozenMap
     from flowveil.verify.verification import Verification
-    from flowveil.zoning.files import ZoneMap
 
 
 def describe(
@@ -331,15 +330,14 @@ def reconstruct(
     return table
 
 
-def _areas_of_reader(zones: Any, own: Mapping[str, Any]) -> Any:
+def _areas_of_reader(zones: Any, columns: Mapping[str, Any]) -> Any:
     """The map of a release by its own columns, or another map by the columns that it has."""
     try:
-        found: ZoneMap = read_zones(zones, **own)
+        return read_zones(zones, **columns)
     except (DataError, ParameterError):
-        if not own:
+        if not columns:
             raise
-        found = read_zones(zones)
-    return found
+        return read_zones(zones)
 
 
 def derive(

@@ -101,14 +101,12 @@ def parsed_options(request: Request) -> dict[str, Any]:
     method = find_request_method(request)
     if method is None:
         return {}
-    found = {name: method.parse_option(name, _text(value)) for name, value in request.method.options.items()}
+    given = request.method.options.items()
+    texts = {name: ",".join(map(str, v)) if isinstance(v, list | tuple) else str(v) for name, v in given}
+    options = {name: method.parse_option(name, text) for name, text in texts.items()}
     if request.method.seed is not None and "seed" in method.options:
-        found["seed"] = request.method.seed
-    return found
-
-
-def _text(value: Any) -> str:
-    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+        options["seed"] = request.method.seed
+    return options
 
 
 def steps_of(request: Request) -> list[str]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from contextlib import ExitStack
 from os import PathLike
 from pathlib import Path
 
@@ -36,18 +35,10 @@ def publish(
     before_rename: Callable[[Path], None] | None = None,
     **about: str | None,
 ) -> Path:
-    """Writes a release into a folder.
+    """Writes a release into a folder; after any error what was there is untouched.
 
     Arguments are those of `Release.write`. ``before_rename`` is called with the draft of the folder when all is written
-    and recounted; if it raises, nothing is published. What was there is untouched after any error.
-
-    Raises:
-        DataError: the file of outlines cannot be read or drawn.
-        ParameterError: a format is not known, or cannot hold this release; the address of the tile server is not plain;
-            the noise of a noisy release could be repeated.
-        MissingExtraError: a format needs a library that is not installed.
-        OutputError: the folder may not or cannot be written, or holds a release with a stronger guarantee.
-        GuaranteeError: the recount of the written files contradicts the release.
+    and recounted; if it raises, nothing is published. GuaranteeError: the recount contradicts the release.
     """
     release.check_publishable()
     log.info("Writing and recounting")
@@ -57,9 +48,8 @@ def publish(
     content = folder_content(release, formats=formats, basemap=basemap, context=context, **about)
     check_target(directory, overwrite=overwrite)
     content.formats()
-    with explained(directory), ExitStack() as drafts:
-        # A link to a folder stays a link: what it points to is replaced.
-        draft = drafts.enter_context(Draft(directory))
+    # A link to a folder stays a link: what it points to is replaced.
+    with explained(directory), Draft(directory) as draft:
         os.mkdir(draft.new)
         if not replace_stronger:
             refuse_weaker(directory, content.report)

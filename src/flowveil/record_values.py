@@ -42,6 +42,8 @@ SHARE, P_PERCENT = 0.5, 10.0
 #: Of five contributors or more, knowing the rules does not determine a value up to this p.
 HIGHEST_P = 30
 _TOLERANCE = 1e-9
+#: A sum below this part of its terms is 0.
+_CANCELLED = 1e-12
 _DIGITS = 3
 
 
@@ -55,7 +57,7 @@ def value_columns(columns: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
     for role, prefix in STATISTICS.items():
         listed = columns.get(role) or ()
         for column in listed.split(",") if isinstance(listed, str) else listed:
-            found[f"{prefix}_{column}"] = (role, column)
+            found[f"{prefix}_{column.strip()}"] = (role, column)
     return found
 
 
@@ -92,12 +94,12 @@ class Numbers:
                 )
             if not column or set(column) & set(",=\n\r"):
                 raise ParameterError(f"The name of a column with numbers has no comma and no '='; found '{column}'.")
-            if column not in bounds:
+            if column.strip() not in bounds:
                 raise ParameterError(
                     f"Column '{column}' has no bounds; they are declared, never taken from the data. "
                     f"Hint: {option('between')} {column}=0,180."
                 )
-        if len(bounds) < len(between) or set(bounds) - set(named):
+        if len(bounds) < len(between) or set(bounds) - {column.strip() for column in named}:
             raise ParameterError(
                 f"{option('between')} gives the bounds of columns of {option('mean')}, {option('total_of')} or "
                 f"{option('median')}, each once."
@@ -107,7 +109,9 @@ class Numbers:
                 f"{option('value_share')} must be above 0 and at most {SHARE:g}, {option('p_percent')} above 0 and at "
                 f"most {HIGHEST_P}; found {share:g} and {p_percent:g}."
             )
-        return cls(value_columns(columns), bounds, share, p_percent) if named else None
+        # Names in a table may have outer blanks.
+        of_columns = {column: bounds[column.strip()] for column in named}
+        return cls(value_columns(columns), of_columns, share, p_percent) if named else None
 
 
 def _parse_bounds(text: str) -> tuple[str, tuple[float, float]]:
@@ -260,7 +264,9 @@ def _two_largest(group: NDArray[np.int64], amount: Floats, n: int) -> tuple[Floa
 
 
 def _total(cell: NDArray[np.int64], weight: NDArray[np.int64], value: Floats, n: int) -> Floats:
-    return np.bincount(cell, weights=weight * value, minlength=n) / ONE
+    total, size = (np.bincount(cell, weights=weight * v, minlength=n) / ONE for v in (value, np.abs(value)))
+    # Values that cancel out leave an error of rounding.
+    return np.where(np.abs(total) > _CANCELLED * size, total, 0.0)
 
 
 def _mean(cell: NDArray[np.int64], weight: NDArray[np.int64], value: Floats, n: int) -> Floats:

@@ -122,6 +122,13 @@ def test_records_without_a_person_are_one_contributor():
     assert np.isnan(found["mean_a"][0])
 
 
+def test_values_that_cancel_out_are_zero():
+    found = Numbers.from_settings({"mean": ["a"]}, ["a=-1,1"], share=0.5, p_percent=10)
+    value = np.array([0.1, 0.2, -0.3, 0.7, -0.8, 0.1])
+    records = RecordValues(found, np.zeros(6, np.int32), None, np.full(6, ONE), {"a": value})
+    assert records.of_cells(np.zeros(1, int), 1, k=5)["mean_a"].tolist() == [0.0]
+
+
 # ---- small worlds ----------------------------------------------------------------------------------------------------
 
 
@@ -252,6 +259,16 @@ def test_exports_and_page_have_the_numbers(trips, tmp_path):
     shown = json.loads(data[1])["numbers"]["median_km"]
     held = np.frombuffer(base64.b64decode(shown["bytes"]), f"<{shown['type']}")
     assert np.array_equal(held, flows["median_km"].to_numpy(), equal_nan=True)
+
+
+def test_names_in_the_table_may_have_outer_blanks(trips, tmp_path):
+    rows = csv.read_csv(trips)
+    named = [f" {name} " if name in ("minutes", "km") else name for name in rows.column_names]
+    csv.write_csv(rows.rename_columns(named), tmp_path / "blanks.csv")
+    release = release_of(tmp_path / "blanks.csv", *RELEASES["layers"])
+    assert release.flows.equals(release_of(trips, *RELEASES["layers"]).flows)
+    release.write(tmp_path / "out")
+    assert flowveil.verify_release(tmp_path / "out", against=tmp_path / "blanks.csv").holds
 
 
 def test_numbers_do_not_depend_on_the_order_of_rows(trips, tmp_path):

@@ -46,17 +46,7 @@ Attached = Release | NoisyRelease | SlicedRelease | NoisySlices
 
 
 def attach(folder: str | PathLike[str], against: Any, **reading: Any) -> Attached:
-    """Rebuild the release of a folder from the trips that it was made from.
-
-    Args:
-        folder: a release folder.
-        against: the trips, in any form `flowveil.read_trips` takes.
-        **reading: how to read them, where it differs from the report; ``zones`` for a release on the user's own map,
-            ``within`` for a study area from a file; ``engine``, ``progress``.
-
-    Raises:
-        ParameterError: the folder cannot be read, or was not made from these trips.
-    """
+    """Rebuild the release of a folder from the trips that it was made from; arguments as for `flowveil.analyze`."""
     place = ReleaseFolder(named_path(folder, what="the release"))
     statement = place.statement
     if statement.derived_from is not None:
@@ -75,16 +65,15 @@ def attach(folder: str | PathLike[str], against: Any, **reading: Any) -> Attache
 
 
 def _guarantee(statement: Statement, flows: Flows) -> Guarantee | None:
-    """Returns the guarantee with the thresholds of these flows; None for noise.
-
-    Places of a private list (`l_places`) are not in the folder, so `l` is not part of it then.
-    """
+    """Returns the guarantee with the thresholds of these flows; None for noise."""
     if statement.kind in INEXACT:
         return None
-    asked = statement.parameters
-    by_tiles = asked.get("l") if asked.get("l_places") is None else None
-    wanted = {"k": asked["k"], "protect": asked["protect"], "k_population": asked.get("k_population")}
-    return Guarantee.resolve(flows, l=by_tiles, **wanted)
+    given = statement.parameters
+    # Places of a private list are not in the folder, so ``l`` is not part of the guarantee then.
+    by_tiles = given.get("l") if given.get("l_places") is None else None
+    return Guarantee.resolve(
+        flows, k=given["k"], protect=given["protect"], k_population=given.get("k_population"), l=by_tiles
+    )
 
 
 def _attach_slices(statement: Statement, table: pa.Table, flows: SlicedFlows) -> SlicedRelease | NoisySlices:

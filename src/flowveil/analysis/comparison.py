@@ -11,6 +11,7 @@ import io
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -159,12 +160,7 @@ def check_folder(directory: str | PathLike[str]) -> None:
 def compare_flows(
     flows: Flows, choices: Settings | None = None, *, progress: Callable[[float], None] | None = None
 ) -> Comparison:
-    """Run every combination on the same flows; see `flowveil.compare`.
-
-    Raises:
-        ParameterError: a method, unit, option or number is wrong; nothing was run.
-        DataError: the data lack the persons or weights that a protection needs.
-    """
+    """Run every combination on the same flows; see `flowveil.compare`. Everything is checked before anything is run."""
     choices = choices or Settings()
     with_k, by_noise = _methods(flows, choices)
     noisy = list(_noisy_tasks(by_noise, choices))
@@ -172,9 +168,7 @@ def compare_flows(
     settings = choices.resolve(flows, with_k, paper=several, protections=default_units(flows), noisy=by_noise)
     runs = [
         task
-        for units in settings.protections
-        for k in settings.k
-        for method in with_k
+        for units, k, method in product(settings.protections, settings.k, with_k)
         for task in _with_time_weights(flows, Task(settings.arguments(method, k, units, flows)), choices.hierarchy)
     ]
     sweeps = [
@@ -231,11 +225,9 @@ def _with_time_weights(flows: Flows, task: Task, hierarchy: str | None) -> list[
     They show what finer places cost in wider times. The default is the method's weight on the tree of these flows.
     """
     given = task.arguments
-    if not any(fold.every for fold in flows.folds):
+    if not any(fold.every for fold in flows.folds) or given.get("time_weight") is not None:
         return [task]
     flows, _ = given["method"].on_hierarchy(flows, hierarchy)
-    if given.get("time_weight") is not None:
-        return [task]
     guarantee = Guarantee.resolve(flows, k=given["k"], protect=given["protect"])
     try:
         default = usual_weight(*guarantee.to_fixed_point(guarantee.prepare(flows)), given["max_suppressed"])

@@ -290,7 +290,7 @@ def _places_of_one(flows: Flows, k: int) -> tuple[int | None, int | None]:
     who = flows.people
     if who is None or who.trips is None:
         return None, None
-    mostly, places = 0, 0
+    mostly = places = 0
     for tile in (flows.origin, flows.destination):
         trips = np.bincount(tile, weights=flows.trips)
         largest, _ = who.largest(tile, len(trips))

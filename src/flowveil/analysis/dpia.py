@@ -119,12 +119,10 @@ def _risks(statement: Statement, analysis: Analysis, audited: Audit) -> Iterator
 
 
 def _residual_risk(statement: Statement, analysis: Analysis) -> Iterator[str]:
-    trips = analysis.measures.get("trips", {})
-    units = (("k_trips", "trips"), ("k_people", "people"), ("k_population", "represented inhabitants"))
-    for key, unit in units:
-        value = trips.get(key)
-        if value is not None:
-            yield f"Smallest number of {unit} in a published cell: {value:,.0f}."
+    units = {"k_trips": "trips", "k_people": "people", "k_population": "represented inhabitants"}
+    for key, value in analysis.measures.get("trips", {}).items():
+        if key in units and value is not None:
+            yield f"Smallest number of {units[key]} in a published cell: {value:,.0f}."
     for name in statement.confirmed:
         yield f"Confirmed by the operator although it is refused by default: `--{name}`."
     if statement.differencing_accepted:

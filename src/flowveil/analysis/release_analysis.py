@@ -132,15 +132,13 @@ def analyze_release(release: Attached, *, districts: Any = None) -> Analysis:
         )
     if not areas:
         notes.append("Errors between areas are unknown: the zones have no places, or too many pairs to spread over.")
-    return Analysis(
-        release=release,
-        measures=measures,
-        areas=tuple(areas),
-        shares=_shares(release, measures),
-        slices=slices,
-        closeness=closeness_summary(release),
-        notes=tuple(notes),
-    )
+    summary = release.input.intake
+    shares = {
+        "rows": summary.rows,
+        "rows_dropped": {reason: n / summary.rows for reason, n in sorted(summary.left_out.items()) if summary.rows},
+        "suppressed": {basis: values.get("suppressed_share") for basis, values in measures.items()},
+    }
+    return Analysis(release, measures, tuple(areas), shares, slices, closeness_summary(release), tuple(notes))
 
 
 def _measures(release: Any) -> tuple[dict[str, Values], tuple[dict[str, Any], ...]]:
@@ -155,16 +153,6 @@ def _measures(release: Any) -> tuple[dict[str, Values], tuple[dict[str, Any], ..
     if not parts:
         return {}, slices
     return combine([part for _, part in parts], absent, release.input.whole, release.guarantee), slices
-
-
-def _shares(release: Any, measures: dict[str, Values]) -> dict[str, Any]:
-    intake = release.input.intake
-    rows = intake.rows
-    return {
-        "rows": rows,
-        "rows_dropped": {reason: count / rows for reason, count in sorted(intake.left_out.items())} if rows else {},
-        "suppressed": {basis: values.get("suppressed_share") for basis, values in measures.items()},
-    }
 
 
 def summary_lines(release: Any) -> list[str]:

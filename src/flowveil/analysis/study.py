@@ -23,7 +23,6 @@ from flowveil.analysis.papers import Preset, find_preset
 from flowveil.analysis.study_tables import write_study
 from flowveil.errors import InfeasibleError, OutputError, ParameterError
 from flowveil.flows import Flows
-from flowveil.hierarchy import Hierarchy
 from flowveil.methods import METHODS, Method
 from flowveil.output import make_private_folder, refuse_inside_release
 from flowveil.paths import named_path
@@ -154,10 +153,7 @@ def _merge_options(
 
 
 def _steps(flows: SlicedFlows, settings: Settings) -> tuple[str, ...]:
-    """Returns the time steps to run, in order; empty if the study is by attributes.
-
-    All steps with enough trips are run, or a sample of them with a fixed seed.
-    """
+    """Returns the time steps with enough trips, or a sample of them, in order; empty if the study is by attributes."""
     fewest, sample = settings.fewest_trips, settings.sample
     if flows.every is None:
         if fewest is not None or sample is not None:
@@ -175,10 +171,10 @@ def _steps(flows: SlicedFlows, settings: Settings) -> tuple[str, ...]:
         raise InfeasibleError(
             f"None of {len(volume):,} time steps has {fewest:,} trips. Hint: lower --fewest-trips, or use longer steps."
         )
-    if sample is None or sample >= len(large):
-        return tuple(large)
-    drawn = np.random.default_rng(0).choice(len(large), size=sample, replace=False)
-    return tuple(large[i] for i in sorted(drawn.tolist()))
+    if sample is not None and sample < len(large):
+        drawn = np.random.default_rng(0).choice(len(large), size=sample, replace=False)
+        large = [large[i] for i in sorted(drawn.tolist())]
+    return tuple(large)
 
 
 def _segments(flows: SlicedFlows, steps: Sequence[str]) -> list[tuple[str | None, str | None]]:
@@ -302,7 +298,12 @@ def _fingerprint(flows: SlicedFlows) -> str:
     digest = hashlib.sha256(repr((flows.columns, flows.keys)).encode())
     for tree in (flows.origins, flows.destinations):
         digest.update(repr((tree.kind, tree.base_level, tree.n_nodes, tree.code.tolist())).encode())
-        for column in (tree.parent, *_places(tree)):
+        columns: list[Any] = [tree.parent]
+        # Centres and areas decide distances and boxes. H3 codes determine both.
+        if tree.geography is not None and tree.kind != "h3":
+            columns += tree.geography.centers(np.arange(tree.n_nodes, dtype=np.int32))
+            columns.append(tree.geography.areas_km2(tree.leaf_node))
+        for column in columns:
             digest.update(np.ascontiguousarray(column).tobytes())
     for part in flows.slices:
         people = () if part.people is None else (part.people.cell, part.people.person)
@@ -310,14 +311,6 @@ def _fingerprint(flows: SlicedFlows) -> str:
             if column is not None:
                 digest.update(np.ascontiguousarray(column).tobytes())
     return digest.hexdigest()
-
-
-def _places(tree: Hierarchy) -> list[Any]:
-    """Returns centres and areas of the nodes, which decide distances and boxes. H3 codes determine both."""
-    if tree.geography is None or tree.kind == "h3":
-        return []
-    centers = tree.geography.centers(np.arange(tree.n_nodes, dtype=np.int32))
-    return [*centers, tree.geography.areas_km2(tree.leaf_node)]
 
 
 def describe_data(flows: SlicedFlows, k: int, steps: Sequence[str]) -> dict[str, float]:

@@ -105,11 +105,6 @@ class Audit:
     perturbed: PerturbedCounts | None = None  # what perturbed tables reveal together
 
     @property
-    def confined(self) -> int:
-        """Groups that are confined above 0 and below the guarantee."""
-        return len(self.groups)
-
-    @property
     def failures(self) -> list[str]:
         """Returns the reasons why the audit fails; empty if it passes."""
         found = []
@@ -152,6 +147,11 @@ class Audit:
                 f"Nothing explains {self.perturbed.figures['contradictions']:,} perturbed counts: the tables do not "
                 "count the same trips."
             )
+        if self.perturbed is not None and self.perturbed.figures["crossing"]:
+            found.append(
+                f"{self.perturbed.figures['crossing']:,} perturbed counts are in sums that cross: closer bounds than "
+                "those computed may exist."
+            )
         return found
 
     @property
@@ -172,7 +172,7 @@ class Audit:
             "internal": True,
             "verdict": self.verdict.value,
             "not_compared": self.not_compared,
-            "confined": self.confined,
+            "confined": len(self.groups),
             "failures": self.failures,
             "subtraction": {**self.groups.to_dict(), "recounted": self.checked, "true": self.true},
             "perturbed": None if self.perturbed is None else dict(self.perturbed.figures),

@@ -1,20 +1,17 @@
 """Bounds of what matrices of the same trips say together, whatever the trips are.
 
 *Two homogeneous matrices: exactly.* At each place take the larger of the two zones. Pairs of these are *blocks*: every
-cell of either matrix is in one block, blocks share no trip, and each end of a block is divided by one of the two
-matrices only. So inside a block every pair of the first matrix meets every pair of the second: a two-way table, whose
-rows are pairs of the first and whose columns are pairs of the second. The sum of a published pair's row is known; that
-of one that is not listed lies between 0 and ``most_unlisted``; beyond the listed zones lies a rest of which nothing is
-known. In such a table every whole number between two bounds is possible for a row, a column, a field and the whole
-table, and the bounds are sums of the margins (Fréchet's, for margins that are intervals: no set of rows can need more
-than all columns can give). `tests/reference/confined.py` counts all integer solutions instead.
+cell of either matrix is in one block, and each end of a block is divided by one of the two matrices only. So a block is
+a two-way table, whose rows are pairs of the first matrix and whose columns are pairs of the second. The sum of a
+published pair is known, that of one that is not listed lies between 0 and ``most_unlisted``, and nothing is known of
+the rest beyond the listed zones. Every whole number between two bounds is possible for a row, a column, a field and the
+whole table; the bounds are Fréchet's. `tests/reference/confined.py` counts all integer solutions instead.
 
 *Three matrices, nested zones, slices by different columns: by integer and linear programs.* The unknowns are classes of
-trips: those that the same published cells count, at most one cell of each layer. Each published cell is the sum of its
-classes. Connected components of cells that share classes are solved one by one with HiGHS: small ones exactly, in whole
-numbers, larger ones by their linear relaxation. One solution clears every class that it leaves empty, or fills up to
-the guarantee; only the remaining classes are bounded one by one. Unlisted pairs are only known not to be negative.
-Bounds of relaxations may be wider than the exact ones, never narrower.
+trips: those that the same published cells count, at most one cell of each layer. Connected components of cells that
+share classes are solved one by one with HiGHS: small ones in whole numbers, larger ones by their linear relaxation. One
+solution clears every class that it leaves empty, or fills up to the guarantee; only the remaining classes are bounded
+one by one. Bounds of relaxations may be wider than the exact ones, never narrower.
 """
 
 from __future__ import annotations

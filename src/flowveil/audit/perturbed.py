@@ -11,7 +11,7 @@ that releases of equal periods are of the same trips, and that a release lists a
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations, product
@@ -29,7 +29,7 @@ from flowveil.times import TIME
 
 #: A count is almost certain if it has this share of the likelihood.
 CERTAIN = 0.95
-FIGURES = ("counts", "compared", "determined", "single_trips", "certain", "values_left", "contradictions")
+FIGURES = ("counts", "compared", "determined", "single_trips", "certain", "values_left", "contradictions", "crossing")
 #: Column and value of each slice column that is fixed.
 Values = frozenset[tuple[str, str]]
 _MOST = int(UNKNOWN)
@@ -40,8 +40,8 @@ class PerturbedCounts:
     """What perturbed tables say together of the true counts.
 
     Figures: published ``counts``; those ``compared`` with further tables; ``determined``: one value is left, and no
-    release states that it is exact, ``single_trips`` of these; ``certain``: almost certain; ``values_left`` for all
-    counts together; ``contradictions``: counts that nothing explains, so the tables are not of the same trips.
+    release states that it is exact, ``single_trips`` of these; ``certain``: almost certain; ``values_left`` of all
+    together; ``contradictions``: nothing explains them; ``crossing``: in several wholes, their bounds may be too wide.
     """
 
     figures: Counter[str] = field(default_factory=lambda: Counter(dict.fromkeys(FIGURES, 0)))
@@ -50,7 +50,7 @@ class PerturbedCounts:
 
     def in_words(self) -> str:
         """What was found, in a sentence."""
-        n, compared, determined, single, certain, left, _ = (self.figures[name] for name in FIGURES)
+        n, compared, determined, single, certain, left, *_ = (self.figures[name] for name in FIGURES)
         return (
             f"{n:,} counts, {compared:,} of them in several tables or in sums: {determined:,} are determined "
             f"({single:,} of them one trip), {certain:,} more almost certain ({len(self.groups) / max(n, 1):.2%} "
@@ -67,12 +67,9 @@ def attack_perturbed(releases: Sequence[PublishedRelease]) -> PerturbedCounts | 
     found = PerturbedCounts()
     for group in same_trips.values():
         try:
-            tables = [_Tables(releases, group)]
+            _Tables(releases, group).attack(found)
         except DataError as problem:
-            tables = [_Tables(releases, [i]) for i in group]
             found.unchecked.append((tuple(group), str(problem)))
-        for one in tables:
-            one.attack(found)
     for first, second in combinations(same_trips.values(), 2):
         a, b = (replace(releases[group[0]], noisy=False) for group in (first, second))
         if not disjoint(a, b):
@@ -154,19 +151,26 @@ class _Tables:
         self.number = {unknown: at for at, unknown in enumerate(published)}
         self._add_sums()
         self._add_totals()
-        seen = [self._seen(*unknown) for unknown in self.number]
+        seen = [
+            tuple((i, self.shown[i, v][o, d]) for i in self.places if (o, d) in self.shown.get((i, v), ()))
+            for v, o, d in self.number
+        ]
         explained = {own: _likelihoods([(self.rules[i], n) for i, n in own]) for own in set(seen) if own}
         likely = [explained.get(own, {}) for own in seen]
-        free = [self.totals.get(at, (0, _MOST)) for at in range(len(likely))]
-        bounds = np.array([(min(one), max(one)) if one else free[at] for at, one in enumerate(likely)]).T
+        bounds = np.array([(min(x), max(x)) if x else self.totals.get(at, (0, _MOST)) for at, x in enumerate(likely)]).T
         low, high = self._propagate(*bounds.copy())
         contradictions = sum(not explained[own] for own in seen if own) + int(np.sum(low > high))
         low, high = bounds if contradictions else (low, high)
         in_sums = {at for (whole, *_), (parts, _) in self.sums.items() for at in (whole, *parts)}
+        above: dict[int, set[int]] = defaultdict(set)
+        for whole, at in ((key[0], at) for key, (parts, _) in self.sums.items() if seen[key[0]] for at in parts):
+            above[at].add(whole)
         found.figures.update(counts=len(published), contradictions=contradictions)
         for at, ((values, o, d), a, b) in enumerate(zip(published, low.tolist(), high.tolist(), strict=False)):
             chances = [chance for count, chance in likely[at].items() if a <= count <= b]
-            found.figures.update(values_left=len(chances), compared=int(len(seen[at]) > 1 or at in in_sums))
+            compared = len(seen[at]) > 1 or at in in_sums
+            crossing = a < b and any(x not in above[y] and y not in above[x] for x, y in combinations(above[at], 2))
+            found.figures.update(values_left=len(chances), compared=int(compared), crossing=int(crossing))
             rules = ((self.rules[i].stated, value) for i, value in seen[at])
             is_exact = any(stated.get("small_only") and value > stated["base"] for stated, value in rules)
             if chances and max(chances) >= CERTAIN * sum(chances) and not is_exact:
@@ -174,20 +178,17 @@ class _Tables:
                 kind = ", ".join(["determined" if a == b else "almost certain", *map("=".join, sorted(values))])
                 found.groups.append(Group(tuple(self.places), kind, self.codes[o], self.codes[d], a, b, single=True))
 
-    def _seen(self, values: Values, *ends: int) -> tuple[tuple[int, int], ...]:
-        """Returns the releases that have both zones of a count in such a slice, each with the value of the count."""
-        known = [i for i in self.places if all(self.near[i, end][node] == node >= 0 for end, node in enumerate(ends))]
-        return tuple((i, self.shown[i, values].get(ends, 0)) for i in known if (i, values) in self.shown)
-
     def _add_sums(self) -> None:
-        """Adds every whole that is the sum of cells of one table, or of slices that share no trip."""
+        """Adds every whole that is the sum of cells or slices of a table; then pairs that became 0, and their sums."""
         times = {value for _, values in self.shown for column, value in values if column == TIME}
         families: dict[tuple[Any, ...], list[Values]] = {}
         for j, values in self.shown:
             # Steps of time of different length divide the same trips.
             kind = tuple((column, len(value) * (column == TIME)) for column, value in sorted(values))
-            for whole in _wholes(values, times):
-                families.setdefault((j, whole, kind), []).append(values)
+            longer = {v[:n] for column, v in values if column == TIME for n in range(1, len(v))} & times
+            choices = [[None, (c, v), *((c, t) for t in sorted(longer) if c == TIME)] for c, v in sorted(values)]
+            for whole in product(*choices):
+                families.setdefault((j, frozenset(filter(None, whole)), kind), []).append(values)
         for i, j in product(self.places, repeat=2):
             near, inside = zip(*(self._zones_inside(i, j, end) for end in (0, 1)), strict=True)
             most = max(_likelihoods([(self.rules[j], 0)]))
@@ -202,6 +203,12 @@ class _Tables:
                 for (a, b), parts in sums.items():
                     rest = (len(family) * inside[0][a] * inside[1][b] - len(parts)) * most
                     self.sums[self._unknown(whole, a, b), j, kind] = parts, min(rest, _MOST)
+        n_shown = sum(map(len, self.shown.values()))
+        for (values, o, d), i in product(list(self.number), self.places):
+            if (i, values) in self.shown and self.near[i, 0][o] == o and self.near[i, 1][d] == d:
+                self.shown[i, values].setdefault((o, d), 0)
+        if sum(map(len, self.shown.values())) > n_shown:
+            self._add_sums()
 
     def _zones_inside(self, i: int, j: int, end: int) -> tuple[list[int], list[int]]:
         """Returns the zone of release i around each node, and how many zones of release j, listed or not, it has."""
@@ -241,10 +248,3 @@ class _Tables:
             np.minimum.at(high, part, high[whole][of] - (least[of] - before[0][part]))
             np.maximum.at(low, part, low[whole][of] - (most[of] - before[1][part]))
         return low, high
-
-
-def _wholes(values: Values, times: set[str]) -> list[Values]:
-    """Returns the slices that contain a slice, itself included: columns are summed over, or its time is longer."""
-    longer = {v[:n] for column, v in values if column == TIME for n in range(1, len(v))} & times
-    choices = [[None, (c, v), *((c, t) for t in sorted(longer) if c == TIME)] for c, v in sorted(values)]
-    return [frozenset(filter(None, chosen)) for chosen in product(*choices)]

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from flowveil.flows import group_pairs
 from flowveil.release.folder import ReleaseFolder, taken_at_its_word
 from flowveil.release.statement import INEXACT
 
@@ -292,18 +293,19 @@ def sums_over_slices(release: PublishedRelease) -> Iterator[PublishedMatrix]:
                         yield _sum(key, slices)
 
 
+#: Columns of a matrix that every release has.
+COLUMNS = ("origin", "destination", "trips")
+
+
 def _sum(key: tuple[str | None, ...], slices: Sequence[PublishedMatrix]) -> PublishedMatrix:
-    origin, destination = (np.concatenate([getattr(m, end) for m in slices]) for end in ("origin", "destination"))
-    width = int(destination.max(initial=0)) + 1
-    cells, place = np.unique(origin * width + destination, return_inverse=True)
-    complete = np.bincount(place, minlength=len(cells)) == len(slices)
-    trips = np.zeros(len(cells), dtype=np.int64)
-    np.add.at(trips, place, np.concatenate([m.trips for m in slices]))
-    weight = None
-    if all(m.weight is not None for m in slices):
-        weight = np.bincount(place, np.concatenate([m.weight for m in slices]), minlength=len(cells))[complete]
-    kept = cells[complete]
-    return PublishedMatrix(key, kept // width, kept % width, trips[complete], weight)
+    origin, destination, trips = (np.concatenate([getattr(m, name) for m in slices]) for name in COLUMNS)
+    weights = [m.weight for m in slices if m.weight is not None]
+    n_o, n_d = int(origin.max(initial=0)) + 1, int(destination.max(initial=0)) + 1
+    pairs = group_pairs(origin.astype(np.int32), destination.astype(np.int32), n_o, n_d)
+    complete = np.bincount(pairs.row, minlength=len(pairs.origin)) == len(slices)
+    weight = pairs.sum(np.concatenate(weights))[complete] if len(weights) == len(slices) else None
+    ends = pairs.origin[complete].astype(np.int64), pairs.destination[complete].astype(np.int64)
+    return PublishedMatrix(key, *ends, pairs.sum(trips)[complete], weight)
 
 
 #: Entries of a report that describe a release to people, and reveal nothing about trips.

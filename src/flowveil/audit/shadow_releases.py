@@ -5,17 +5,14 @@ The score of a release is the share of the target's trips in published cells, ea
 volume. The threshold is set on half of the shadows and tested on the others. The advantage is the true positive rate
 minus the false positive rate: 0 is guessing, 1 is certainty.
 
-*Minimality, or downcoding.* A zone is large because a smaller one would have been below the threshold. So a reader who
-knows the method concludes from a zone that was not divided that a part of one of its cells is short. Two figures:
+*Minimality, or downcoding.* A zone is large because a part of a smaller one would be short. Two figures:
 
 - Certain: TwinCut and PairCut divide whatever can be divided where nothing may be suppressed. A zone of several tiles
   that is in one published cell has a part below the guarantee then, and for PairCut every cell of such a zone does.
-  The folder says all of that.
-- Tried: for any method and limit, with the trips. Take a published zone (of nested cells: a cell) that has a short
-  part. Move the trips of its short parts to the largest part of the same cell: the published table stays the same, and
-  no part is short. Run the method on that. If the zone is divided now, the reader who finds it whole knows that this
-  world is not the true one: its short parts are why it was not divided. Worlds in which only one part is left are not
-  tried: they differ in which tiles are used, not in what is short.
+- Tried, for any method, with the trips. The trips of the short parts of a zone (of nested cells: a cell) are moved to
+  the largest part of the same cell, which leaves the published table as it is. If the method divides the zone in that
+  world, a reader who finds it whole knows that its short parts are why. Worlds with only one part are not tried: they
+  differ in which tiles are used, not in what is short.
 """
 
 from __future__ import annotations

@@ -27,21 +27,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from flowveil.audit import published
 from flowveil.audit.bounds import UNKNOWN, Blocks, Side, blocks_of, confined, confined_components
-from flowveil.audit.published import (
-    PublishedMatrix,
-    PublishedRelease,
-    derived_places,
-    differing_statements,
-    disjoint,
-    disjoint_parts,
-    families,
-    fixed_values,
-    have_equal_tables,
-    incomparable,
-    inside,
-    sums_over_slices,
-)
+from flowveil.audit.published import COLUMNS, PublishedMatrix, PublishedRelease
 from flowveil.audit.zone_forest import Ground, Nodes, ground_of
 from flowveil.errors import DataError
 from flowveil.flows import MILLION
@@ -125,7 +113,7 @@ def confined_groups(releases: Sequence[PublishedRelease]) -> Groups:
     Raises:
         DataError: zones of the only release overlap in part. Of several, the pairs are reported as not compared.
     """
-    derived = derived_places(releases)
+    derived = published.derived_places(releases)
     if derived:
         kept = [i for i in range(len(releases)) if i not in derived]
         return _renumbered(confined_groups([releases[i] for i in kept]), kept)
@@ -190,23 +178,23 @@ class _Work:
         if a.perturbed and b.perturbed:
             # See `flowveil.audit.perturbed`.
             return
-        if have_equal_tables(a, b) and not (a.noisy or b.noisy):
-            names = differing_statements(a, b)
+        if published.have_equal_tables(a, b) and not (a.noisy or b.noisy):
+            names = published.differing_statements(a, b)
             if names:
                 entries = ", ".join(names[:5])
                 reason = f"their tables are equal and their statements differ ({entries}), which may reveal more"
                 self.unchecked.append(((i, j), reason))
             return
-        obstacle = incomparable(a, b) or self.misplaced
+        obstacle = published.incomparable(a, b) or self.misplaced
         if obstacle:
             self.unchecked.append(((i, j), obstacle))
-        if obstacle or disjoint(a, b):
+        if obstacle or published.disjoint(a, b):
             return
         met = self.met
         if a.period == b.period:
             self._compare_twins(i, j)
         for whole, part in ((i, j), (j, i)):
-            if a.period == b.period or inside(self.releases[part], self.releases[whole]):
+            if a.period == b.period or published.inside(self.releases[part], self.releases[whole]):
                 self._compare_part(whole, part)
         if self.met == met:
             self.unchecked.append(((i, j), "no cell of one is known to hold trips of the other"))
@@ -214,9 +202,9 @@ class _Work:
     def _compare_twins(self, i: int, j: int) -> None:
         """Matrices of the same trips: all of them, or those with the same values of slice columns."""
         a, b = self.releases[i], self.releases[j]
-        by_values = {frozenset(fixed_values(b, m).items()): m for m in b.matrices}
+        by_values = {frozenset(published.fixed_values(b, m).items()): m for m in b.matrices}
         for matrix in a.matrices if a.homogeneous and b.homogeneous else ():
-            twin = by_values.get(frozenset(fixed_values(a, matrix).items()))
+            twin = by_values.get(frozenset(published.fixed_values(a, matrix).items()))
             if twin is not None:
                 self._compare_matrices((i, matrix), (j, twin))
 
@@ -224,9 +212,9 @@ class _Work:
         """Subtracts cells of one release from those of another, published ones and sums over its slices."""
         a, b = self.releases[whole], self.releases[part]
         for matrix in self.wholes(whole):
-            values = fixed_values(a, matrix)
-            for family in families(b, values):
-                same = len(family) == 1 and fixed_values(b, family[0]) == values and matrix in a.matrices
+            values = published.fixed_values(a, matrix)
+            for family in published.families(b, values):
+                same = len(family) == 1 and published.fixed_values(b, family[0]) == values and matrix in a.matrices
                 # Two homogeneous matrices of the same trips have been compared exactly.
                 if not (same and a.period == b.period and a.homogeneous and b.homogeneous):
                     self._subtract(whole, matrix, [(part, m) for m in family])
@@ -235,24 +223,25 @@ class _Work:
         """The matrices of a release, and those that follow by summing over slices."""
         if i not in self._wholes:
             release = self.releases[i]
-            self._wholes[i] = (*release.matrices, *(sums_over_slices(release) if len(release.matrices) > 1 else ()))
+            sums = published.sums_over_slices(release) if len(release.matrices) > 1 else ()
+            self._wholes[i] = (*release.matrices, *sums)
         return self._wholes[i]
 
     def compare_slices(self, i: int) -> None:
         """The matrices of one release: a total and its slices."""
         release = self.releases[i]
         for matrix in release.matrices if len(release.matrices) > 1 else ():
-            for family in families(release, fixed_values(release, matrix)):
+            for family in published.families(release, published.fixed_values(release, matrix)):
                 if matrix not in family:
                     self._subtract(i, matrix, [(i, m) for m in family])
 
     def compare_sum(self, i: int) -> None:
         """A release, and all others of separate parts of its period together."""
-        parts = disjoint_parts(self.releases, i)
+        parts = published.disjoint_parts(self.releases, i)
         for matrix in self.wholes(i) if len(parts) > 1 else ():
             fine: list[Placed] = []
             for j in parts:
-                sets = list(families(self.releases[j], fixed_values(self.releases[i], matrix)))
+                sets = list(published.families(self.releases[j], published.fixed_values(self.releases[i], matrix)))
                 # Of several ways to divide the trips of a part, the one that publishes most leaves least.
                 most = max(sets, key=lambda family: sum(int(m.trips.sum()) for m in family), default=[])
                 fine += [(j, m) for m in most]
@@ -274,7 +263,7 @@ class _Work:
     def _side(self, i: int, family: Sequence[PublishedMatrix]) -> Side:
         """All cells of matrices that share no trip, as one side."""
         release = self.releases[i]
-        origin, destination, trips = (np.concatenate([getattr(m, name) for m in family]) for name in _COLUMNS)
+        origin, destination, trips = (np.concatenate([getattr(m, name) for m in family]) for name in COLUMNS)
         most = UNKNOWN if release.most_unlisted is None else release.most_unlisted
         nodes = self._nodes[i, 0][origin], self._nodes[i, 1][destination]
         return Side(*nodes, trips, int(most), release.whole_cells)
@@ -361,7 +350,7 @@ class _Work:
             if self.releases[i].whole_cells:
                 same.setdefault((self.releases[i].period, self.releases[i].ground), []).append(i)
         for places in same.values():
-            layers = [(i, family) for i in places for family in families(self.releases[i], {})]
+            layers = [(i, family) for i in places for family in published.families(self.releases[i], {})]
             sliced = any(len(family) > 1 for _, family in layers)
             nested = any(not self.releases[i].homogeneous for i in places)
             if len(places) < 2 or (len(layers) == 2 and not nested and not sliced):
@@ -401,7 +390,7 @@ class _Work:
         for i, family in layers:
             rows = []
             for matrix in family:
-                values = fixed_values(self.releases[i], matrix)
+                values = published.fixed_values(self.releases[i], matrix)
                 row = [
                     number.setdefault(values[c], len(number)) if c in values else -1
                     for c, number in zip(columns, numbers, strict=True)
@@ -409,9 +398,6 @@ class _Work:
                 rows.append(np.tile(np.array(row, dtype=np.int64), (len(matrix.trips), 1)))
             found.append(np.concatenate(rows))
         return found
-
-
-_COLUMNS = ("origin", "destination", "trips")
 
 
 def _millionths(matrix: PublishedMatrix) -> NDArray[np.float64] | None:

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowveil.errors import DataError
+from flowveil.zoning.h3 import resolution_of
 
 if TYPE_CHECKING:
     from flowveil.audit.published import PublishedRelease
@@ -98,7 +99,7 @@ def ground_of(releases: Sequence[PublishedRelease]) -> Ground:
 def _ranges(cells: Sequence[str]) -> Ranges:
     """The H3 cells as ranges of numbers in base seven, neighbours joined."""
     number = np.array([int(cell, 16) for cell in cells], dtype=np.uint64)
-    resolution = ((number >> np.uint64(52)) & np.uint64(15)).astype(np.int64)
+    resolution = resolution_of(number)
     start = ((number >> np.uint64(45)) & np.uint64(127)).astype(np.int64)
     for level in range(1, _FINEST + 1):
         digit = ((number >> np.uint64(3 * (_FINEST - level))) & np.uint64(7)).astype(np.int64)

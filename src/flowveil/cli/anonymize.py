@@ -76,7 +76,8 @@ def publish_request(output: Output, request: Request, *, save_recipe: str | None
             _save(given, save_recipe)
             output.say(f"Recipe: {save_recipe}")
         zones = [] if request.zones.zones is None else ["--zones", str(request.zones.zones)]
-        words = ["flowveil", "verify", str(out), "--against", str(request.input.input), *zones]
+        keys = [] if request.input.key_file is None else ["--key-file", str(request.input.key_file)]
+        words = ["flowveil", "verify", str(out), "--against", str(request.input.input), *zones, *keys]
         output.say(f"Verify: {shlex.join(words)}")
         over_map = request.method.zones_of is not None and not request.method.revision and not run.has_slices(request)
         if over_map and (request.output.show_measures or (sys.stderr.isatty() and not output.quiet)):

@@ -117,8 +117,8 @@ def _check_release(out: str) -> Path:
     from flowveil.output import check_file
     from flowveil.tabular.records import check_output
 
-    report = Path(out).with_suffix(".report.json")
     check_output(out)
+    report = Path(out).with_suffix(".report.json")
     check_file(report)
     return report
 

@@ -21,7 +21,7 @@ from flowveil.errors import InfeasibleError, ParameterError
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee, check_whole
 from flowveil.hierarchy import Floats, Ints
-from flowveil.methods.method import boxes_extra
+from flowveil.methods.method import INFEASIBLE, boxes_extra
 from flowveil.release.boxes import DIMENSIONS, Frame, Hulls
 from flowveil.release.plan import Plan
 
@@ -75,10 +75,7 @@ def curvecut(
     budget = max_suppressed * float(np.sum(points.volume))
     curve = Curve.from_order(points, np.argsort(hilbert_keys(frame.point), kind="stable"), window)
     if len(flows) == 0 or curve.ends[0] > len(flows):
-        raise InfeasibleError(
-            "No cell can be published within max_suppressed: even a single cell with all trips is below the "
-            "threshold. Hint: lower k, or use more data."
-        )
+        raise InfeasibleError(INFEASIBLE)
     price, pieces = curve.within(budget)
     pieces = points.without_costliest(improved(points, pieces, price, budget, window, effort), budget)
     group = pieces.group()
@@ -254,8 +251,7 @@ class Curve:
     def _spent(self, within: Cut, over: Cut, budget: float) -> Pieces:
         """Returns the pieces within the limit, with those over it where they save most per suppressed volume.
 
-        Between two positions where a piece begins in both, the pieces are interchangeable. Only exchanges that lower
-        the mean are made.
+        Between positions where a piece begins in both, they are interchangeable. The mean must become lower.
         """
         begins = within.pieces.begins() & over.pieces.begins()
         segment = np.cumsum(begins) - 1

@@ -28,8 +28,7 @@ Bits = Callable[[int], Words]
 #: A probability, to any number of digits.
 Probability = Callable[[int], Decimal]
 
-#: Entries of a probability table. Longer draws are a number of whole tables plus a remainder, which are independent
-#: because the geometric distribution is memoryless.
+#: Entries of a probability table. Longer draws are a number of whole tables plus an independent remainder.
 _LONGEST_TABLE = 1 << 14
 #: A table ends where the probability of longer draws is 2**-40.
 _TABLE_BITS = 40
@@ -37,8 +36,7 @@ _TABLE_BITS = 40
 _DIGITS = 60
 #: Digits that rounding may affect: powers up to the longest table lose five.
 _SPOILT = 12
-#: Floating point accepts or rejects a Gaussian draw if word and probability differ by more than this; both have errors
-#: of at most 1e-13.
+#: Floating point accepts or rejects a Gaussian draw if word and probability differ by more than this.
 _CLOSE = 1e-9
 
 
@@ -60,12 +58,7 @@ def random_bits(seed: int | None) -> Bits:
 
 @dataclass(frozen=True, eq=False)
 class Geometric:
-    """The number of steps survived with probability s each: P(G >= g) = s**g.
-
-    Attributes:
-        survival: s, to any number of digits.
-        below: if given, the distribution is conditioned on G < below.
-    """
+    """The number of steps survived with probability s each: P(G >= g) = s**g; if ``below`` is given, for G < below."""
 
     survival: Probability
     below: int | None = None
@@ -191,8 +184,7 @@ def _bits_of(probability: Decimal, digits: int, bits: int) -> int | None:
 class DiscreteLaplace:
     """The distribution P(X = x) = (1 - q) / (1 + q) * q**abs(x), q = exp(-1 / scale).
 
-    Attributes:
-        scale: exact. A sum that one person changes by at most ``bound`` is protected with ε = bound / scale.
+    A sum that one person changes by at most ``bound`` is protected with ε = bound / scale.
     """
 
     scale: Fraction
@@ -273,10 +265,8 @@ class DiscreteGaussian:
     """The distribution P(X = x) proportional to exp(-x² / (2 variance)).
 
     Rejection sampling (Canonne, Kamath and Steinke 2020, algorithm 3): with t = floor(σ) + 1, a discrete Laplace draw y
-    of scale t is accepted with probability exp(-(abs(y) - σ² / t)² / (2 σ²)).
-
-    Attributes:
-        variance: σ², exact. For counts with L2 sensitivity Δ it gives ρ = Δ² / (2 σ²) of zero-concentrated privacy.
+    of scale t is accepted with probability exp(-(abs(y) - σ² / t)² / (2 σ²)). For counts with L2 sensitivity Δ it gives
+    ρ = Δ² / (2 σ²) of zero-concentrated privacy.
     """
 
     variance: Fraction

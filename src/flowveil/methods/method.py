@@ -13,6 +13,11 @@ from flowveil.errors import MissingExtraError, ParameterError, did_you_mean
 from flowveil.flows import Flows
 from flowveil.zoning.restriction import Read, Refinement, check_hierarchy, refined
 
+#: Message of methods that find no plan.
+INFEASIBLE = (
+    "No cell can be published within max_suppressed: even a single cell with all trips is below the threshold. "
+    "Hint: lower k, or use more data."
+)
 #: Parameter of methods that take a `flowveil.release.plan.CellRule`.
 _CELL_RULE = "cell_rule"
 

@@ -51,7 +51,7 @@ def noisy_matrices(
     steps: Sequence[Every] = (),
     total: bool = False,
 ) -> tuple[PrivacyLoss, list[tuple[Key, Flows, NoisyCounts]]]:
-    """Returns the noisy counts of every matrix, and their common guarantee.
+    """Returns the guarantee of all matrices; and for each, coarsest first, its key, the counted flows and the counts.
 
     Args:
         flows: the slices that were read; undeclared slices are not counted.
@@ -59,9 +59,6 @@ def noisy_matrices(
         options: options of the method; ε is that of one layer.
         steps: longer time steps with additional matrices.
         total: whether to add a matrix of everything.
-
-    Returns:
-        The guarantee of all together; and for each matrix, coarsest first, its key, the counted flows and the counts.
     """
     finest = list(product(*(values[name] for name in flows.columns)))
     layers = _layers(flows, finest, steps, total=total)

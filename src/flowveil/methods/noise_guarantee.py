@@ -29,13 +29,7 @@ LARGEST_SCALE = 1e6
 
 @dataclass(frozen=True)
 class NoiseGuarantee:
-    """Validated parameters.
-
-    Attributes:
-        unit: the protected unit: a person if persons are known, else a trip.
-        epsilon, delta: ε and δ.
-        bound: most trips that one unit contributes; 1 for a trip.
-    """
+    """Validated parameters; ``bound`` is the most trips that one unit contributes, 1 for a trip."""
 
     unit: Literal["person", "trip"]
     epsilon: float
@@ -125,13 +119,10 @@ class CountedTrips:
     def released(
         self, cells: Cells, loss: dict[str, Any], seed: int | None, *, zones: tuple[Zones, Ints, Ints] | None = None
     ) -> NoisyCounts:
-        """Returns the result of a method.
+        """Returns the result of a method: the noisy counts to publish.
 
-        Args:
-            cells: the noisy counts to publish.
-            loss: fields of `PrivacyLoss` other than unit, ε, δ and bound.
-            seed: the seed for tests; None for secure noise.
-            zones: zones that differ from those of the domain, and those of each flow at both ends.
+        ``loss`` has the fields of `PrivacyLoss` other than unit, ε, δ and bound. ``zones`` are zones that differ from
+        those of the domain, and those of each flow at both ends.
         """
         privacy, domain = self.privacy, self.domain
         origins, destinations = domain.origins.zones, domain.destinations.zones

@@ -130,8 +130,7 @@ class Axis:
     def from_volumes(cls, tree: Hierarchy, tile: Ints, volume: NDArray[Any]) -> Axis:
         """Orders the merges by total volume, then deeper first, then code.
 
-        Only nodes above a tile with flows are merges. The topmost merge is the smallest node that contains all these
-        tiles.
+        Merges are the nodes above a tile with flows, up to the smallest node that contains all these tiles.
         """
         active = tree.sum_over(np.bincount(tile, minlength=tree.n_tiles) > 0)
         total = tree.sum_over(np.bincount(tile, weights=volume, minlength=tree.n_tiles))
@@ -184,12 +183,8 @@ class Schedule:
     def cuts(self, step: int) -> Cuts:
         """Returns the two cuts after this many steps."""
         i = int(self.origin_merges[step])
-        return Cuts(
-            self.origins.hierarchy,
-            self.destinations.hierarchy,
-            self.origins.cut(i),
-            self.destinations.cut(i if self.one_axis else step - i),
-        )
+        o, d = self.origins, self.destinations
+        return Cuts(o.hierarchy, d.hierarchy, o.cut(i), d.cut(i if self.one_axis else step - i))
 
 
 def _interleave(left_o: NDArray[np.int64], left_d: NDArray[np.int64]) -> Ints:
@@ -257,8 +252,7 @@ def _first_good_step(schedule: Schedule, cells: Cells, guarantee: Guarantee, all
 def common_cuts(sliced: SlicedFlows, guarantee: Guarantee, *, max_suppressed: float) -> Cuts:
     """Returns the finest common cuts of all slices with little enough volume below the threshold in any slice.
 
-    With common zones, only whole cells of slices can be subtracted from each other. The cuts are a step of the schedule
-    of all slices together. At most ``max_suppressed`` of the volume of all slices is in cells below the threshold.
+    They are a step of the schedule of all slices together.
     """
     rows = concat_cells([guarantee.to_fixed_point(part)[0] for part in sliced.slices])
     whole, guarantee = guarantee.to_fixed_point(sliced.whole)

@@ -82,9 +82,9 @@ class AxisLevels:
     def from_tree(cls, tree: Hierarchy) -> AxisLevels:
         """Numbers the levels of a tree.
 
-        If all tiles are equally deep (H3), a level is a horizontal cut, as OIGH was defined. Otherwise the rule of
-        Matet et al. applies: one level up merges, of the nodes whose children are all zones, those with the fewest
-        tiles. So the level of a node is the dense rank of (tiles, height above the lowest node with the same tiles).
+        If all tiles are equally deep (H3), a level is a horizontal cut. Otherwise one level up merges, of the nodes
+        whose children are all zones, those with the fewest tiles (Matet et al.): the level of a node is the dense rank
+        of (tiles, height above the lowest node with the same tiles).
         """
         if np.all(tree.depth[tree.leaf_node] == tree.max_depth):
             return cls(tree, (tree.max_depth - tree.depth.astype(np.int32)).astype(np.int32))

@@ -56,9 +56,7 @@ def privtree(
             divided.
         divide_above: a pair is divided while its lowered noisy count is above this.
 
-    Raises:
-        ParameterError: an option is missing or out of range, or the zones would come from the data.
-        DataError: the flows do not contain the trips of each person.
+    Raises ParameterError and DataError as `flowveil.methods.laplace.laplace`, or if the zones come from the data.
     """
     privacy = NoiseGuarantee.from_options(
         "privtree", flows, epsilon=epsilon, delta=0.0, bound=bound, seed=unsafe_seed_for_tests
@@ -89,13 +87,9 @@ def privtree(
 
 @dataclass(frozen=True, eq=False)
 class _Budget:
-    """The noise that the budget pays for.
+    """The noise that the budget pays for, and its entries in the report.
 
-    Attributes:
-        divisions, counts: the distributions of the noise on decisions and on counts.
-        lowered: integer by which a count is lowered for each division above it.
-        above: pairs are divided above this.
-        steps: entries for the report.
+    Pairs are divided ``above`` a count that is ``lowered`` by an integer for each division above them.
     """
 
     divisions: DiscreteLaplace

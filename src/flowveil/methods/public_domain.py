@@ -44,10 +44,7 @@ class ZonesOfEnd:
 
 @dataclass(frozen=True, eq=False)
 class PairDomain:
-    """The zones of both ends.
-
-    ``public``: the number of tiles of a zone is known without the data. ``described``: the entry for the report.
-    """
+    """The zones of both ends, whether their tiles are known without the data, and the entry for the report."""
 
     origins: ZonesOfEnd
     destinations: ZonesOfEnd
@@ -218,11 +215,7 @@ def _in_code_order(tree: Hierarchy, cut: Ints, zone: NDArray[Any]) -> ZonesOfEnd
 
 
 def public_domain(method: str, flows: Flows, level: int | None, region: str | None) -> PairDomain:
-    """Returns the zones of both ends, which must not come from the data.
-
-    Raises:
-        ParameterError: the zones would come from the data.
-    """
+    """Returns the zones of both ends; raises ParameterError if they would come from the data."""
     if region is not None and region.strip() == OBSERVED:
         raise ParameterError(
             f"{method} needs a public tree of zones, so region=observed (the zones of the data) is not allowed. "
@@ -278,11 +271,7 @@ def _steps_of_map(tree: Hierarchy, zones: Ints, region: list[str] | None) -> lis
 
 @dataclass(frozen=True, eq=False)
 class Level:
-    """The nodes of one level, numbered from 0 in the order of their first zones.
-
-    ``node_of_zone`` is the node of each zone of the domain, ``parent`` that of each node on the level above (empty on
-    the first level). ``name`` is used in reports.
-    """
+    """The nodes of one level, numbered from 0 in the order of their first zones; without parents on the first level."""
 
     name: str
     node_of_zone: Ints

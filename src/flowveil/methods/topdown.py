@@ -59,9 +59,7 @@ def topdown(
         budget: the budget share of each level, from the total down to the zones, separated by commas; their sum is 1.
             By default the last four levels get shares in the ratio 1, 3, 9, 27, and those above them 1 each.
 
-    Raises:
-        ParameterError: an option is missing or out of range, or the zones would come from the data.
-        DataError: the flows do not contain the trips of each person.
+    Raises ParameterError and DataError as `flowveil.methods.laplace.laplace`, or if the zones come from the data.
     """
     privacy = NoiseGuarantee.from_options(
         "topdown", flows, epsilon=epsilon, delta=delta, bound=bound, seed=unsafe_seed_for_tests
@@ -89,11 +87,7 @@ NoiseDistribution = DiscreteLaplace | DiscreteGaussian
 
 
 def budget_shares(budget: str | None, levels: Sequence[Level]) -> list[Fraction]:
-    """Returns the exact budget share of each level; the sum is 1.
-
-    Raises:
-        ParameterError: the shares are not positive numbers, one for each level, with a sum of 1.
-    """
+    """Returns the exact budget share of each level; the sum is 1."""
     n = len(levels)
     if budget is None:
         weights = [WEIGHTS[min(n - 1 - i, len(WEIGHTS) - 1)] for i in range(n)]
@@ -102,11 +96,7 @@ def budget_shares(budget: str | None, levels: Sequence[Level]) -> list[Fraction]
 
 
 def parse_shares(budget: str, names: Sequence[str]) -> list[Fraction]:
-    """Parses shares given as text: exactly one for each name, with a sum of 1.
-
-    Raises:
-        ParameterError: the text is not of this form.
-    """
+    """Parses shares given as text; raises ParameterError unless there is one for each name, with a sum of 1."""
     try:
         shares = [Fraction(Decimal(text.strip())) for text in str(budget).split(",")]
     except (InvalidOperation, ValueError, OverflowError):

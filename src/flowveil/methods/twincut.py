@@ -22,6 +22,7 @@ from flowveil.errors import InfeasibleError, ParameterError
 from flowveil.flows import Flows, group_pairs
 from flowveil.guarantee import Guarantee
 from flowveil.methods.knapsack import best_within, flipped, near_ties
+from flowveil.methods.method import INFEASIBLE
 from flowveil.methods.odkanon import Cuts, volume_budget_cuts
 from flowveil.methods.pruning import dual_multiplier
 from flowveil.methods.twin_trees import Costs, Goal, Half, Positions, TwinTrees, metres_moved
@@ -41,11 +42,6 @@ PROBED = 40
 PATH = np.exp2(np.arange(-6, 7) / 4)
 #: Logarithms of the prices that the local search visits, relative to the fair price.
 PRICE_STEPS = np.arange(16) / 48
-
-INFEASIBLE = (
-    "No cell can be published within max_suppressed: even a single cell with all trips is below the threshold. "
-    "Hint: lower k, or use more data."
-)
 
 
 def twincut(

@@ -20,9 +20,10 @@ from flowveil.errors import InfeasibleError
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Floats, Ints
+from flowveil.methods.method import INFEASIBLE
 from flowveil.methods.odkanon import Cuts, volume_budget_cuts
 from flowveil.methods.twin_trees import Goal, Objective, metres_moved
-from flowveil.methods.twincut import INFEASIBLE, check_goal, search_deadline
+from flowveil.methods.twincut import check_goal, search_deadline
 from flowveil.release.plan import Plan
 
 #: Work of the search at effort 1, in merged rows; some seconds.
@@ -81,8 +82,7 @@ class State(NamedTuple):
 class Moves(NamedTuple):
     """Moves from a cut, with the change of cost and suppressed volume that each makes alone.
 
-    A move divides the zone at position ``divided`` of the cut, or unites the children of node ``united``; the other is
-    -1.
+    A move divides the zone at position ``divided`` of the cut, or unites the children of a node; the other is -1.
     """
 
     divided: Ints
@@ -308,16 +308,11 @@ class LocalSearch:
         return None
 
     def _offer(self, found: State) -> bool:
-        better = (
-            found.suppressed <= self.budget
-            and found.published
-            and found.score < self.best.score - 1e-12 * abs(self.best.score)
-        )
-        if better:
-            self.best = found
+        least_gain = 1e-12 * abs(self.best.score)
+        better = found.suppressed <= self.budget and found.published and found.score < self.best.score - least_gain
+        self.best = found if better else self.best
         return better
 
     def _ended(self) -> bool:
-        if time.monotonic() > self.deadline:
-            self.stopped_early = True
+        self.stopped_early |= time.monotonic() > self.deadline
         return self.stopped_early or self.table.work >= self.limit

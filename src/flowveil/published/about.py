@@ -96,9 +96,6 @@ _MONTHS = (
 )
 
 
-# ---- dcat.jsonld -----------------------------------------------------------------------------------------------------
-
-
 _EU = "http://publications.europa.eu/resource/authority"
 _MOBILITY = "https://w3id.org/mobilitydcat-ap"
 _CONTEXT = {

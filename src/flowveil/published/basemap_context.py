@@ -228,11 +228,8 @@ def _numbers_of_shared_names(word: NDArray[np.int64], km: Floats, area_km2: Floa
     """Returns 1, 2, ... for places that would share a name, the largest first; 0 for all others."""
     # As names are written: whole kilometres from 10 on.
     shown = np.where(km < 10, km, np.rint(km))
-    _, name = np.unique(np.column_stack((word, np.nan_to_num(shown, nan=-1.0))), axis=0, return_inverse=True)
-    name = name.ravel()
-    order = np.lexsort((np.arange(len(name)), -np.nan_to_num(area_km2), name))
-    count = np.bincount(name)
-    first = np.cumsum(count) - count
+    name = np.unique(np.column_stack((word, np.nan_to_num(shown, nan=-1.0))), axis=0, return_inverse=True)[1].ravel()
+    order, count = np.lexsort((-np.nan_to_num(area_km2), name)), np.bincount(name)
     number = np.empty(len(name), dtype=np.int64)
-    number[order] = 1 + np.arange(len(name)) - first[name[order]]
+    number[order] = 1 + np.arange(len(name)) - (np.cumsum(count) - count)[name[order]]
     return np.where((count[name] > 1) & (word >= 0), number, 0)

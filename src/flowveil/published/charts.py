@@ -113,9 +113,6 @@ def apart(heights: Sequence[float], *, gap: float = 14.0, lowest: float = FLOOR 
     return moved
 
 
-# ---- histograms ----------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Bars:
     """A histogram."""
@@ -180,9 +177,6 @@ def bar_chart(bars: Bars, *, title: str, label: str) -> Markup:
         shapes.append(shape("text", bars.mark_text, class_="mark", x=x + side, y=TOP - 26, text_anchor=anchor))
     shapes.append(axis_name(label, stop=WIDTH - RIGHT))
     return svg(shapes, title=title, description="; ".join(said))
-
-
-# ---- lines and curves ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

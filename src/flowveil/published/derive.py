@@ -367,9 +367,9 @@ def _kind(before: Statement, table: _Table) -> Kind:
 def _without_dropped(parameters: dict[str, Any], columns: Sequence[str]) -> dict[str, Any]:
     """Returns the parameters without the means, totals and medians that are not in the table."""
     roles = dict(parameters.get("columns", {}))
-    gone = {column for name, (_, column) in value_columns(roles).items() if name not in columns}
+    gone = {column.strip() for name, (_, column) in value_columns(roles).items() if name not in columns}
     for role in STATISTICS if gone else ():
-        left = [column for column in roles.pop(role, "").split(",") if column and column not in gone]
+        left = [column for column in roles.pop(role, "").split(",") if column and column.strip() not in gone]
         roles |= {role: ",".join(left)} if left else {}
     between = [text for text in parameters.get("between", ()) if text.rpartition("=")[0].strip() not in gone]
     rules = {"between", "value_share", "p_percent"} if not between else set()

@@ -271,11 +271,9 @@ def _write_wide(folder: Path, tables: Tables) -> None:
 
 
 def names_by_code(zones: pa.Table) -> dict[str, str]:
-    """What the zones that have a name are called; empty where none has."""
-    if "name" not in zones.column_names:
-        return {}
-    pairs = zip(zones["zone"].to_pylist(), zones["name"].to_pylist(), strict=True)
-    return {code: name for code, name in pairs if name}
+    """Returns the names of the zones that have one."""
+    names = zones["name"].to_pylist() if "name" in zones.column_names else [None] * len(zones)
+    return {code: name for code, name in zip(zones["zone"].to_pylist(), names, strict=True) if name}
 
 
 def _write_flowmap(folder: Path, tables: Tables) -> None:
@@ -335,13 +333,9 @@ def _write_kepler(folder: Path, tables: Tables) -> None:
 
 
 def _kepler_data(name: str, columns: dict[str, list[Any]]) -> dict[str, Any]:
-    def kind(values: list[Any]) -> str:
-        known = next((v for v in values if v is not None), "")
-        if isinstance(known, dict):
-            return "geojson"
-        return "integer" if isinstance(known, int) else "real" if isinstance(known, float) else "string"
-
-    fields = [{"name": c, "type": kind(v), "format": "", "analyzerType": ""} for c, v in columns.items()]
+    kinds = {dict: "geojson", int: "integer", float: "real", str: "string"}
+    known = {c: next((v for v in values if v is not None), "") for c, values in columns.items()}
+    fields = [{"name": c, "type": kinds[type(v)], "format": "", "analyzerType": ""} for c, v in known.items()]
     rows = [list(row) for row in zip(*columns.values(), strict=True)]
     data = {"id": name, "label": name, "color": [31, 95, 191], "allData": rows, "fields": fields}
     return {"version": "v1", "data": data}

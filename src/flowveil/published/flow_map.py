@@ -18,7 +18,7 @@ import pyarrow as pa
 import shapely
 from numpy.typing import NDArray
 
-from flowveil.hierarchy import OUTSIDE
+from flowveil.hierarchy import OUTSIDE, VIRTUAL_ROOT
 from flowveil.published import maps
 from flowveil.published.basemap_context import CREDIT, area_name, nearest_towns
 from flowveil.published.maps import ENDS, Frame, Geometries, floats, geometries, is_drawn, volume_of, zone_of_flow
@@ -195,7 +195,12 @@ def _slices(report: Mapping[str, Any], flows: pa.Table) -> dict[str, Any]:
 
 def _folds(report: Mapping[str, Any], flows: pa.Table) -> dict[str, Any]:
     """Returns the group and interval of each cell in the form of slices: cells share no trip, so all are finest."""
-    columns = {name: flows[name].to_pylist() for name in flows.column_names if name in report["parameters"]["fold"]}
+    # The page calls everything 'all'; a cell of the root holds the rest, which is not divided.
+    columns = {
+        name: ["all values" if group == VIRTUAL_ROOT else group for group in flows[name].to_pylist()]
+        for name in flows.column_names
+        if name in report["parameters"]["fold"]
+    }
     if TIME_COLUMNS[0] in flows.column_names:
         spans = zip(*(flows[name].to_pylist() for name in TIME_COLUMNS), strict=True)
         columns[TIME] = [" to ".join(span) for span in spans]

@@ -220,19 +220,12 @@ def _weaker_thresholds(earlier: Mapping[str, Any], now: Mapping[str, Any]) -> It
         if unit not in now["guarantee"]:
             yield f"{unit} not protected any more"
             continue
-        old, new = (_threshold(report, unit) for report in (earlier, now))
-        if old[0] != new[0] or new[1] is None or old[1] is None:
+        old, new = earlier["guarantee"][unit], now["guarantee"][unit]
+        if unit == "population" and old is None and new is None:
+            # Both follow from k: the mean weight differs a little from one input to the next.
+            old, new = earlier["guarantee"]["k"], now["guarantee"]["k"]
+        if old is None or new is None:
             # One is a number, the other a multiple of a mean weight that is withheld.
             yield f"a threshold of {unit} that cannot be compared"
-        elif new[1] < old[1]:
+        elif new < old:
             yield f"a lower threshold of {unit}"
-
-
-def _threshold(report: Mapping[str, Any], unit: str) -> tuple[bool, float | None]:
-    """Whether a threshold was given as a number, and its value.
-
-    A population's that follows from k is compared by k: the mean weight differs a little from one input to the next.
-    """
-    if unit == "population" and report["guarantee"][unit] is None:
-        return False, report["guarantee"]["k"]
-    return True, report["guarantee"][unit]

@@ -122,28 +122,27 @@ def _write_styles(base: sqlite3.Connection, layers: dict[str, tuple[pa.Table, An
         (_NO_TIME,),
     )
     for number, (name, (table, _, kind)) in enumerate(layers.items(), start=1):
-        qml = _line_style(table) if "LINE" in kind else _fill_style()
+        qml = _style(table if "LINE" in kind else None)
         values = (number, "", "", name, "geom", name, qml, "", True, "", "", None, _NO_TIME)
         base.execute(f"INSERT INTO layer_styles VALUES ({', '.join('?' * len(values))})", values)
 
 
-def _line_style(table: pa.Table) -> str:
-    shown = {"line_color": "31,95,191,255", "line_width": "0.3", "line_width_unit": "MM"}
-    widest, scaled = max(table["trips"].to_pylist(), default=1) if "trips" in table.column_names else None, ""
-    if widest:
-        width = f"0.1 + 2.4 * sqrt(max(&quot;trips&quot;, 0) / {float(widest)!r})"
-        scaled = _WIDTH_OF_FLOWS.format(expression=width)
-    return _QML.format(symbol="line", alpha="0.6", kind="SimpleLine", options=_options(shown), data_defined=scaled)
-
-
-def _fill_style() -> str:
-    shown = {"color": "127,176,223,60", "outline_color": "60,60,60,255", "outline_width": "0.1"}
-    shown |= {"outline_width_unit": "MM", "style": "solid"}
-    return _QML.format(symbol="fill", alpha="1", kind="SimpleFill", options=_options(shown), data_defined="")
-
-
-def _options(values: dict[str, str]) -> str:
-    return "".join(f'<Option name="{name}" type="QString" value="{value}"/>' for name, value in values.items())
+def _style(lines: pa.Table | None) -> str:
+    """Returns the style of lines with these columns, or of outlines."""
+    scaled = ""
+    if lines is None:
+        symbol, alpha, kind = "fill", "1", "SimpleFill"
+        look = {"color": "127,176,223,60", "outline_color": "60,60,60,255", "outline_width": "0.1"}
+        look |= {"outline_width_unit": "MM", "style": "solid"}
+    else:
+        symbol, alpha, kind = "line", "0.6", "SimpleLine"
+        look = {"line_color": "31,95,191,255", "line_width": "0.3", "line_width_unit": "MM"}
+        widest = max(lines["trips"].to_pylist(), default=1) if "trips" in lines.column_names else None
+        if widest:
+            width = f"0.1 + 2.4 * sqrt(max(&quot;trips&quot;, 0) / {float(widest)!r})"
+            scaled = _WIDTH_OF_FLOWS.format(expression=width)
+    options = "".join(f'<Option name="{name}" type="QString" value="{value}"/>' for name, value in look.items())
+    return _QML.format(symbol=symbol, alpha=alpha, kind=kind, options=options, data_defined=scaled)
 
 
 def _blobs(shapes: Any) -> list[bytes | None]:

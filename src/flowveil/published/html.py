@@ -6,6 +6,7 @@ One page that opens offline by double click: a map first, then what a reader ask
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -241,9 +242,6 @@ def _files(report: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [*((name, _FILES[name]) for name in names), *exports, ("manifest.json", _FILES["manifest.json"])]
 
 
-# ---- a series ------------------------------------------------------------------------------------------------------
-
-
 #: Width of the map of a series in units of the drawing; corners are rounded to a tenth of a unit.
 _WIDTH = 720
 #: Cells that are listed for each step.
@@ -259,11 +257,10 @@ def render_series(index: Mapping[str, Any], steps: Mapping[str, tuple[pa.Table, 
     values, largest = {}, {}
     for step, (flows, _) in steps.items():
         cells = list(zip(*(flows[c].to_pylist() for c in ("origin_zone", "destination_zone", "trips")), strict=True))
-        starts = dict.fromkeys(shapes, 0)
+        starts: Counter[str] = Counter()
         for origin, _, trips in cells:
-            if origin in starts:
-                starts[origin] += trips
-        values[step] = list(starts.values())
+            starts[origin] += trips
+        values[step] = [starts[code] for code in shapes]
         largest[step] = sorted(cells, key=lambda cell: (-cell[2], cell[0], cell[1]))[:_LARGEST]
     data = {"steps": list(steps), "values": values, "largest": largest, "codes": list(shapes)}
     # The folder of the newest release of a step.

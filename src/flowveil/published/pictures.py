@@ -64,10 +64,7 @@ class Style:
 def draw(flows: pa.Table, zones: pa.Table, path: str | PathLike[str], **style: Any) -> Path:
     """Draws a map of published tables into a ``.png``, ``.svg`` or ``.pdf`` file; for ``style`` see `Style`.
 
-    Raises:
-        ParameterError: an argument is wrong, or the zones have no place.
-        MissingExtraError: matplotlib is not installed.
-        OutputError: the file cannot be written.
+    Raises ParameterError for a wrong argument and zones without a place, MissingExtraError without matplotlib.
     """
     how, target = Style(**style), Path(path)
     show, basis = how.show, how.basis
@@ -216,7 +213,7 @@ class Extent:
 
     def outside(self, zones: pa.Table) -> int:
         """How many zones have no part in the picture."""
-        return int((~shapely.intersects(shapely.envelope(geometries(zones)), shapely.box(*self.frame))).sum())
+        return int(shapely.disjoint(shapely.envelope(geometries(zones)), shapely.box(*self.frame)).sum())
 
 
 def size_of(extent: Extent, n: int, width: float | None) -> tuple[float, float]:
@@ -358,8 +355,7 @@ def _curves(start: NDArray[np.float64], stop: NDArray[np.float64]) -> NDArray[np
     way = stop - start
     bend = (start + stop) / 2 + 0.18 * np.column_stack((way[:, 1], -way[:, 0]))
     t = np.linspace(0, 1, _CURVE)[None, :, None]
-    curve: NDArray[np.float64] = (1 - t) ** 2 * start[:, None] + 2 * t * (1 - t) * bend[:, None] + t**2 * stop[:, None]
-    return curve
+    return np.asarray((1 - t) ** 2 * start[:, None] + 2 * t * (1 - t) * bend[:, None] + t**2 * stop[:, None])
 
 
 def framed(place: Any, extent: Extent, outside: int, notes: Sequence[str] = ()) -> list[str]:

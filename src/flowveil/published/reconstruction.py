@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import shapely
 from numpy.typing import NDArray
@@ -108,19 +109,11 @@ def reconstruct_tables(
     lookup: pa.Table | None = None,
     wishes: Wishes | None = None,
 ) -> pa.Table:
-    """Estimates the flows of a published release between areas.
+    """Returns the estimated flows of a published release between areas, sorted; ParameterError if they do not fit.
 
-    Args:
-        flows, zones, report: as published.
-        areas: an H3 resolution, the release's own map, or any map with outlines.
-        lookup: which tiles of the release's map each zone holds, where it has one.
-        wishes: how to estimate, and in which form.
-
-    Returns:
-        ``origin``, ``destination``, slice columns, the estimated ``trips`` and, where known, ``weight``; sorted.
-
-    Raises:
-        ParameterError: the areas do not fit the release, or are too fine for its cells.
+    ``areas`` are an H3 resolution, the release's own map, or any map with outlines; ``lookup`` lists the tiles of the
+    release's map in each zone, where it has one. Columns: ``origin``, ``destination``, slice columns, ``trips`` and,
+    where known, ``weight``.
     """
     asked = wishes or Wishes()
     ends = [_overlap(zones, report, areas, end, lookup, asked) for end in ENDS]
@@ -270,9 +263,6 @@ def _typical_level(flows: pa.Table, zones: pa.Table) -> int:
     return max(int(level[order][np.searchsorted(np.cumsum(volume[order]), volume.sum() / 2)]), 0)
 
 
-# ---- files -----------------------------------------------------------------------------------------------------------
-
-
 def check_out(path: str | PathLike[str]) -> None:
     """Refuses a file of no format (ParameterError), or that cannot be written (OutputError), before any work."""
     if Path(path).suffix.lower() not in SUFFIXES:
@@ -309,23 +299,15 @@ def _areas(table: pa.Table) -> list[str]:
 def _write_geopackage(table: pa.Table, place: Path, outline: Callable[[str], Any]) -> None:
     """The areas with their estimated starts and ends, and the flows as lines between their centres."""
     shapes = {code: shape for code in _areas(table) if (shape := outline(code)) is not None}
-    ends = {end: np.array(table[end].to_pylist(), dtype=np.str_) for end in ("origin", "destination")}
-    trips = table["trips"].to_numpy()
-    codes = np.array(sorted(shapes), dtype=np.str_)
-    known = {end: np.isin(names, codes) for end, names in ends.items()}
-    totals = {
-        name: np.bincount(np.searchsorted(codes, ends[end][known[end]]), trips[known[end]], len(codes))
-        for name, end in (("starts", "origin"), ("ends", "destination"))
-    }
-    areas = pa.table({"area": codes.tolist(), **totals})
-    drawn = np.flatnonzero(known["origin"] & known["destination"])
-    centre = {code: shapely.centroid(shape).coords[0] for code, shape in shapes.items()}
-    lines = [
-        shapely.LineString([centre[o], centre[d]])
-        for o, d in zip(ends["origin"][drawn].tolist(), ends["destination"][drawn].tolist(), strict=True)
-    ]
+    codes, trips = pa.array(list(shapes), pa.string()), table["trips"].to_numpy()
+    start, stop = (pc.index_in(table[end], value_set=codes).fill_null(-1).to_numpy() for end in ENDS)
+    starts, ends = (np.bincount(at[at >= 0], trips[at >= 0], len(codes)) for at in (start, stop))
+    areas = pa.table({"area": codes, "starts": starts, "ends": ends})
+    drawn = np.flatnonzero((start >= 0) & (stop >= 0))
+    centre = shapely.get_coordinates(shapely.centroid(list(shapes.values()))).reshape(-1, 2)
+    lines = shapely.linestrings(np.stack((centre[start[drawn]], centre[stop[drawn]]), axis=1))
     layers = {
-        "areas": (areas, as_multi([shapes[code] for code in codes.tolist()]), "MULTIPOLYGON"),
-        "flows": (table.take(pa.array(drawn)), np.array(lines, dtype=object), "LINESTRING"),
+        "areas": (areas, as_multi(list(shapes.values())), "MULTIPOLYGON"),
+        "flows": (table.take(pa.array(drawn)), lines, "LINESTRING"),
     }
     write_geopackage(place, layers, description="Estimate from a published release; not counts.")

@@ -461,13 +461,9 @@ def sides(statement: Sequence[str]) -> tuple[Said, Said, Said]:
     protected: Said = []
     not_protected: Said = []
     rest: Said = []
+    side = {"Protected": protected} | dict.fromkeys(("Not protected", "Not claimed", "Weak", "Chosen"), not_protected)
     for line in statement:
-        head, colon, text = line.partition(":")
-        if not colon:
-            rest.append(("", line))
-            continue
-        is_open = head in ("Not protected", "Not claimed", "Weak", "Chosen")
-        kept = protected if head == "Protected" else not_protected if is_open else rest
+        head, text = line.split(":", 1) if ":" in line else ("", line)
         # Below a heading that says so already, what it is about comes first.
-        kept.append(("" if head in ("Protected", "Not protected") else head, text.strip()))
+        side.get(head, rest).append(("" if head in ("Protected", "Not protected") else head, text.strip()))
     return protected, not_protected, rest

@@ -132,9 +132,6 @@ def _with_geo_metadata(table: pa.Table) -> pa.Table:
     return table.combine_chunks().replace_schema_metadata({"geo": json.dumps(geo, sort_keys=True)})
 
 
-# ---- slices ----------------------------------------------------------------------------------------------------------
-
-
 def overview(flows: pa.Table, columns: Sequence[str], every: str | None) -> pa.Table:
     """Returns the matrix of all finest slices added up, sorted by zones; of all slices where no finest one exists.
 

@@ -56,8 +56,7 @@ class Grid:
         return x.astype(np.int32), y.astype(np.int32)
 
     def _lon(self, x: NDArray[np.int64], turn: NDArray[np.int64]) -> Floats:
-        edge: Floats = (x * self.lon_units - turn * FULL_TURN) / UNITS_PER_DEGREE
-        return edge
+        return np.asarray((x * self.lon_units - turn * FULL_TURN) / UNITS_PER_DEGREE)
 
     @property
     def degrees(self) -> tuple[float, float]:

@@ -51,7 +51,6 @@ class Planner(Protocol):
 
     def __call__(self, max_suppressed: float, *, cell_rule: CellRule | None = None) -> Plan:
         """Returns the plan."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,15 +100,13 @@ class PostRules:
         ``flows`` are prepared for the guarantee; ``max_suppressed`` is the largest share of the volume that may be
         suppressed in all; ``in_layers`` says whether the method takes rules on cells.
         """
+        if self.t is not None and in_layers:
+            raise refusal()
         parameters: dict[str, Any] = {}
         if self.stricter is not None:
             parameters["stricter"] = {"places": len(self.stricter), **self.stricter.highest}
-        if self.dominance is not None:
-            parameters["dominance"] = float(self.dominance)
-        if self.t is not None:
-            parameters["t"] = float(self.t)
-            if in_layers:
-                raise refusal()
+        shares = {"dominance": self.dominance, "t": self.t}
+        parameters |= {name: float(share) for name, share in shares.items() if share is not None}
         if in_layers and parameters:
             return self._plan_layers(decide, flows, guarantee, max_suppressed), parameters
 

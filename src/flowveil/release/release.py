@@ -240,10 +240,9 @@ class Release(Matrix):
         return self.plan.kind
 
     def reconstruct(self, zones: int | Zoning) -> Reconstruction:
-        """Estimate the flows between areas of choice, each cell spread evenly over its tiles.
+        """Estimates the flows between areas, each cell spread evenly over its tiles.
 
-        Args:
-            zones: a level (for H3 the resolution), or a `flowveil.release.reconstruction.Zoning`.
+        ``zones`` is a level (for H3 the resolution), or a `flowveil.release.reconstruction.Zoning`.
         """
         from flowveil.release.reconstruction import reconstruct
 

@@ -213,10 +213,8 @@ def _types_of(value: Any) -> set[str]:
 def _plain(value: Any) -> Any:
     """Returns the value in JSON types, entries sorted by name: no tuples, no numpy numbers, no NaN."""
     if isinstance(value, Mapping):
-        return {
-            name: _plain(inner)
-            for name, inner in sorted(((str(n), v) for n, v in value.items()), key=lambda pair: pair[0])
-        }
+        named = {str(name): inner for name, inner in value.items()}
+        return {name: _plain(named[name]) for name in sorted(named)}
     if isinstance(value, list | tuple | set | frozenset):
         ordered = sorted(value, key=str) if isinstance(value, set | frozenset) else value
         return [_plain(inner) for inner in ordered]

@@ -70,9 +70,6 @@ class Differencing:
 Layer = Sequence[Release | None]
 
 
-# ---- which matrices are compared -------------------------------------------------------------------------------
-
-
 def differences(
     flows: SlicedFlows, coarser: Sequence[Key], published: Mapping[Key, Release], *, common_zones: bool
 ) -> Differencing:
@@ -155,16 +152,11 @@ def _finer_layers(
     return [flows.slices[m] for m in members], [*subtracted, layers] if len(layers) > 1 else subtracted
 
 
-# ---- one comparison --------------------------------------------------------------------------------------------
-
-
 def compare(coarse: Release, parts: Sequence[Flows], layers: Sequence[Layer]) -> Differencing:
     """Counts the differences between a matrix and finer ones.
 
-    Args:
-        coarse: the coarser matrix.
-        parts: the flows of the finest slices that together are the coarser one's.
-        layers: kinds of finer matrices that are subtracted together; each names the matrix of every part.
+    ``parts`` are the flows of the finest slices that together are the coarser one's; ``layers`` are kinds of finer
+    matrices that are subtracted together, and each names the matrix of every part.
     """
     plans = [coarse.plan, *(release.plan for layer in layers for release in layer if release is not None)]
     origins, destinations = coarse.input.origins, coarse.input.destinations

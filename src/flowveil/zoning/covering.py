@@ -104,14 +104,21 @@ def containing_cells(
     found = np.full(len(points[0]), -1, dtype=np.int64)
     if len(cells[0]) == 0:
         return found
-    trees, shape = [Ancestors(parent) for parent in parents], [len(parent) for parent in parents]
-    key = np.ravel_multi_index(tuple(cells), shape)
+    trees = [Ancestors(parent) for parent in parents]
+    # Nodes are renumbered among those of cells, so that keys stay small; -1 for others, and for the last entry.
+    numbers = [np.full(len(parent) + 1, -1, dtype=np.int64) for parent in parents]
+    for number, node in zip(numbers, cells, strict=True):
+        used = np.unique(node)
+        number[used] = np.arange(len(used))
+    shape = [int(number.max()) + 1 for number in numbers]
+    key = np.ravel_multi_index(tuple(number[node] for number, node in zip(numbers, cells, strict=True)), shape)
     order = np.argsort(key, kind="stable")
     key = key[order]
     left = np.flatnonzero(np.logical_and.reduce([node >= 0 for node in points]))
     depths = np.stack([tree.depth[node] for tree, node in zip(trees, cells, strict=True)])
     for combination in np.unique(depths, axis=1).T[::-1]:
-        above = [tree.at_depth(node[left], depth) for tree, node, depth in zip(trees, points, combination, strict=True)]
+        ends = zip(trees, numbers, points, combination, strict=True)
+        above = [number[tree.at_depth(node[left], depth)] for tree, number, node, depth in ends]
         wanted = np.ravel_multi_index(tuple(np.maximum(node, 0) for node in above), shape)
         at = np.minimum(np.searchsorted(key, wanted), len(key) - 1)
         hit = np.logical_and.reduce([key[at] == wanted, *(node >= 0 for node in above)])

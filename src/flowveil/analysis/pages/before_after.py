@@ -58,12 +58,7 @@ def render_internal(release: Release | NoisyRelease, *, areas: Sequence[AreaAccu
         title=f"INTERNAL: {report['method']}, {short_promise(report)}",
         heading=f"Before and after, {promise(report)}",
         lead=sentence(report),
-        parts=[
-            *([_areas_part(found)] if found else []),
-            before,
-            *inside,
-            _measures_part(release),
-        ],
+        parts=[*([_areas_part(found)] if found else []), before, *inside, _measures_part(release)],
         footer="Not for publication. The published report is report.html in the release folder.",
         internal=WARNING_OF_NOISE if noisy else WARNING,
     )

@@ -14,30 +14,9 @@ from flowveil.analysis.pages.trade_offs import Outcome, Points, add_outcome, fro
 from flowveil.analysis.tables import SHARES, html_part
 from flowveil.errors import ParameterError
 from flowveil.output import check_place, write_files
+from flowveil.published import maps, pictures
 from flowveil.published.charts import Line, Mark, line_chart
 from flowveil.published.document import Figure, Part, fill, number, page
-from flowveil.published.maps import (
-    ENDS,
-    Geometries,
-    around,
-    geometries,
-    look,
-    place_layers,
-    placed,
-    shifted_eastward,
-    volume_of,
-    zones_of,
-)
-from flowveil.published.pictures import (
-    Extent,
-    check_picture,
-    draw_over,
-    draw_zones,
-    framed,
-    load_matplotlib,
-    rendered,
-    size_of,
-)
 
 if TYPE_CHECKING:
     from flowveil.analysis.comparison import Comparison
@@ -75,9 +54,9 @@ def render_comparison(comparison: Comparison, *, internal: str) -> str:
         parts.append(_charts_part(runs, methods, comparison.max_suppressed))
     if comparison.frontiers:
         parts.append(frontier_part(_frontiers(comparison, methods), max_suppressed=comparison.max_suppressed))
-    maps = _maps_part(runs)
-    if maps is not None:
-        parts.append(maps)
+    drawn = _maps_part(runs)
+    if drawn is not None:
+        parts.append(drawn)
     return page(
         title="Comparison of methods",
         heading="Comparison of methods",
@@ -162,15 +141,15 @@ def _maps_part(runs: Sequence[Run]) -> Part | None:
     basis = "weight" if all(run.basis == "weight" for run in shown) else "trips"
     layers, outlines = {}, []
     for i, run in enumerate(shown):
-        for end in ENDS:
+        for end in maps.ENDS:
             layers[f"run{i}_{end}"], drawn = _layer(run, end, basis)
             outlines.append(drawn)
-    frame, shapes = place_layers(layers, outlines)
+    frame, shapes = maps.place_layers(layers, outlines)
     if frame is None:
         return None
     data = {
         "frame": frame.to_dict(),
-        "context": around([placed(run.zones) for run in shown if run.zones is not None], frame),
+        "context": maps.around([maps.placed(run.zones) for run in shown if run.zones is not None], frame),
         "shapes": shapes,
         "layers": layers,
     }
@@ -182,17 +161,17 @@ def _maps_part(runs: Sequence[Run]) -> Part | None:
                 yield f"run{i}_{end}", run.name, f"{n_zones} {end}s", end
 
     groups = [
-        {"protection": protection, "k": k, "maps": [list(listed(protection, k, end)) for end in ENDS]}
+        {"protection": protection, "k": k, "maps": [list(listed(protection, k, end)) for end in maps.ENDS]}
         for protection, k in _distinct((run.protection, run.k) for run in shown)
     ]
     return Part("maps", "Maps of all runs", fill("compared_maps.html", basis=basis, groups=groups), data)
 
 
-def _layer(run: Run, end: str, basis: str) -> tuple[dict[str, Any], Geometries]:
+def _layer(run: Run, end: str, basis: str) -> tuple[dict[str, Any], maps.Geometries]:
     assert run.flows is not None
     assert run.zones is not None
-    zones = placed(zones_of(run.zones, end))
-    volume = volume_of(run.flows, zones, end, basis)
+    zones = maps.placed(maps.zones_of(run.zones, end))
+    volume = maps.volume_of(run.flows, zones, end, basis)
     area = zones["area_km2"].to_numpy(zero_copy_only=False).astype(np.float64)
     order = np.lexsort((np.arange(len(zones)), -volume))[:_MAX_ZONES]
     order = order[np.lexsort((order, -np.nan_to_num(area[order])))]
@@ -204,10 +183,10 @@ def _layer(run: Run, end: str, basis: str) -> tuple[dict[str, Any], Geometries]:
         "lat": np.round(table["lat"].to_numpy(), 5).tolist(),
         "lon": np.round(table["lon"].to_numpy(), 5).tolist(),
         "values": [float(f"{v:.4g}") for v in density.tolist()],
-        **look(end, f"{basis} per km²", scale="main"),
+        **maps.look(end, f"{basis} per km²", scale="main"),
         "overlap": not run.homogeneous,
     }
-    return layer, geometries(table)
+    return layer, maps.geometries(table)
 
 
 def draw_zones_of_runs(
@@ -228,37 +207,38 @@ def draw_zones_of_runs(
     """
     if show not in SHOWS:
         raise ParameterError(f"Cannot show '{show}'; allowed: {', '.join(SHOWS)}.")
-    target, ends = Path(path), ENDS if show == "both" else (show.removesuffix("s"),)
+    target, ends = Path(path), maps.ENDS if show == "both" else (show.removesuffix("s"),)
     k = {run.k for run in runs}
-    maps: list[tuple[str, pa.Table, pa.Table]] = [
+    drawn: list[tuple[str, pa.Table, pa.Table]] = [
         (f"{run.name}, {run.protection}" + (f", k = {run.k}" if len(k) > 1 else ""), run.flows, run.zones)
         for run in runs
         if run.flows is not None and run.zones is not None
     ]
-    if not 0 < len(maps) * len(ends) <= MOST_MAPS:
+    if not 0 < len(drawn) * len(ends) <= MOST_MAPS:
         raise ParameterError(
-            f"A picture has 1 to {MOST_MAPS} maps; these runs would make {len(maps) * len(ends)}. "
+            f"A picture has 1 to {MOST_MAPS} maps; these runs would make {len(drawn) * len(ends)}. "
             "Hint: fewer methods, protections or k."
         )
-    for _, flows, zones in maps:
-        check_picture(flows, zones, target, show, "trips")
-    maps = [(name, flows, shifted_eastward(placed(zones))) for name, flows, zones in maps]
+    for _, flows, zones in drawn:
+        pictures.check_picture(flows, zones, target, show, "trips")
+    drawn = [(name, flows, maps.shifted_eastward(maps.placed(zones))) for name, flows, zones in drawn]
     check_place(path)
-    matplotlib, figure_of = load_matplotlib()
+    matplotlib, figure_of = pictures.load_matplotlib()
     with matplotlib.rc_context({"svg.hashsalt": "flowveil", "svg.fonttype": "none", "font.size": 8}):
-        extent = (Extent.of(*maps[0][1:], "trips") if bbox is None else Extent.given(bbox)).nearer(zoom)
-        width, height = size_of(extent, len(maps), None)
+        around = pictures.Extent.of(*drawn[0][1:], "trips") if bbox is None else pictures.Extent.given(bbox)
+        extent = around.nearer(zoom)
+        width, height = pictures.size_of(extent, len(drawn), None)
         figure = figure_of(figsize=(width, height * len(ends)), layout="constrained", dpi=dpi)
-        places = figure.subplots(len(ends), len(maps), squeeze=False)
+        places = figure.subplots(len(ends), len(drawn), squeeze=False)
         text = []
         for row, end in zip(places, ends, strict=True):
-            for place, (name, flows, zones) in zip(row, maps, strict=True):
-                text += [f"{name}.", *draw_zones(figure, [place], flows, zones, "trips", (end,))]
+            for place, (name, flows, zones) in zip(row, drawn, strict=True):
+                text += [f"{name}.", *pictures.draw_zones(figure, [place], flows, zones, "trips", (end,))]
                 place.set_title(f"{name}: {end}s", loc="left")
-                others = [other for _, _, other in maps if other is not zones] if len(maps) == 2 else []
-                notes = [draw_over(place, zones_of(other, end)) for other in others]
-                text += framed(place, extent, extent.outside(zones_of(zones, end)), notes)
+                others = [other for _, _, other in drawn if other is not zones] if len(drawn) == 2 else []
+                notes = [pictures.draw_over(place, maps.zones_of(other, end)) for other in others]
+                text += pictures.framed(place, extent, extent.outside(maps.zones_of(zones, end)), notes)
         figure.supxlabel(caption, x=0.01, ha="left", fontsize=6.5, color="#566274", parse_math=False, wrap=True)
-        content = rendered(figure, target.suffix.lower(), "Zones of several runs", " ".join([*text, caption]))
+        content = pictures.rendered(figure, target.suffix.lower(), "Zones of several runs", " ".join([*text, caption]))
     write_files({path: lambda file: file.write_bytes(content)})
     return target

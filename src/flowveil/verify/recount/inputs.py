@@ -124,7 +124,9 @@ def number_columns(parameters: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
     """Returns the columns of means, totals and medians, with what they are and the input column."""
     roles = (("mean", "mean"), ("total_of", "total"), ("median", "median"))
     named = [(role, prefix, ((parameters.get("columns") or {}).get(role) or "").split(",")) for role, prefix in roles]
-    return {f"{prefix}_{column}": (role, column) for role, prefix, columns in named for column in columns if column}
+    return {
+        f"{prefix}_{column.strip()}": (role, column) for role, prefix, columns in named for column in columns if column
+    }
 
 
 class FolderError(ValueError):

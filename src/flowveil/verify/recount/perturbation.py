@@ -123,17 +123,14 @@ def check_counts(
     published, zones = release.trips(), [_zones(release, *end) for end in _ends_of(trips)]
     seen, wrong, missing = np.zeros(len(release), dtype=np.int64), 0, 0
     for of_slice, cell in assigned:
-        for one in np.unique(of_slice):
-            rows = np.flatnonzero(of_slice == one)
-            pairs = _Pairs.of_rows(rows, [zone[rows] for zone in zones], trips)
-            own = cell[pairs.row]
-            listed = own >= 0
-            right = _perturbed(stated, pairs)
-            # All rows of a pair are in its cell, and a cell has one pair.
-            split = np.any(cell[rows] != own[pairs.of_row])
-            wrong += int(split) + int(np.sum(right[listed] != published[own[listed]]))
-            missing += int(np.sum(right[~listed] > 0))
-            seen += np.bincount(own[listed], minlength=len(seen))
+        pairs = _Pairs.from_rows(of_slice, zones, trips)
+        own = cell[pairs.row]
+        listed = own >= 0
+        right = _perturbed(stated, pairs)
+        # All rows of a pair are in its cell, and a cell has one pair.
+        wrong += int(np.any(cell != own[pairs.of_row])) + int(np.sum(right[listed] != published[own[listed]]))
+        missing += int(np.sum(right[~listed] > 0))
+        seen += np.bincount(own[listed], minlength=len(seen))
     wrong += int(np.sum(seen != 1))
     if wrong:
         yield f"flows.parquet: {wrong} counts are not those that the key and the trips give"
@@ -143,8 +140,9 @@ def check_counts(
 
 @dataclass(frozen=True)
 class _Pairs:
-    """The pairs of zones of one table, by the codes of origin and destination: their zones, trips and cell keys."""
+    """The pairs of zones of slices, by the codes of origin and destination: their zones, trips and cell keys."""
 
+    of_slice: Any
     origin: Any
     destination: Any
     counts: Counts
@@ -153,23 +151,28 @@ class _Pairs:
     of_row: Any  # the pair of each row
 
     @classmethod
-    def of_rows(cls, rows: Any, zones: Sequence[Any], trips: Trips) -> _Pairs:
-        width = int(zones[1].max(initial=0)) + 1
-        pair, first, of_row = np.unique(zones[0] * width + zones[1], return_index=True, return_inverse=True)
+    def from_rows(cls, of_slice: Any, zones: Sequence[Any], trips: Trips) -> _Pairs:
+        columns = np.stack([of_slice, *zones]).astype(np.int64)
+        width = columns.max(axis=1, initial=0) + 1
+        key = (columns[0] * width[1] + columns[1]) * width[2] + columns[2]
+        pair, row, of_row = np.unique(key, return_index=True, return_inverse=True)
         counts, keys = np.zeros(len(pair), dtype=np.int64), np.zeros(len(pair), dtype=np.int64)
-        np.add.at(counts, of_row, trips.trips[rows])
+        np.add.at(counts, of_row, trips.trips)
         # 64 bits overflow after 2**31 rows, and the remainder stays right.
-        np.add.at(keys, of_row, np.asarray(trips.keys)[rows])
-        return cls(pair // width, pair % width, counts, keys % _MODULUS, rows[first], of_row)
+        np.add.at(keys, of_row, np.asarray(trips.keys))
+        names, origin, destination = columns[:, row]
+        return cls(names, origin, destination, counts, keys % _MODULUS, row, of_row)
 
 
 def _perturbed(stated: Mapping[str, Any], pairs: _Pairs) -> Counts:
-    """Returns what the release should say of the pairs of one table."""
+    """Returns what the release should say of these pairs."""
     if "base" in stated:
         base = int(stated["base"])
-        remainder = np.where(stated["small_only"] & (pairs.counts >= base), 0, pairs.counts % base)
+        remainder: Counts = np.where(stated["small_only"] & (pairs.counts >= base), 0, pairs.counts % base)
         if stated["mode"] == "controlled":
-            return pairs.counts - remainder + _controlled(pairs, remainder, base)
+            tables = np.split(np.arange(len(remainder)), np.flatnonzero(np.diff(pairs.of_slice)) + 1)
+            raised: Counts = np.concatenate([_controlled(pairs, remainder, base, own) for own in tables])
+            return pairs.counts - remainder + raised
         return pairs.counts - remainder + base * (_mixed(pairs.keys) * base < remainder * _MODULUS)
     running = np.cumsum(np.array(stated["table"], dtype=np.int64), axis=1)
     row = running[np.minimum(pairs.counts, len(running)) - 1]
@@ -184,17 +187,17 @@ def _mixed(keys: Counts) -> Counts:
     return mixed.astype(np.int64)
 
 
-def _controlled(pairs: _Pairs, remainder: Counts, base: int) -> Counts:
-    """Returns each remainder rounded to 0 or the base by the procedure that the module describes."""
-    names = [(("o", o), ("d", d)) for o, d in np.stack((pairs.origin, pairs.destination), axis=1).tolist()]
-    value, key = (dict(zip(names, of.tolist(), strict=True)) for of in (remainder, pairs.keys))
+def _controlled(pairs: _Pairs, remainder: Counts, base: int, table: Any) -> Counts:
+    """Returns each remainder of one table rounded to 0 or the base, by the procedure that the module describes."""
+    names = [(("o", o), ("d", d)) for o, d in np.stack((pairs.origin, pairs.destination), axis=1)[table].tolist()]
+    value, key = (dict(zip(names, of[table].tolist(), strict=True)) for of in (remainder, pairs.keys))
     rows: dict[Any, int] = {}
     columns: dict[Any, int] = {}
     for (o, d), x in value.items():
         rows[o], columns[d] = rows.get(o, 0) + x, columns.get(d, 0) + x
     value |= {(o, ("d", -1)): -rows[o] % base for o in sorted(rows)}
     value |= {(("o", -1), d): -columns[d] % base for d in sorted(columns)}
-    value[("o", -1), ("d", -1)] = int(remainder.sum()) % base
+    value[("o", -1), ("d", -1)] = sum(rows.values()) % base
     left: dict[Any, list[tuple[Any, Any]]] = {}
     for edge, x in value.items():
         for node in edge if x else ():

@@ -50,7 +50,7 @@ def check_form(release: Release, n_families: int) -> None:
     if release.kind in ("noisy", "perturbed", "boxed") or release.is_revision or n_families > 1:
         raise FolderError("flows.parquet: means, totals or medians are of matrices that share trips, or of this kind")
     share, p = float(release.parameters["value_share"]), float(release.parameters["p_percent"])
-    columns = [column for _, column in number_columns(release.parameters).values()]
+    columns = [column.strip() for _, column in number_columns(release.parameters).values()]
     bounds = _bounds(release)
     if not (0 < share <= 0.5 and 0 < p <= 30) or len(set(columns)) < len(columns) or set(bounds) != set(columns):
         raise FolderError("report.json: the rules of means, totals and medians cannot have these values")
@@ -71,7 +71,7 @@ def compare(release: Release, trips: Trips, cell: Ints) -> dict[str, Any]:
     if stated and rows is None:
         raise FolderError("flows.parquet: has means, totals or medians, but the values of the input are not known")
     for name, (role, column) in stated.items():
-        low, high = _bounds(release)[column]
+        low, high = _bounds(release)[column.strip()]
         of_row, value = cell[rows.row], rows.values[column]
         kept = np.flatnonzero((of_row >= 0) & (rows.weight > 0) & (value >= low) & (value <= high))
         who = np.arange(len(value), dtype=np.int32) if rows.person is None else rows.person
@@ -138,7 +138,9 @@ def _number(role: str, cell: Ints, weight: Floats, value: Floats, n: int) -> Flo
         ends = [np.minimum.reduceat(np.where(ok, position, len(cell)), first) for ok in (below >= half, below > half)]
         found[at] = (value[ends[0]] + value[ends[1]]) / 2
     else:
-        total = np.add.reduceat(weight * value, first)
+        total, size = np.add.reduceat(weight * value, first), np.add.reduceat(weight * np.abs(value), first)
+        # Terms that cancel out leave an error of rounding.
+        total[np.abs(total) <= 1e-12 * size] = 0
         found[at] = total / of_cell if role == "mean" else total / MILLION
     return found
 
