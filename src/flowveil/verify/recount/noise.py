@@ -145,6 +145,25 @@ def _check_region(release: Release, domain: Mapping[str, Any]) -> Iterator[str]:
         yield "zones.parquet: zones have another resolution than the report says"
     elif len(region) and not cells_inside(cells, region).all():
         yield "zones.parquet: zones lie outside the region"
+    nested = _count_nested(release)
+    if nested:
+        yield f"flows.parquet: {nested} cells lie in other cells, so their trips would be counted twice"
+
+
+def _count_nested(release: Release) -> int:
+    """Returns the cells of H3 zones that are inside another cell of the same slice, whether it has trips or not."""
+    slices = zip(*(release.flows[name].to_pylist() for name in release.slice_columns), strict=True)
+    keys = list(slices) if release.slice_columns else [()] * len(release)
+    ends = [_cells(release.flows[name].to_pylist()) for name in ("origin_zone", "destination_zone")]
+    levels = np.stack([resolution_of(end) for end in ends], axis=1)
+    inside = np.zeros(len(release), dtype=np.bool_)
+    for pair in np.unique(levels, axis=0):
+        lifted = [parent_cells(end, level).tolist() for end, level in zip(ends, pair.tolist(), strict=True)]
+        around = list(zip(keys, *lifted, strict=True))
+        listed = {around[row] for row in np.flatnonzero((levels == pair).all(axis=1))}
+        finer = np.flatnonzero((levels >= pair).all(axis=1) & (levels > pair).any(axis=1))
+        inside[finer] |= np.array([around[row] in listed for row in finer], dtype=np.bool_)
+    return int(inside.sum())
 
 
 def _cells(codes: Iterable[str]) -> Codes:

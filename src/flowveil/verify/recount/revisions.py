@@ -122,7 +122,9 @@ def _values(release: Release, table: pa.Table) -> tuple[Any, Counts, Counts]:
     columns = ["origin_zone", "destination_zone", *release.slice_columns]
     columns += ["layer"] if "layer" in table.column_names else []
     pairs = [
-        pc.binary_join_element_wise(*(one[name].cast(pa.string()) for name in columns), "\x00").combine_chunks()
+        pc.binary_join_element_wise(
+            *(one[name].cast(pa.string()).fill_null("\x01") for name in columns), "\x00"
+        ).combine_chunks()
         for one in (release.flows, table)
     ]
     at = pc.index_in(pairs[0], value_set=pairs[1])
