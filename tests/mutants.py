@@ -135,7 +135,7 @@ MUTANTS = (
         "recount: groups",
         "verify/recount/families.py:_groups_above",
         "return [value, *parents]",
-        (*FOLDS, "-k", "changed_groups"),
+        (*FOLDS, "-k", "every_case"),
     ),
     # ---- recount
     Mutant(
