@@ -8,12 +8,13 @@ from __future__ import annotations
 from flowveil.request import SECTIONS, Derive
 from flowveil.settings import Setting, section_settings
 
-_TIERS = {"common": "`--help`", "all": "`--help-all`", "recipe": "recipe and `--set`"}
+_TIERS = {"common": "`--help`", "all": "`--help-all`", "recipe": "this page"}
 _START = """# All settings
 
 For everyone who runs flowveil. One name serves everywhere: `max_suppressed` is the keyword argument in Python,
 `--max-suppressed` on the command line, `protection.max_suppressed` for `--set`, and the key `max_suppressed` in the
-section `[protection]` of a recipe. Generated from `flowveil.request`; do not edit.
+section `[protection]` of a recipe. Rarely used settings have no option: `--set` and recipes take them. Generated from
+`flowveil.request`; do not edit.
 """
 
 
@@ -34,8 +35,9 @@ def options_page() -> str:
 
 
 def _row(one: Setting) -> str:
+    option = f"--set {one.path}=" if one.tier == "recipe" else one.flag
     cells = (
-        f"`{one.name}`<br>`{one.flag}`",
+        f"`{one.name}`<br>`{option}`",
         one.meaning,
         _allowed(one),
         _default(one),

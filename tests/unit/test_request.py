@@ -172,3 +172,10 @@ def options_page() -> str:
 
 def test_the_reference_page_is_the_generated_one():
     assert (ROOT / "docs" / "reference" / "options.md").read_text(encoding="utf-8") == options_page()
+
+
+def test_the_reference_page_names_options_that_exist():
+    page = options_page()
+    for one in settings():
+        shown = f"--set {one.path}=" if one.tier == "recipe" else one.flag
+        assert f"| `{one.name}`<br>`{shown}` |" in page
