@@ -106,8 +106,8 @@ def write_omx(
 
     Rows and columns are numbered from 1 (lookup ``index``); ``zone_code`` holds the codes. Each matrix has its volume
     and its slice as attributes. 0 means that no cell is published: there were no trips, or too few; the attribute
-    ``ZERO_MEANS`` says so. Means, totals and medians that are not published are NaN, because 0 may be one. The same table gives the same bytes. ``codes`` are the distinct zones of both ends, in text
-    order.
+    ``ZERO_MEANS`` says so. Means, totals and medians that are not published are NaN, because 0 may be one. The same
+    table gives the same bytes. ``codes`` are the distinct zones of both ends, in text order.
     """
     matrices, n = list_matrices(flows, slice_columns), len(codes)
     if len(matrices) * n**2 > _MOST_ENTRIES:
