@@ -7,7 +7,7 @@ checked.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
@@ -26,7 +26,7 @@ from flowveil.read_summary import ReadSummary
 from flowveil.record_keys import merged_keys
 from flowveil.record_values import merged_values
 from flowveil.remote_people import RemotePeople
-from flowveil.times import TIME, TIME_COLUMNS, Every, fold_times
+from flowveil.times import DAYS, TIME, TIME_COLUMNS, Every, fold_times
 
 #: Columns of a published matrix; a slice column cannot have one of these names.
 TAKEN = ("origin_zone", "destination_zone", "trips", "weight", "layer", "revised", "estimate")
@@ -172,16 +172,6 @@ class SlicedFlows:
             return [self._number[key]]
         return [m for m, other in enumerate(self.keys) if holds(key, other, columns=self.columns)]
 
-    def without(self, members: Iterable[int]) -> SlicedFlows:
-        """Returns the same without some slices; the hierarchies, and so the tiles, stay those of all."""
-        left = set(range(len(self))) - set(members)
-        return SlicedFlows(
-            columns=self.columns,
-            keys=tuple(key for m, key in enumerate(self.keys) if m in left),
-            slices=tuple(part for m, part in enumerate(self.slices) if m in left),
-            every=self.every,
-        )
-
     def on_disk(self, folder: str | None) -> SlicedFlows:
         """Returns the same slices with their rows in a memory-mapped temporary file, by default in the system's folder.
 
@@ -277,11 +267,9 @@ def declared_values(
 def _labels_of(every: Every, period: str | None) -> list[str] | None:
     """Returns all labels of a periodic step, or of a period; None if a required period is missing."""
     hours = [f"{hour:02d}:00" for hour in range(24)]
-    days = [f"{i} {name}" for i, name in enumerate(("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"), start=1)]
     if every.is_periodic:
-        if every.name == "hour":
-            return hours
-        return days if every.name == "weekday" else [f"{day} {hour}" for day in days for hour in hours]
+        of_week = [f"{day} {hour}" for day in DAYS for hour in hours]
+        return {"hour": hours, "weekday": list(DAYS), "weekday-hour": of_week}[every.name]
     try:
         ends = [date.fromisoformat(day) for day in (period or "").split("/")]
     except ValueError:

@@ -12,7 +12,7 @@ import numpy as np
 
 from flowveil.errors import ParameterError, option
 from flowveil.reading.areas import OUTSIDE, Area, parse_area
-from flowveil.reading.columns import ROLES, ColumnMap
+from flowveil.reading.columns import ROLES, ColumnMap, list_names
 from flowveil.reading.times import check_time_options
 from flowveil.record_keys import SecretKey, as_key
 from flowveil.record_values import P_PERCENT, SHARE, STATISTICS, Numbers
@@ -162,8 +162,8 @@ class Reading:
             zones=_map_of(zones),
             within=parse_area(within),
             outside=None if outside == "drop" else outside,
-            partition_columns=_list_of(partition_columns),
-            matrix=_list_of(matrix),
+            partition_columns=list_names(partition_columns),
+            matrix=list_names(matrix),
             between=(between,) if isinstance(between, str) else tuple(between),
             key=as_key(key_file),
             **given,
@@ -236,12 +236,6 @@ def _publishable_crs(crs: str) -> str:
         f"crs (--crs) must be a code such as EPSG:25832, or a PROJ or WKT text; found {shown}. Hint: https://epsg.io "
         "lists codes."
     )
-
-
-def _list_of(names: str | Iterable[str]) -> tuple[str, ...]:
-    """Returns names from ``"a,b"`` or a list."""
-    parts = names.split(",") if isinstance(names, str) else names
-    return tuple(part.strip() for part in parts if part.strip())
 
 
 def _step_of_label(during: Any, columns: ColumnMap, every: str | None) -> str:
