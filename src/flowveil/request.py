@@ -417,13 +417,7 @@ def find_setting(name: str) -> Setting:
 
 
 def refuse_unknown(given: Collection[str], *, call: Call | Collection[Call], but: Sequence[str] = ()) -> None:
-    """Raise TypeError for a keyword argument that no setting of the call has, with the nearest known name.
-
-    Args:
-        given: names of the keyword arguments.
-        call: calls whose settings are allowed.
-        but: settings that this function does not take.
-    """
+    """Raises TypeError for a keyword argument that no setting of the calls has, or that is one of ``but``."""
     known = [one.name for one in settings(call=call) if one.name not in but]
     for name in given:
         if name not in known:

@@ -82,13 +82,7 @@ class Every:
 
 
 def fold_times(every: str, minutes: int | None, labels: Sequence[str]) -> Fold:
-    """Returns the fold of the steps of time with these labels; leaves are in time order.
-
-    Args:
-        every: name of the step: ``hour``, ``weekday-hour``, minutes or hours that divide a day, ``day``, or ``month``.
-        minutes: length of a step that divides a day and is not periodic.
-        labels: labels of the steps with trips.
-    """
+    """Returns the fold of a step of time (name and minutes of `Every`) with these labels; leaves are in time order."""
     if every in ("hour", "weekday-hour"):
         days = 7 if every == "weekday-hour" else 1
         paths = [_of_week(minute, days) for minute in range(0, days * _DAY, 60)]

@@ -53,14 +53,7 @@ _TIME_TYPE = re.compile(r"^TIMESTAMP|^DATE$|^TIME$")
 def read(
     source: Any, reading: Reading, *, progress: Callable[[float], None] | None = None, threads: int | None = None
 ) -> SlicedFlows:
-    """Reads trips once and groups them into the flows of each slice; see `flowveil.engines.Engine`.
-
-    Args:
-        source: files or a table in memory.
-        reading: how to read it; columns that it does not name are recognised.
-        progress: called with the share that is read, from 0 to 1.
-        threads: threads of DuckDB; all cores by default. No effect on the result.
-    """
+    """Reads files or a table in memory once; see `flowveil.engines.Engine`. Threads have no effect on the result."""
     tiling = tiling_of(reading)
     with open_database(threads) as con:
         with in_own_words("The input"):

@@ -401,9 +401,7 @@ def refuse_unnamed_persons(
 
     The header decides whether messages may quote names.
     """
-    if used.person is not None:
-        return
-    found = [name for name in _free(used, names) if _looks_like_persons(name, sample)]
+    found = [name for name in _free(used, names) if used.person is None and _looks_like_persons(name, sample)]
     if not found:
         return
     name = "COLUMN" if header().may_be_data else found[0]

@@ -154,11 +154,8 @@ def decide(
 ) -> TimeForm:
     """Chooses how a column of times is read, from all of its values.
 
-    Args:
-        con, relation: a database, and a FROM clause that can be read more than once.
-        column, kind: SQL of the column, and its type in DuckDB.
-        time_format, timezone: the format of strptime, and the zone to show times in, if the user gave them.
-        column_zone: the zone that the type of the column names, which DuckDB drops.
+    ``column`` and ``kind`` are its SQL and its type in DuckDB; ``column_zone`` is the zone of its type, which DuckDB
+    drops. The relation is a FROM clause that can be read more than once.
     """
     found = _recognised(con, relation, column, kind, time_format=time_format, column_zone=column_zone)
     moment, shown, note, needs = found.moment, timezone, None, None
