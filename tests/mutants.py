@@ -55,6 +55,7 @@ DERIVE = ("unit/published/test_derive.py",)
 REPORT = ("unit/published/test_report_json.py",)
 LEDGER = ("unit/series/test_ledger_rule.py",)
 NUMBERS = ("unit/test_record_values.py",)
+FOLDS = ("unit/release/test_folded_attributes.py",)
 LEDGER_FILE = ("unit/series/test_ledger_file.py",)
 
 MUTANTS = (
@@ -120,6 +121,21 @@ MUTANTS = (
         "methods/zones_of.py:MapCells.assign",
         "return correct(self, flows, guarantee, revise=True)",
         ("property/test_zones_of.py",),
+    ),
+    # ---- folds
+    Mutant("folds: few people", "methods/safe_pairs.py:_nameable", "return deep", (*FOLDS, "-k", "few_people")),
+    Mutant("folds: values", "folds.py:Fold.leaves", "return np.zeros(len(labels), dtype=np.int32)", FOLDS),
+    Mutant(
+        "recount: people of combinations",
+        "verify/recount/recount.py:_Recount._check_people_of_slices",
+        "yield from ()",
+        (*FOLDS, "-k", "weaker_rule"),
+    ),
+    Mutant(
+        "recount: groups",
+        "verify/recount/families.py:_groups_above",
+        "return [value, *parents]",
+        (*FOLDS, "-k", "every_case"),
     ),
     # ---- recount
     Mutant(

@@ -15,6 +15,9 @@ bound, weight * (value - low), and to those counted from the upper bound, weight
 side is refused: all values equal a bound. For a median, two more rules hold. The two largest weights of contributors
 are together below half of all, so that the others can move it, whatever these two have. It does not equal a bound.
 
+Means and totals of two columns can be subtracted: fare with tip minus fare is tip. Where the differences of all records
+of a cell have one sign, they keep both rules as well, or the later of the two columns is null. Sums keep them anyway.
+
 Sums are doubles. Comparisons have a relative tolerance, so that the order of a sum decides nothing.
 """
 
@@ -24,6 +27,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -199,7 +203,28 @@ class RecordValues:
             if role == "median":
                 allowed &= (number > bounds[0]) & (number < bounds[1])
             found[name] = np.where(allowed, round_significant(number), np.nan)
+        linear = [(name, column) for name, (role, column) in self.numbers.columns.items() if role != "median"]
+        for (one, first), (other, second) in combinations(linear, 2):
+            revealed = self._reveals_difference(of_row, self.values[second] - self.values[first], n_cells)
+            found[other][revealed & ~np.isnan(found[one])] = np.nan
         return found
+
+    def _reveals_difference(self, of_row: NDArray[Any], difference: Floats, n_cells: int) -> Mask:
+        """Returns the cells whose differences of two columns have one sign and break a rule."""
+        at = np.flatnonzero((of_row >= 0) & (self.weight > 0) & ~np.isnan(difference))
+        cell, amount = of_row[at].astype(np.int64), self.weight[at] * difference[at]
+        signs = [np.bincount(cell[one], minlength=n_cells) > 0 for one in (amount > 0, amount < 0)]
+        _, pair, of_pair = _pairs(cell, self._contributor[at])
+        one_sign = (np.bincount(cell, minlength=n_cells) > 0) & ~(signs[0] & signs[1])
+        return one_sign & ~self._keeps_rules(pair, of_pair, np.abs(amount), n_cells)
+
+    def _keeps_rules(self, pair: Any, of_pair: NDArray[np.int64], amount: Floats, n_cells: int) -> Mask:
+        """Returns the cells with a total above 0 that keep dominance and the p % rule."""
+        made = np.bincount(pair, weights=amount, minlength=len(of_pair)).astype(np.float64)
+        total = np.bincount(of_pair, weights=made, minlength=n_cells)
+        largest, second = _two_largest(of_pair, made, n_cells)
+        allowed: Mask = (total > 0) & (largest <= self.numbers.share * total * (1 + _TOLERANCE))
+        return allowed & (total - largest - second >= self.numbers.p_percent / 100 * largest * (1 - _TOLERANCE))
 
     def _allowed(
         self,
@@ -213,21 +238,15 @@ class RecordValues:
         k: int,
     ) -> Mask:
         """Returns the cells whose values keep all rules."""
-        size = int(contributor.max(initial=0)) + 1
-        distinct, pair = np.unique(cell * size + contributor, return_inverse=True)
-        of_pair = distinct // size
-        allowed: Mask = np.bincount(of_pair[distinct % size > 0], minlength=n_cells) >= max(k, self.numbers.fewest)
+        who, pair, of_pair = _pairs(cell, contributor)
+        allowed: Mask = np.bincount(of_pair[who > 0], minlength=n_cells) >= max(k, self.numbers.fewest)
         if role == "median":
-            held = np.bincount(pair, weights=weight, minlength=len(distinct)).astype(np.float64)
+            held = np.bincount(pair, weights=weight, minlength=len(who)).astype(np.float64)
             allowed &= 2 * np.sum(_two_largest(of_pair, held, n_cells), axis=0) < np.bincount(
                 cell, weights=weight, minlength=n_cells
             )
         for from_bound in (value - bounds[0], bounds[1] - value):
-            made = np.bincount(pair, weights=weight * from_bound, minlength=len(distinct)).astype(np.float64)
-            total = np.bincount(of_pair, weights=made, minlength=n_cells)
-            largest, second = _two_largest(of_pair, made, n_cells)
-            allowed &= (total > 0) & (largest <= self.numbers.share * total * (1 + _TOLERANCE))
-            allowed &= total - largest - second >= self.numbers.p_percent / 100 * largest * (1 - _TOLERANCE)
+            allowed &= self._keeps_rules(pair, of_pair, weight * from_bound, n_cells)
         return allowed
 
 
@@ -249,6 +268,13 @@ def merged_values(parts: Iterable[Any], row: NDArray[Any]) -> Mapping[str, Recor
         values=columns,
     )
     return {"values": together.renumber(row)}
+
+
+def _pairs(cell: NDArray[np.int64], contributor: NDArray[np.int64]) -> tuple[NDArray[np.int64], Any, NDArray[np.int64]]:
+    """Returns the contributor of each distinct pair of cell and contributor, the pair of each row, and its cell."""
+    size = int(contributor.max(initial=0)) + 1
+    distinct, pair = np.unique(cell * size + contributor, return_inverse=True)
+    return distinct % size, pair, distinct // size
 
 
 def _two_largest(group: NDArray[np.int64], amount: Floats, n: int) -> tuple[Floats, Floats]:

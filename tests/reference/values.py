@@ -67,3 +67,21 @@ def rounded(value: Fraction) -> float:
     whole = (2 * scaled.numerator + scaled.denominator) // (2 * scaled.denominator)
     exact = Fraction(whole) / Fraction(10) ** digits
     return float(exact) if value > 0 else -float(exact)
+
+
+def reveals_difference(
+    records: Sequence[tuple[Hashable, Fraction, Fraction | None, Fraction | None]],
+    *,
+    share: Fraction = Fraction(1, 2),
+    p: Fraction = Fraction(10),
+) -> bool:
+    """Returns whether the differences of two values of the records of a cell have one sign and break a rule."""
+    rows = [(who, w, b - a) for who, w, a, b in records if w > 0 and a is not None and b is not None]
+    if not rows or (any(d > 0 for _, _, d in rows) and any(d < 0 for _, _, d in rows)):
+        return False
+    made: Counter[Hashable] = Counter()
+    for who, w, d in rows:
+        made[who] += w * abs(d)
+    total = sum(made.values())
+    largest, second, *_ = *sorted(made.values(), reverse=True), 0, 0
+    return total == 0 or largest > share * total or total - largest - second < p / 100 * largest

@@ -27,11 +27,13 @@ def series(output: Output, source: str, every: str | None, revision: bool, reque
     Steps that are published already are verified against the trips and left alone. A published step whose trips
     have changed is refused, unless --revision is given.
     """
-    from flowveil.execution import anonymize_arguments, reading_arguments, resources
+    from flowveil.execution import anonymize_arguments, has_folds, reading_arguments, resources
     from flowveil.series.steps import publish_series
 
     if request.slices.time is None:
         raise ParameterError("A series needs the column of the time. Hint: --time COLUMN.")
+    if has_folds(request):
+        raise ParameterError("A series keeps one map, and cells with folds have none. Hint: leave the folds out.")
     # The map of a series is that of its first step, or the one that is given: its steps choose nothing themselves.
     asked = anonymize_arguments(request.with_values(zones_of=None, revision=None))
     # Steps are compared zone by zone, which needs one map; layers are kept on request.

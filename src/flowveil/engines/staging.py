@@ -394,8 +394,6 @@ class Staged:
         self._con.unregister("records")
         self._records = []
         found, notes = {}, []
-        if len(self._value_names) > 1:
-            notes.append("Check that no two columns of numbers belong together: fare and fare with tip reveal the tip.")
         for i, name in enumerate(self._value_names):
             low, high = self._numbers.bounds[name]
             value = rows.column(f"value{i}").to_numpy()

@@ -106,8 +106,8 @@ def write_omx(
 
     Rows and columns are numbered from 1 (lookup ``index``); ``zone_code`` holds the codes. Each matrix has its volume
     and its slice as attributes. 0 means that no cell is published: there were no trips, or too few; the attribute
-    ``ZERO_MEANS`` says so. The same table gives the same bytes. ``codes`` are the distinct zones of both ends, in text
-    order.
+    ``ZERO_MEANS`` says so. Means, totals and medians that are not published are NaN, because 0 may be one. The same
+    table gives the same bytes. ``codes`` are the distinct zones of both ends, in text order.
     """
     matrices, n = list_matrices(flows, slice_columns), len(codes)
     if len(matrices) * n**2 > _MOST_ENTRIES:
@@ -125,10 +125,12 @@ def write_omx(
         file.attrs.create("ZERO_MEANS", np.bytes_(zero))
         file.attrs.create("WRITTEN_BY", np.bytes_(f"flowveil with HDF5 {h5py.version.hdf5_version}"))
         data, lookup = file.create_group("data"), file.create_group("lookup")
+        if any(matrix.volume not in VOLUMES for matrix in matrices):
+            file.attrs.create("NAN_MEANS", np.bytes_("mean, total or median not published"))
         for matrix in matrices:
             written = data.create_dataset(
                 matrix.name, (n, n), np.float64, chunks=(min(n, _CHUNK),) * 2, compression="gzip", compression_opts=1,
-                shuffle=True, track_times=False,
+                shuffle=True, track_times=False, fillvalue=None if matrix.volume in VOLUMES else np.nan,
             )  # fmt: skip
             _fill(written, matrix, codes)
             if matrix.slice:
@@ -144,14 +146,14 @@ def _fill(written: Any, matrix: Matrix, codes: Sequence[str]) -> None:
     """Writes the cells in blocks of rows, never the whole square; blocks without cells are not stored."""
     n, known = len(codes), pa.array(codes, pa.string())
     row, column = (pc.index_in(matrix.cells[end], value_set=known).to_numpy() for end in ENDS)
-    volume = np.nan_to_num(matrix.cells[matrix.volume].to_numpy().astype(np.float64))
+    volume = matrix.cells[matrix.volume].to_numpy().astype(np.float64)
     order = np.argsort(row, kind="stable")
     row, column, volume = row[order], column[order], volume[order]
     for start in range(0, n, _CHUNK):
         first, last = np.searchsorted(row, (start, start + _CHUNK))
         if first == last:
             continue
-        block = np.zeros((min(_CHUNK, n - start), n))
+        block = np.full((min(_CHUNK, n - start), n), written.fillvalue)
         block[row[first:last] - start, column[first:last]] = volume[first:last]
         written[start : start + _CHUNK] = block
 

@@ -95,7 +95,7 @@ class Jobs:
         self._warm: _Process | None = None
         self._spare: _Process | None = None
         self._processes: set[_Process] = set()
-        self._warming: asyncio.Task[None] | None = None
+        self._warming: set[asyncio.Task[None]] = set()
         self._closed = False
 
     def __iter__(self) -> Any:
@@ -152,7 +152,7 @@ class Jobs:
     async def close(self) -> None:
         """Stops all jobs and ends all processes."""
         self._closed = True
-        running = [self._warming, *(job.running for job in self._jobs.values())]
+        running = [*self._warming, *(job.running for job in self._jobs.values())]
         self.cancel_all()
         await asyncio.gather(*(task for task in running if task is not None), return_exceptions=True)
         for process in list(self._processes):
@@ -218,9 +218,14 @@ class Jobs:
             return await self._warm.run(task, lambda progress: self._report(job, progress))
 
     def warm_up(self) -> None:
-        """Starts the process of previews and one for the next job ahead of time."""
-        if not self._closed and (self._warming is None or self._warming.done()):
-            self._warming = asyncio.get_running_loop().create_task(self._start_ahead())
+        """Starts the process of previews and one for the next job ahead of time, unless they are running.
+
+        Every call has its own task: an earlier one may be waiting for a preview after the spare process was taken.
+        """
+        if not self._closed:
+            task = asyncio.get_running_loop().create_task(self._start_ahead())
+            self._warming.add(task)
+            task.add_done_callback(self._warming.discard)
 
     async def _start_ahead(self) -> None:
         async with self._sparing:

@@ -41,6 +41,9 @@ def test_the_command_line_folds_verifies_and_repeats(here, capsys):
     capsys.readouterr()
     main(["verify", "out", "--against", "trips.parquet"])
     assert "holds: every cell was recounted" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        main(["series", "trips.parquet", "--recipe", "recipes/r.toml", "--every", "month", "--out", "series"])
+    assert "leave the folds out" in capsys.readouterr().err
     main(["derive", "out", "--sum", "purpose", "--out", "sum", "--quiet"])
     main(["reconstruct", "out", "--zones", "6", "--out", "areas.csv", "--quiet"])
     assert read_json(here / "sum" / "report.json")["kind"] == "folded"

@@ -15,6 +15,7 @@ from flowveil import anonymize, read_slices, read_tree
 from flowveil.analysis.attach import attach
 from flowveil.errors import ParameterError
 from flowveil.guarantee import Guarantee
+from flowveil.methods import safe_pairs
 from flowveil.methods.paircut import paircut
 from flowveil.reading.limits import limits
 from flowveil.series.trip_facts import trip_facts
@@ -124,17 +125,30 @@ def test_the_recount_finds_another_tree(written, parents, tmp_path):
     assert recount_flows(place, written[1]).findings
 
 
-def test_a_combination_of_few_people_is_not_named(trips):
+def one_early_student(trips: pa.Table) -> flowveil.Flows:
     """One person makes all trips for study in the morning, more than k of them; others study later, or work then."""
     hours, purposes = pa.compute.hour(trips["start"]).to_numpy(), np.array(trips["purpose"].to_pylist())
     alone = (purposes == "study") & (hours < 10)
     who = np.where(alone, "STUDENT", np.array(trips["who"].to_pylist()))
     assert alone.sum() > 50
-    flows = folded(trips.set_column(trips.column_names.index("who"), "who", pa.array(who)), **TIMED)
-    release = anonymize(flows, "paircut", k=10, protect="trips", fold_weight=1000.0, time_weight=0.0)
-    rows = release.flows.to_pylist()
+    return folded(trips.set_column(trips.column_names.index("who"), "who", pa.array(who)), **TIMED)
+
+
+ALONE = {"k": 10, "protect": "trips", "fold_weight": 1000.0, "time_weight": 50.0}
+
+
+def test_a_combination_of_few_people_is_not_named(trips):
+    rows = anonymize(one_early_student(trips), "paircut", **ALONE).flows.to_pylist()
     assert any(row["purpose"] == "study" for row in rows)
     assert not any(row["purpose"] == "study" and row["time_to"] <= "10:00" for row in rows)
+
+
+def test_the_recount_finds_combinations_of_a_weaker_rule(trips, tmp_path, monkeypatch):
+    monkeypatch.setattr(safe_pairs, "_nameable", lambda *columns: columns[-1])
+    flows = one_early_student(trips)
+    place = anonymize(flows, "paircut", **ALONE).write(tmp_path / "release")
+    (finding,) = recount_flows(place, flows).findings
+    assert "fewer than k people" in finding
 
 
 def test_a_sum_over_a_folded_attribute_follows_from_the_folder(trips, written, tmp_path):

@@ -214,3 +214,19 @@ def test_what_it_does_not_know_is_refused(case, tmp_path):
     with pytest.raises(UnreadableInputError) as refusal:
         read_trips(source(path), parameters)
     assert "p1" not in str(refusal.value)
+
+
+def test_projected_coordinates_and_decimal_commas_are_published_and_left_to_the_engine(tmp_path):
+    rng = np.random.default_rng(8)
+    # Metres of EPSG:2154, around Paris.
+    metres = 652_000 + 2_000 * rng.integers(0, 3, (2, N)), 6_862_000 + 2_000 * rng.integers(0, 3, (2, N))
+    names = ("o_lon", "d_lon", "o_lat", "d_lat")
+    rows = zip(*(row.tolist() for half in metres for row in half), strict=True)
+    lines = [";".join(names), *(";".join(f"{value},5" for value in row) for row in rows)]
+    (tmp_path / "trips.csv").write_text("\n".join(lines) + "\n")
+    how = {"crs": "EPSG:2154", "decimal_comma": True, "no_person": True, "resolution": 7}
+    flows = flowveil.read_trips(tmp_path / "trips.csv", origin="o_lat,o_lon", destination="d_lat,d_lon", **how)
+    flowveil.anonymize(flows, k=5).write(tmp_path / "out")
+    verified = flowveil.verify_release(tmp_path / "out", against=tmp_path / "trips.csv")
+    assert verified.holds
+    assert verified.compared["read_by"] == "engine"

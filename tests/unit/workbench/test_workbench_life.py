@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import os
@@ -21,6 +22,7 @@ from pyarrow import csv
 from conftest import trip_table
 from flowveil import verify_derived
 from flowveil.cli import main
+from flowveil.workbench.jobs import Jobs
 from samples.served import Served, serving, serving_here
 
 pytest.importorskip("starlette")
@@ -384,3 +386,48 @@ def test_second_tables_and_private_files_of_a_release(served):
         refused = served.do("POST", "/api/jobs", {"kind": "derive", "release": release["id"], "derive": content})
         assert served.ended(refused["id"])["state"] == "failed"
     served.do("POST", "/api/jobs", {"kind": "derive", "release": "x", "derive": {"level": 6}}, expect=404)
+
+
+class IdleProcess:
+    """A worker process that never answers."""
+
+    ended = False
+    busy = None
+
+    async def run(self, *_):
+        await asyncio.Event().wait()
+
+    async def is_free(self, *_):
+        return True
+
+    def end(self):
+        self.ended = True
+
+    async def gone(self):
+        pass
+
+
+def test_a_process_waits_for_the_next_job_while_a_preview_runs(tmp_path, monkeypatch):
+    async def start(_room):
+        return IdleProcess()
+
+    async def settle():
+        for _ in range(20):
+            await asyncio.sleep(0)
+
+    async def check():
+        jobs = Jobs(tmp_path, lambda: None)
+        jobs.start("preview", {}, request={})
+        await settle()
+        jobs.warm_up()  # its second half waits for the preview
+        await settle()
+        run = jobs.start("run", {}, request={})
+        await settle()
+        jobs.cancel(run)
+        await settle()
+        assert jobs._spare is not None
+        assert not jobs._spare.ended
+        await jobs.close()
+
+    monkeypatch.setattr("flowveil.workbench.jobs._Process.start", start)
+    asyncio.run(check())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -16,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from .tree import Codes, Ints, ZoneMap
+from .tree import Codes, Ints, ZoneMap, cell_texts
 
 Counts = NDArray[np.int64]
 MILLION = 1_000_000
@@ -56,6 +57,28 @@ class Places:
     tile: Codes
     k: Counts
     l: Counts  # noqa: E741  # the letter of the papers
+
+
+def texts_of(codes: Codes) -> Codes:
+    """Returns codes of tiles as text."""
+    return cell_texts(codes) if codes.dtype == np.uint64 else codes
+
+
+def worth_of(tiles: Codes, listed: Places | None) -> Counts:
+    """Returns the number of listed places in each tile; 1 if tiles are counted."""
+    if listed is None:
+        return np.ones(len(tiles), dtype=np.int64)
+    places = Counter(listed.tile.tolist())
+    return np.array([places[tile] for tile in texts_of(tiles).tolist()], dtype=np.int64)
+
+
+def with_places(tiles: Codes, places: Places | None) -> Codes:
+    """Returns tiles, followed by those of listed places that are not among them."""
+    if places is None:
+        return tiles
+    is_h3 = tiles.dtype == np.uint64
+    codes = np.array([int(code, 16) for code in places.tile.tolist()], dtype=np.uint64) if is_h3 else places.tile
+    return np.concatenate((tiles, np.setdiff1d(codes, tiles)))
 
 
 @dataclass(frozen=True, eq=False)

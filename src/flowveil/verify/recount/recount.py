@@ -53,7 +53,6 @@ and what was counted. A finding has numbers of cells, never a value of a cell, a
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -66,8 +65,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from . import geometry, inputs, noise, perturbation, revisions, values
-from .inputs import MILLION, Counts, FolderError, PersonRows, Places, Release, Trips
-from .tree import Codes, Ints, build_tree, cell_texts, count_overlaps, zones_around
+from .families import Family, find_families, slices_around
+from .inputs import MILLION, Counts, FolderError, PersonRows, Release, Trips, texts_of, with_places, worth_of
+from .tree import Ints, build_tree, count_overlaps, zones_around
 
 Mask = NDArray[np.bool_]
 #: What groups of rows contain, by unit: one number for each group.
@@ -157,39 +157,6 @@ def _say(problems: Mapping[str, Any]) -> Iterator[str]:
             yield f"flows.parquet: {int(np.sum(wrong))} {problem}"
 
 
-@dataclass(frozen=True, eq=False)
-class _Family:
-    """Cells of one matrix, or of slices of one detail: they share no trip."""
-
-    cells: NDArray[np.int64]
-    #: (rows, slices): the published slices, or combinations of folds, that hold each slice of the input; -1 for none.
-    container: Ints
-    #: Which slice columns have a value, and the length of the time label: finer slices have more.
-    detail: tuple[int, ...]
-
-
-def _groups_above(value: str, parents: Mapping[str, str | None]) -> list[str]:
-    """Returns a value and the groups around it, on a tree of values."""
-    if value not in parents or value in parents.values():
-        raise FolderError("report.json: the tree of a folded attribute does not list a value of the input")
-    found: list[str] = []
-    node: str | None = value
-    while node is not None:
-        if node not in parents or node in found or list(parents.values()).count(None) != 1:
-            raise FolderError("report.json: what a folded attribute states is no tree")
-        found.append(node)
-        node = parents[node]
-    return found
-
-
-def _around(slices: Sequence[Any], detail: Sequence[int], names: Sequence[str]) -> list[tuple[Any, ...]]:
-    """Returns the slice of this detail around each slice of the input: labels of longer steps are prefixes."""
-    return [
-        tuple((v[:n] if c == "time" else v) if n else None for v, n, c in zip(key, detail, names, strict=True))
-        for key in slices
-    ]
-
-
 class _Recount:
     """The recount of a release."""
 
@@ -197,7 +164,7 @@ class _Recount:
         self.release, self.trips, self.notes = release, trips, notes
         self.ends, self.own_tiles = (trips.origin, trips.destination), (trips.origins, trips.destinations)
         self.maps = (trips.origin_map, trips.destination_map)
-        self.tiles = [_with_places(tiles, trips.stricter) for tiles in self.own_tiles]
+        self.tiles = [with_places(tiles, trips.stricter) for tiles in self.own_tiles]
         halves = release.parameters.get("hierarchy") == "halves"
         self.trees = [build_tree(*one, halves=halves) for one in zip(self.tiles, self.maps, strict=True)]
         #: Node of the origin and of the destination zone of each cell; -1 for zones without a tile of the input.
@@ -209,24 +176,22 @@ class _Recount:
         layers = release.flows["layer"].to_numpy() if release.has("layer") else np.zeros(len(release))
         self.layer = layers.astype(np.int64)
         self.of_slice = trips.of_slice()
-        self.slice_of_cell = np.zeros(len(release), dtype=np.int64)
-        self.n_slices = 1
+        self.families, self.slice_of_cell, self.n_slices = find_families(release, trips)
         listed = trips.l_places if release.parameters.get("l_places") is not None else None
         #: Thresholds; one for locations also if only listed places have one, so that they are counted.
         self.least = dict(release.least)
         if (release.parameters.get("stricter") or {}).get("l") is not None:
             self.least.setdefault("locations", 0)
-        self.worth = [_worth(tiles, listed) for tiles in self.own_tiles]
+        self.worth = [worth_of(tiles, listed) for tiles in self.own_tiles]
 
     def run(self, earlier: Sequence[Any], *, test_noise: bool = True) -> Iterator[str]:
         """Yields every finding, section by section."""
-        families = self._folded_family() if self.release.kind == "folded" else self._families()
-        values.check_form(self.release, len(families))
-        assigned: list[tuple[_Family, Ints]] = []
+        values.check_form(self.release, len(self.families))
+        assigned: list[tuple[Family, Ints]] = []
         counted_in: Mask = np.zeros(len(self.trips), dtype=np.bool_)
         # From fine to coarse: over common zones, coarser matrices are sums of what the finest publish.
-        for family in sorted(families, key=lambda f: f.detail, reverse=True):
-            finest = all(family.detail) and family is max(families, key=lambda f: f.detail)
+        for family in sorted(self.families, key=lambda f: f.detail, reverse=True):
+            finest = all(family.detail) and family is max(self.families, key=lambda f: f.detail)
             removed = self._hopeless(family)
             if self.release.common_zones and not finest:
                 removed |= ~counted_in
@@ -246,7 +211,9 @@ class _Recount:
             if self.release.statement["homogeneous"]:
                 yield from self._check_homogeneous(family, cell, removed)
         if self.release.kind == "perturbed":
-            of_rows = [(self._slices_around(family)[self.of_slice], cell) for family, cell in assigned]
+            of_rows = [
+                (slices_around(self.release, self.trips, family)[self.of_slice], cell) for family, cell in assigned
+            ]
             yield from perturbation.check_counts(self.release, self.trips, of_rows, self.notes)
             return
         if self.release.kind == "noisy":
@@ -254,7 +221,7 @@ class _Recount:
             yield from noise.check_counts(self.release, self.trips, of_rows) if test_noise else ()
             return
         yield from self._check_lists()
-        yield from self._check_people_of_slices(families)
+        yield from self._check_people_of_slices()
         if not self.release.common_zones and len(assigned) > 1:
             yield from self._check_subtraction(assigned)
         if self.release.is_revision and len(assigned) > 1:
@@ -265,14 +232,7 @@ class _Recount:
             yield from revisions.check(self.release, self.trips, cell, counted, earlier, self.notes)
         elif self.release.has("revised"):
             yield "flows.parquet: says which cells are revised, but the release is no revision"
-        yield from self._check_shares(max(families, key=lambda family: family.detail).cells)
-
-    def _slices_around(self, family: _Family) -> Any:
-        """Returns the number of the matrix of a family that holds each slice of the input, published or not."""
-        names, slices = self.release.slice_columns, self.trips.slices
-        keys = _around(slices, family.detail, names) if names else [() for _ in slices]
-        number = {key: n for n, key in enumerate(dict.fromkeys(keys))}
-        return np.array([number[key] for key in keys])
+        yield from self._check_shares(max(self.families, key=lambda family: family.detail).cells)
 
     def _count(self, group: Ints, n: int, least: Mapping[str, float]) -> Counted:
         """Counts groups of rows: trips and weights, and the other units that have a threshold."""
@@ -290,72 +250,12 @@ class _Recount:
         tiles = [_distinct(group, end, n, worth) for end, worth in zip(ends, self.worth, strict=True)]
         return np.minimum(*tiles)
 
-    def _families(self) -> list[_Family]:
-        """Returns the matrices that share no trip within themselves."""
-        names, slices = self.release.slice_columns, self.trips.slices
-        if not names:
-            return [_Family(np.arange(len(self.release)), np.zeros((1, 1), dtype=np.int32), (1,))]
-        published = self._number_slices(names)
-        # A label of a longer step of time is a prefix of those within it.
-        lengths = [tuple(len(v or "") if c == "time" else int(v is not None) for v, c in zip(key, names, strict=True))
-                   for key in published]  # fmt: skip
-        families, used = [], 0
-        for detail in sorted(set(lengths)):
-            own = {key: n for n, key in enumerate(published) if lengths[n] == detail}
-            container = np.array([[own.get(key, -1) for key in _around(slices, detail, names)]], dtype=np.int32)
-            used += len(set(container.ravel().tolist()) - {-1})
-            cells = np.flatnonzero(np.isin(self.slice_of_cell, list(own.values())))
-            families.append(_Family(cells, container, detail))
-        # Noise may fill declared slices without trips.
-        if used < len(published) and self.release.kind != "noisy":
-            raise FolderError(f"flows.parquet: {len(published) - used} slices are not in the input")
-        return families
-
-    def _folded_family(self) -> list[_Family]:
-        """Returns the one matrix; its "slices" are the published combinations of spans of time and groups of values."""
-        release, slices = self.release, self.trips.slices
-        published = self._number_slices(release.fold_columns)
-        above = {
-            name: {value: _groups_above(value, parents) for value in {key[column] for key in slices}}
-            for column, (name, parents) in enumerate(release.folds.items())
-            if parents is not None
-        }
-        container: list[Ints] = []
-        for n, nodes in enumerate(published):
-            at = iter(nodes)
-            inside: Mask = np.ones(len(slices), dtype=np.bool_)
-            for column, name in enumerate(release.folds):
-                node = next(at)
-                stop = next(at) if name == "time" else None
-                inside &= [
-                    node <= key[column] < stop if stop is not None else node in above[name][key[column]]
-                    for key in slices
-                ]
-            if not inside.any():
-                raise FolderError("flows.parquet: spans of time or groups of values hold no trip of the input")
-            # Combinations that overlap are in different rows.
-            free = next((row for row in container if np.all(row[inside] < 0)), None)
-            if free is None:
-                free = np.full(len(slices), -1, dtype=np.int32)
-                container.append(free)
-            free[inside] = n
-        return [_Family(np.arange(len(release)), np.stack(container), (1,))]
-
-    def _number_slices(self, names: Sequence[str]) -> list[Any]:
-        """Numbers the published slices, or combinations of folds, and returns them."""
-        listed = list(zip(*(self.release.flows[name].to_pylist() for name in names), strict=True))
-        found = sorted(set(listed), key=str)
-        number = {key: n for n, key in enumerate(found)}
-        self.slice_of_cell = np.array([number[key] for key in listed], dtype=np.int64)
-        self.n_slices = len(found)
-        return found
-
-    def _check_people_of_slices(self, families: list[_Family]) -> Iterator[str]:
+    def _check_people_of_slices(self) -> Iterator[str]:
         """Section 8: k persons in every slice and span, where persons are known."""
         if self.trips.persons is None or (self.release.kind != "folded" and not self.release.slice_columns):
             return
         few = 0
-        for container in (one for family in families for one in family.container):
+        for container in (one for family in self.families for one in family.container):
             people = self.trips.persons.count(container[self.of_slice], self.n_slices)
             few += int(np.sum(people[np.unique(container[container >= 0])] < self.release.k))
         what = "spans of time or groups of values" if self.release.kind == "folded" else "slices"
@@ -370,7 +270,7 @@ class _Recount:
         found[row[counts]] = cell[counts]
         return found, np.bincount(row[counts], minlength=len(self.trips)) > 1
 
-    def _pairs_in_zones(self, family: _Family) -> tuple[Any, Any]:
+    def _pairs_in_zones(self, family: Family) -> tuple[Any, Any]:
         """Returns all pairs of a row and a cell around it: a rectangle in the orders of tiles, slice after slice."""
         known = (self.zone[0][family.cells] >= 0) & (self.zone[1][family.cells] >= 0)
         if not known.all() and self.release.kind != "noisy":
@@ -438,7 +338,7 @@ class _Recount:
                 most["people"] += trips.persons.count(group, n)
         yield from _say({f"cells have too few {u} for the guarantee": most[u] < x for u, x in release.least.items()})
 
-    def _hopeless(self, family: _Family) -> Mask:
+    def _hopeless(self, family: Family) -> Mask:
         """Section 3: the rows that the rule `hopeless flows` removes."""
         rule, trips, release = self.release.statement["suppression"], self.trips, self.release
         if rule["rule"] != "hopeless flows":
@@ -464,7 +364,7 @@ class _Recount:
         removed[hopeless[order[turn < allowed[held]]]] = True
         return removed[flow]
 
-    def _check_cells(self, family: _Family, cell: Ints) -> Iterator[str]:
+    def _check_cells(self, family: Family, cell: Ints) -> Iterator[str]:
         """Sections 4, 5 and 6 for the cells of a family."""
         release = self.release
         counted = self._count(cell, len(release), self.least)
@@ -497,7 +397,7 @@ class _Recount:
             looked_at &= release.flows["revised"].to_numpy()
         yield from _say({problem: wrong & looked_at for problem, wrong in problems.items()})
 
-    def _check_homogeneous(self, family: _Family, cell: Ints, removed: Mask) -> Iterator[str]:
+    def _check_homogeneous(self, family: Family, cell: Ints, removed: Mask) -> Iterator[str]:
         """Section 7."""
         release = self.release
         if release.kind == "boxed" or self.layer.max() > 0:
@@ -577,14 +477,14 @@ class _Recount:
     def _required(self, end: int, values: Counts) -> Counts:
         """Returns the highest k or l that is required of each node: that of the places in it."""
         assert self.trips.stricter is not None
-        tree, number = self.trees[end], {code: i for i, code in enumerate(_texts(self.tiles[end]).tolist())}
+        tree, number = self.trees[end], {code: i for i, code in enumerate(texts_of(self.tiles[end]).tolist())}
         required = np.zeros(len(tree.code), dtype=np.int64)
         at = [number[code] for code in self.trips.stricter.tile.tolist()]
         for nodes in tree.up:
             np.maximum.at(required, nodes[at], values)
         return required
 
-    def _check_subtraction(self, assigned: list[tuple[_Family, Ints]]) -> Iterator[str]:
+    def _check_subtraction(self, assigned: list[tuple[Family, Ints]]) -> Iterator[str]:
         """Section 9: each kind of finer matrices is taken off alone, and all kinds together."""
         worst = 0
         for family, cell in assigned:
@@ -698,24 +598,3 @@ def _far_from_all(origin: Any, destination: Any, trips: Counts, t: float) -> NDA
 def shown_share(share: Fraction, step: Fraction) -> float:
     """Returns the smallest multiple of the step that is not below a share: at least one step, at most 1."""
     return float(min(Fraction(1), max(1, math.ceil(share / step)) * step))
-
-
-def _texts(codes: Codes) -> Codes:
-    return cell_texts(codes) if codes.dtype == np.uint64 else codes
-
-
-def _worth(tiles: Codes, listed: Places | None) -> Counts:
-    """Returns the number of listed places in each tile; 1 if tiles are counted."""
-    if listed is None:
-        return np.ones(len(tiles), dtype=np.int64)
-    places = Counter(listed.tile.tolist())
-    return np.array([places[tile] for tile in _texts(tiles).tolist()], dtype=np.int64)
-
-
-def _with_places(tiles: Codes, places: Places | None) -> Codes:
-    """Returns tiles, followed by those of listed places that are not among them."""
-    if places is None:
-        return tiles
-    is_h3 = tiles.dtype == np.uint64
-    codes = np.array([int(code, 16) for code in places.tile.tolist()], dtype=np.uint64) if is_h3 else places.tile
-    return np.concatenate((tiles, np.setdiff1d(codes, tiles)))

@@ -85,6 +85,8 @@ def read_trips(
     """
     if not isinstance(source, str | PathLike) or any(parameters.get(name) for name in ("matrix", "wide", "lookup")):
         raise UnreadableInputError("the input is not a file, or is a matrix file")
+    if parameters.get("crs") or parameters.get("decimal_comma"):
+        raise UnreadableInputError("coordinates are not in degrees, or numbers have a decimal comma")
     if bool(parameters.get("zones")) != (zones is not None):
         raise UnreadableInputError("the release was made on a map, which was not given, or on none")
     area = parameters.get("within") if area is None else area

@@ -12,6 +12,9 @@ above 0, the largest is at most `value_share` of it, and the total without the t
 the largest. The same holds for contributions weight * (high - value). For a median, the two largest weights of
 contributors are together below half of all weights, and it lies between the bounds, not at one.
 
+Of two columns that both have a mean or total in a cell, the later one (in the order mean, total, and of the request) is
+null if all differences of the two, row by row, have one sign, and weight * difference breaks one of the rules above.
+
 Numbers are published of matrices that share no trip: not of totals of slices, boxes, revisions and inexact counts.
 """
 
@@ -20,6 +23,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -67,24 +71,41 @@ def _bounds(release: Release) -> dict[str, tuple[float, float]]:
 
 def compare(release: Release, trips: Trips, cell: Ints) -> dict[str, Any]:
     """Returns cells with wrong numbers, by what is wrong; ``cell`` has the cell of each row of the trips."""
-    stated, rows, problems = number_columns(release.parameters), trips.values, {}
-    if stated and rows is None:
+    stated, rows, n = number_columns(release.parameters), trips.values, len(release)
+    if not stated:
+        return {}
+    if rows is None:
         raise FolderError("flows.parquet: has means, totals or medians, but the values of the input are not known")
+    who = np.arange(len(rows.row), dtype=np.int32) if rows.person is None else rows.person
+    of_row, weight = cell[rows.row], rows.weight.astype(np.float64)
+    allowed, numbers, values = {}, {}, {}
     for name, (role, column) in stated.items():
         low, high = _bounds(release)[column.strip()]
-        of_row, value = cell[rows.row], rows.values[column]
-        kept = np.flatnonzero((of_row >= 0) & (rows.weight > 0) & (value >= low) & (value <= high))
-        who = np.arange(len(value), dtype=np.int32) if rows.person is None else rows.person
-        data = of_row[kept], who[kept], rows.weight[kept].astype(np.float64), value[kept]
-        allowed = _is_allowed(release, *data, low=low, high=high, is_median=role == "median")
-        number = _number(role, data[0], data[2], data[3], len(release))
+        value = values[name] = np.where(
+            (rows.values[column] >= low) & (rows.values[column] <= high), rows.values[column], np.nan
+        )
+        at = np.flatnonzero((of_row >= 0) & (weight > 0) & ~np.isnan(value))
+        data = of_row[at], who[at], weight[at], value[at]
+        numbers[name] = _number(role, data[0], data[2], data[3], n)
+        allowed[name] = _is_allowed(release, *data, low=low, high=high)
         if role == "median":
-            allowed &= ~(number <= low) & ~(number >= high)
+            total, largest, second = _top_two(data[0], data[1], data[2], n)
+            allowed[name] &= (largest + second < total / 2) & ~(numbers[name] <= low) & ~(numbers[name] >= high)
+    for one, other in combinations([name for name, (role, _) in stated.items() if role != "median"], 2):
+        amount = weight * (values[other] - values[one])
+        at = np.flatnonzero((of_row >= 0) & (weight > 0) & ~np.isnan(amount))
+        more, less = (np.bincount(of_row[at[sign]], minlength=n) > 0 for sign in (amount[at] > 0, amount[at] < 0))
+        open_to_all = (np.bincount(of_row[at], minlength=n) > 0) & ~(more & less)
+        kept = _keeps_rules(release, *_top_two(of_row[at], who[at], np.abs(amount[at]), n))
+        allowed[other] &= ~(allowed[one] & open_to_all & ~kept)
+    problems = {}
+    for name in stated:
         found = release.flows[name].to_numpy()
         shown = ~np.isnan(found)
-        problems[f"cells have a {name} that its rules refuse"] = shown & ~allowed
-        problems[f"cells lack a {name} that its rules allow"] = ~shown & allowed
-        problems[f"cells have another {name} than the recount"] = shown & allowed & ~_is_rounded(found, number)
+        problems[f"cells have a {name} that its rules refuse"] = shown & ~allowed[name]
+        problems[f"cells lack a {name} that its rules allow"] = ~shown & allowed[name]
+        wrong = shown & allowed[name] & ~_is_rounded(found, numbers[name])
+        problems[f"cells have another {name} than the recount"] = wrong
     return problems
 
 
@@ -94,33 +115,36 @@ def _runs(*columns: NDArray[Any]) -> NDArray[np.int64]:
     return np.flatnonzero(np.concatenate((np.ones(min(1, len(columns[0])), dtype=np.bool_), changes)))
 
 
-def _is_allowed(
-    release: Release, cell: Ints, who: Ints, weight: Floats, value: Floats, *, low: float, high: float, is_median: bool
-) -> NDArray[np.bool_]:
-    n, parameters = len(release), release.parameters
-    if len(cell) == 0:
-        return np.zeros(n, dtype=np.bool_)
-    order = np.lexsort((who, cell))
-    cell, who, weight, value = cell[order], who[order], weight[order], value[order]
-    first = _runs(cell, who)
-    of_person, known = cell[first], who[first] >= 0
-    share, k = float(parameters["value_share"]), int(parameters["k"])
-    allowed = np.bincount(of_person[known], minlength=n) >= max(1 + math.ceil(2 / share), k)
-    for amount in (weight * (value - low), weight * (high - value), *((weight,) if is_median else ())):
-        made = np.add.reduceat(amount, first)
+def _top_two(cell: Ints, who: Ints, amount: Floats, n: int) -> tuple[Floats, Floats, Floats]:
+    """Returns the total of each cell, and what the two largest contributors have of it."""
+    total, largest, second = np.zeros(n), np.zeros(n), np.zeros(n)
+    if len(cell):
+        order = np.lexsort((who, cell))
+        first = _runs(cell[order], who[order])
+        of_person, made = cell[order][first], np.add.reduceat(amount[order], first)
         order = np.lexsort((-made, of_person))
-        top = _runs(of_person[order])
-        ranked = np.append(made[order], 0.0)
-        size = np.diff(np.append(top, len(made)))
-        total, largest, second = np.zeros(n), np.zeros(n), np.zeros(n)
+        top, ranked = _runs(of_person[order]), np.append(made[order], 0.0)
         at = of_person[order[top]]
         total[at], largest[at] = np.add.reduceat(made[order], top), ranked[top]
-        second[at] = np.where(size > 1, ranked[top + 1], 0.0)
-        if amount is weight:
-            allowed &= largest + second < total / 2
-            continue
-        allowed &= (total > 0) & (largest - share * total <= _ERROR * total)
-        allowed &= total - largest - second >= float(parameters["p_percent"]) / 100 * largest * (1 - _ERROR)
+        second[at] = np.where(np.diff(np.append(top, len(made))) > 1, ranked[top + 1], 0.0)
+    return total, largest, second
+
+
+def _keeps_rules(release: Release, total: Floats, largest: Floats, second: Floats) -> NDArray[np.bool_]:
+    share, p = float(release.parameters["value_share"]), float(release.parameters["p_percent"])
+    allowed: NDArray[np.bool_] = (total > 0) & (largest - share * total <= _ERROR * total)
+    return allowed & (total - largest - second >= p / 100 * largest * (1 - _ERROR))
+
+
+def _is_allowed(
+    release: Release, cell: Ints, who: Ints, weight: Floats, value: Floats, *, low: float, high: float
+) -> NDArray[np.bool_]:
+    n, fewest = len(release), 1 + math.ceil(2 / float(release.parameters["value_share"]))
+    size, known = int(who.max(initial=0)) + 1, who >= 0
+    persons = np.unique(cell[known].astype(np.int64) * size + who[known]) // size
+    allowed = np.bincount(persons, minlength=n) >= max(fewest, int(release.parameters["k"]))
+    for amount in (weight * (value - low), weight * (high - value)):
+        allowed &= _keeps_rules(release, *_top_two(cell, who, amount, n))
     return allowed
 
 
