@@ -169,10 +169,8 @@ def run_study(source: Any, directory: str | PathLike[str], *, by: str | Sequence
         directory: where the results go; an earlier study there is continued.
         by: the attributes that segments are made by, where the source is not read yet; those of the preset by default,
             ``none`` for no segments.
-        **settings: ``preset``, ``methods``, ``protections``, ``k``, ``max_suppressed``, ``limits``, ``options``,
-            ``trees``, ``time_limit``, ``workers``, ``progress``, ..., see
-            `flowveil.analysis.study.run_study`; and how to read the trips, see `read_slices`, with ``time`` and
-            ``every`` for a matrix of each step.
+        **settings: those of `flowveil.analysis.study.run_study`, such as ``preset``, ``methods`` and ``k``; and how to
+            read the trips, see `read_slices`, with ``time`` and ``every`` for a matrix of each step.
 
     Returns:
         All results; the folder has them as tidy tables, as Markdown and as LaTeX.
@@ -444,14 +442,9 @@ def area_of_zones(given: Any) -> Within | None:
 
 
 def freeze(release: str | PathLike[str], *, out: str | PathLike[str] | None = None) -> FrozenMap:
-    """The zones of a published release, without its counts, for releases that are to have the same ones.
+    """Returns the zones of a published release folder, without its counts, for ``anonymize(..., zones_of=...)``.
 
-    Args:
-        release: the folder; its published files are enough.
-        out: also write them into this Parquet file.
-
-    Returns:
-        What ``anonymize(..., zones_of=...)`` takes, as it takes the folder or the file.
+    ``out`` is a Parquet file into which they are also written.
     """
     from flowveil.release.zone_map import FrozenMap
 
