@@ -68,10 +68,13 @@ def test_agrees_with_reading_row_by_row_in_any_order(
     rows = [*rows, GOOD_ROW]
     path.write_text(csv_text(rows), encoding="utf-8")
     expected, left_out = read_points(path, resolution=resolution, person="uid", weight="weight", trips="n")
+    refused = ""
     try:
         flows = read_trips(path, resolution=resolution, trips="n", weight="weight", max_dropped=1, engine=engine)
-    except DataError as refused:
-        assert "too fine to be counted" in str(refused)
+    except DataError as error:
+        refused = str(error)
+    if refused:
+        assert "too fine to be counted" in refused
         assert any(0 < float(row[5] or "nan") < TOO_FINE for row in rows if row[5].strip() not in ("NA", "null"))
         return
     origin = flows.origins.code[flows.origins.leaf_node[flows.origin]].tolist()
