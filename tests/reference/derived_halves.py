@@ -89,8 +89,8 @@ def _moved(flows: Flows, trees: tuple[Hierarchy, Hierarchy, Hierarchy | None]) -
         destination=ends[1][order],
         trips=flows.trips[order],
         **flows.added(lambda values: values[order]),
-        people=None if flows.people is None else flows.people.renumbered(np.argsort(order).astype(np.int32)),
-        time=None if flows.time is None else flows.time[order],
+        people=None if flows.people is None else flows.people.renumber(np.argsort(order).astype(np.int32)),
+        leaves=tuple(leaf[order] for leaf in flows.leaves),
     )
 
 

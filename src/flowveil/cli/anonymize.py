@@ -30,8 +30,8 @@ _OPTIONS = [one.name for one in settings(tier=("common", "all")) if one.name != 
 def anonymize(output: Output, source: str, request: Request, save_recipe: str | None) -> None:
     """Anonymise the trips of INPUT and publish them into a folder.
 
-    INPUT is a CSV or Parquet file, a folder or pattern of such files, a matrix (OMX, --wide) or a table of a database
-    (duckdb:FILE?table=NAME, sqlite:..., postgresql://host/db?table=NAME).
+    INPUT is a CSV or Parquet file, a folder or pattern of such files, a matrix (OMX, or CSV with --set
+    input.wide=true), or a table of a database (duckdb:FILE?table=NAME, sqlite:..., postgresql://host/db?table=NAME).
     """
     publish_request(output, request.with_values(input=source), save_recipe=save_recipe)
 

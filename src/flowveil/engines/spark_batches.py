@@ -9,6 +9,8 @@ bucket, so a batch that is recomputed after a machine was lost is the same.
 A block has the numbers of flows and persons as two columns of bytes, all rows of a person in one block. Numbers of
 persons have no meaning outside their block. A query is sent to all blocks; each answers with one integer per cell, and
 the answers are added.
+
+Measured by `python -m benchmarks spark`.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 A run is a slice of an order of flows. All units are monotone, so of the runs from a flow only those matter that are
 safe and shorter than two safe runs. The exchange sorts the flows of neighbouring boxes along each of the four
 dimensions, and from one to the other of two distant flows, and cuts each order like the whole curve. Needs numba.
+
+Measured by `python -m benchmarks methods`.
 """
 
 from __future__ import annotations

@@ -6,6 +6,8 @@ more bits are drawn if a word equals the first 64 bits of a probability. One bin
 
 Most pairs of a matrix are empty, and only their positive draws are published. So the positions of these draws are
 sampled directly: the gaps between them are geometric. The cost is proportional to what is published.
+
+Measured by `python -m benchmarks laplace`.
 """
 
 from __future__ import annotations

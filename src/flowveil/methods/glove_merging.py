@@ -2,6 +2,8 @@
 
 Each merge depends on all earlier ones, so the loop cannot be vectorised. Candidate pairs are in a heap; pairs with
 merged boxes are skipped. Needs numba (the extra ``boxes``).
+
+Measured by `python -m benchmarks boxes`.
 """
 
 from __future__ import annotations

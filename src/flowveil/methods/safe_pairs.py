@@ -7,6 +7,8 @@ then a run of rows, its children are runs inside it, and its sums differences of
 
 If columns fold (`flowveil.folds`), a pair has a node of each of their trees as well. The same is done at every
 combination of depths of these trees, with the flows sorted by (nodes of the folds, origin node, destination tile).
+
+Measured by `python -m benchmarks methods`.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ Only safe pairs save anything. With a price (multiplier) ``m`` on every suppress
 ``m * volume - sum over its safe pairs of (m * v - cost)``. The best cuts are those whose safe pairs save most. With one
 cut fixed, the saving of a node of the other tree is a sum over the fixed zones, and one bottom-up pass finds the best
 cut of that tree. The table of safe pairs is computed once; an evaluation reads only the rows of the fixed zones.
+
+Measured by `python -m benchmarks methods`.
 """
 
 from __future__ import annotations

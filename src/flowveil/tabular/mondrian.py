@@ -15,6 +15,8 @@ All partitions of one depth are cut together, with one sort for each quasi-ident
 - Numbers are cut by the cells of a grid, never between two numbers of one cell (`flowveil.tabular.grid`).
 - Missing values are values: a missing number or ordered category ranks above all others, a missing category
   is one more category. They are cut and published like any other value.
+
+Measured by `python -m benchmarks tabular`.
 """
 
 from __future__ import annotations

@@ -9,6 +9,8 @@ How H3 finds a cell: the globe is an icosahedron. A point is projected onto the 
 planar hexagonal grids. Rounding finds the finest hexagon, division by seven its parents; each step is a digit of the
 cell. The base cell and the rotation of digits of the coarsest hexagons are derived from ``h3`` once, from points all
 over the globe.
+
+Measured by `python -m benchmarks points`.
 """
 
 from __future__ import annotations
