@@ -14,6 +14,7 @@ import pyarrow as pa
 import flowveil
 from flowveil.flows import Flows
 from flowveil.hierarchy import Hierarchy
+from flowveil.record_keys import create_key
 from flowveil.slices import SlicedFlows
 from flowveil.zoning.places import read_places
 
@@ -162,6 +163,49 @@ def _revised(folder: Path) -> Held:
     return Held(flows, {"revision": [earlier], "zones_of": earlier})
 
 
+def _numbered(folder: Path) -> Held:
+    """Means and medians, in slices."""
+    rng, trips = np.random.default_rng(6), tiled_trips(300)
+    for name, values in (("minutes", rng.gamma(2, 10, 300)), ("km", rng.gamma(2, 3, 300).round(1))):
+        trips = trips.append_column(name, pa.array(values))
+    trips = trips.append_column("sex", pa.array(["f", "m"] * 150))
+    between = ["minutes=0,200", "km=0,100"]
+    flows = flowveil.read_slices(trips, resolution=7, by="sex", mean="minutes", median="km", between=between)
+    flowveil.anonymize_slices(flows, k=5).write(folder, formats="csv,kepler")
+    return Held(flows)
+
+
+def _grouped(folder: Path) -> Held:
+    """Purposes that fold."""
+    purposes = np.random.default_rng(7).choice(["work", "study", "shop"], 300, p=[0.6, 0.3, 0.1])
+    trips = tiled_trips(300).append_column("purpose", pa.array(purposes))
+    tree = flowveil.read_tree({"work": "duty", "study": "duty", "shop": "all", "duty": "all", "all": None})
+    flows = flowveil.read_slices(trips, resolution=7, by="purpose").folded({"purpose": tree})
+    flowveil.anonymize(flows, method="paircut", k=5).write(folder, formats="csv,gpkg")
+    return Held(flows)
+
+
+def _rounded(folder: Path) -> Held:
+    """Controlled rounding, verified with the key."""
+    key = folder.with_suffix(".key")
+    create_key(key)
+    flows = flowveil.read_trips(tiled_trips(300), resolution=7, key_file=key)
+    flowveil.anonymize(flows, method="rounding", mode="controlled").write(folder, formats="csv")
+    return Held(flows)
+
+
+def _revised_slices(folder: Path) -> Held:
+    """Nested zones in slices, corrected."""
+    earlier = folder.with_suffix(".earlier")
+    found = []
+    for rows in (250, 500):
+        trips = tiled_trips(rows).append_column("sex", pa.array(["f", "m"] * (rows // 2)))
+        found.append(flowveil.read_slices(trips, resolution=7, by="sex"))
+    flowveil.anonymize_slices(found[0], k=5, method="paircut").write(earlier)
+    flowveil.anonymize_slices(found[1], k=5, revision=earlier, max_suppressed=0.5).write(folder, formats="csv")
+    return Held(found[1], {"revision": [earlier]})
+
+
 def _noisy(folder: Path) -> Held:
     flows = small_flows()
     flowveil.anonymize(flows, method="laplace", epsilon=1.0, region="observed").write(folder, formats="csv,gpkg,arrow")
@@ -183,5 +227,5 @@ def _privtree(folder: Path) -> Held:
 #: Which release a number changes; those with the most kinds of files more often.
 RELEASES: tuple[Callable[[Path], Held], ...] = (
     *(_plain, _older, _sliced, _boxed, _nested, _plain, _folded, _people, _stricter, _older, _revised),
-    *(_noisy, _topdown, _plain, _privtree),
+    *(_noisy, _topdown, _plain, _privtree, _numbered, _grouped, _rounded, _revised_slices),
 )

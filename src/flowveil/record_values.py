@@ -49,6 +49,8 @@ _TOLERANCE = 1e-9
 #: A sum below this part of its terms is 0.
 _CANCELLED = 1e-12
 _DIGITS = 3
+#: Largest absolute value of a bound: sums of contributions stay far from the largest double.
+_LARGEST = 1e15
 
 
 def value_columns(columns: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
@@ -124,8 +126,11 @@ def _parse_bounds(text: str) -> tuple[str, tuple[float, float]]:
         low, high = (float(part) for part in listed.split(","))
     except ValueError:
         low = high = math.nan
-    if not (column.strip() and -math.inf < low < high < math.inf):
-        raise ParameterError(f"{option('between')} must be COLUMN=LOW,HIGH with LOW below HIGH; found '{text}'.")
+    if not (column.strip() and -_LARGEST <= low < high <= _LARGEST):
+        raise ParameterError(
+            f"{option('between')} must be COLUMN=LOW,HIGH with LOW below HIGH, from {-_LARGEST:g} to {_LARGEST:g}; "
+            f"found '{text}'."
+        )
     return column.strip(), (low, high)
 
 

@@ -329,6 +329,8 @@ def test_the_recount_finds_changed_invented_and_missing_numbers(trips, tmp_path)
         "another total_km": [old[0] * 1.02, *old[1:]],
         "other digits": [old[0] + 0.001, *old[1:]],
         "lack a total_km": [None, *old[1:]],
+        "has NaN": [float("nan") if value is None else value for value in old],
+        "negative zero": [-0.0, *old[1:]],
         "refuse": [25.0 if value is None else value for value in old],
     }
     for finding, values in wrong.items():
@@ -358,6 +360,9 @@ REFUSED = {
     "no bounds": ("--mean km", "no bounds.*--between km"),
     "bounds of nothing": ("--between km=0,9", "--between gives the bounds"),
     "bounds twice": ("--between minutes=0,9", "--between gives the bounds"),
+    "bounds that overflow": ("--mean km --between km=0,1e300", "LOW below HIGH"),
+    "a sum that cells have": ("--weight weight --mean weight --between weight=0,200", "how much a trip is"),
+    "a place": ("--mean start_lat --between start_lat=40,60", "says where"),
     "bounds in reverse": ("--mean km --between km=9,0", "LOW below HIGH"),
     "a total": ("--by sex --total", "cannot be combined with --total"),
     "common zones and a total": ("--by sex --common-zones --total", "cannot be combined with --total"),

@@ -258,6 +258,13 @@ def complete(
     doubled = [name for name in dict.fromkeys(named.names()) if list(names).count(name) > 1]
     if doubled:
         raise DataError(f"Several columns are called {listed(doubled)}. Hint: give every column a different name.")
+    other_roles = {*named.ends, *named.added.values(), named.person, named.trips, named.record_id, named.time}
+    twice = [name for name in named.value_names() if name in other_roles]
+    if twice:
+        raise ParameterError(
+            f"Column {listed(twice)} says where, when or how much a trip is, or who made it; means, totals and medians "
+            "of it would reveal more than cells may. Allowed: other columns."
+        )
     persons = [n for n in named.slice_names() if n == named.person or plain_name(n) in PERSONS]
     if persons:
         raise ParameterError(

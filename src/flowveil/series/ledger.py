@@ -279,8 +279,11 @@ def _differing_perturbation(entry: Mapping[str, Any], new: Mapping[str, Any]) ->
             return f"it was made with another {name}, so the mean of both values of a cell is closer to its count"
     earlier, own = entry.get("records") or {}, new["records"]
     ids = [(report["parameters"].get("columns") or {}).get("record_id") for report in (before, now)]
-    if ids[0] != ids[1] or (earlier.get("trips") == own["trips"] and earlier.get("keys") != own["keys"]):
+    is_same = {name: earlier.get(name) == own[name] for name in ("trips", "keys")}
+    if ids[0] != ids[1] or (is_same["trips"] and not is_same["keys"]):
         return "its records have other keys: another input.record_id, or other columns of the input"
+    if ids[1] is None and not is_same["trips"]:
+        return "without input.record_id nothing shows that trips of both have the same keys"
     return ""
 
 

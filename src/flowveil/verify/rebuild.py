@@ -17,6 +17,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from flowveil import __version__
@@ -80,9 +81,25 @@ def check_rebuild(release: ReleaseFolder, given: PublicMap | None, notes: list[s
             published = read_published(release, given)
             if published is None:
                 return ["report.json: states neither a resolution nor a map, so its zones lie nowhere"]
+            if not _is_sorted(published):
+                return ["flows.parquet: its rows are not in the order of a release"]
             return compare_with(release, published, notes)
     except FlowveilError as problem:
         return [f"the folder cannot be made again from its tables and its statement: {problem}"]
+
+
+def _is_sorted(published: Published) -> bool:
+    """Returns whether cells are sorted by slice, fold, zones and layer: another order could carry information."""
+    cells, statement = published.cells, published.statement
+    folds = [name for name in cells.column_names if name in statement.fold_columns]
+    columns = [*statement.slice_columns, *folds, "origin_zone", "destination_zone"]
+    columns += ["layer"] if "layer" in cells.column_names else []
+    if not set(columns) <= set(cells.column_names):
+        return False
+    # Totals, whose slice is null, come first.
+    keys = {name: cells[name] if name == "layer" else cells[name].fill_null("") for name in columns}
+    order = pc.sort_indices(pa.table(keys), sort_keys=[(name, "ascending") for name in columns]).to_numpy()
+    return bool((order[1:] > order[:-1]).all())
 
 
 def compare_with(release: ReleaseFolder, published: Published, notes: list[str]) -> list[str]:

@@ -229,6 +229,25 @@ def test_the_ledger_accepts_further_tables_with_the_same_key_only(key, tmp_path)
             release.write(tmp_path / "d", ledger=ledger)
 
 
+def test_tables_of_almost_the_same_trips_need_record_ids(key, tmp_path):
+    """With a new column every record has a new key: the mean of a hundred such tables would be the true counts."""
+    write_trips(tmp_path / "trips.csv")
+    lines = (tmp_path / "trips.csv").read_text().splitlines()
+    (tmp_path / "wider.csv").write_text("\n".join([f"{lines[0]},x", *(f"{line},0" for line in lines[1:-1])]) + "\n")
+    how = {"resolution": 7, "no_person": True, "key_file": key}
+    for ids in ({}, {"record_id": "trip"}):
+        first, wider = (
+            anonymize(read_trips(tmp_path / name, **how, **ids), "cellkey") for name in ("trips.csv", "wider.csv")
+        )
+        ledger = tmp_path / f"ledger{len(ids)}"
+        first.write(tmp_path / "a", ledger=ledger, overwrite=True)
+        if ids:
+            wider.write(tmp_path / "b", ledger=ledger)
+            continue
+        with pytest.raises(InfeasibleError, match=r"without input\.record_id"):
+            wider.write(tmp_path / "b", ledger=ledger)
+
+
 @pytest.mark.skipif(os.name != "posix", reason="modes of files")
 def test_key_files_are_private_and_never_quoted(key, tmp_path):
     secret = key.read_text()

@@ -16,7 +16,8 @@ import flowveil
 from flowveil.publication import publish
 from flowveil.published import folder as published_folder
 from flowveil.release import folder as release_folder
-from samples.releases import city_flows, release_of
+from flowveil.slices import SlicedFlows
+from samples.releases import city_flows, edit_table, release_of
 from samples.verified import findings_of
 
 
@@ -118,6 +119,20 @@ def test_other_sentences_of_another_version_are_not_passed_over(release):
     notes: list[str] = []
     assert findings_of(release, city_flows(), notes=notes) == []
     assert any("sentences were not compared" in note for note in notes)
+
+
+@pytest.mark.parametrize("kind", ["layers", "slices"])
+def test_the_order_of_rows_carries_nothing(kind, tmp_path):
+    flows = city_flows()
+    if kind == "slices":
+        sliced = SlicedFlows(("sex",), (("f",), ("m",)), (flows, flows))
+        release = flowveil.anonymize_slices(sliced, k=5, total=True, accept_differencing=True)
+    else:
+        sliced, release = flows, flowveil.anonymize(flows, k=5, method="layercut")
+    folder = release.write(tmp_path / "release")
+    assert findings_of(folder, sliced) == []
+    edit_table(folder, "flows.parquet", lambda rows: [rows[1], rows[0], *rows[2:]])
+    assert findings_of(folder, sliced) == ["flows.parquet: its rows are not in the order of a release"]
 
 
 def test_a_damaged_table_is_a_finding_and_no_traceback(release):

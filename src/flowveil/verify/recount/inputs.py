@@ -228,6 +228,11 @@ def _check_columns(flows: pa.Table, slices: Sequence[str], folds: Sequence[str],
         raise FolderError("flows.parquet: a column has the wrong type")
     if flows.num_rows == 0 or any(flows[n].null_count for n in flows.column_names if n not in (*slices, *numbers)):
         raise FolderError("flows.parquet: has no rows, or values are missing")
+    # A missing number is null and zero has no sign: other bits of the same value could carry information.
+    for name in (name for name in flows.column_names if pa.types.is_floating(flows.schema.field(name).type)):
+        values = flows[name].drop_null().to_numpy()
+        if np.any(np.isnan(values) | (np.signbit(values) & (values == 0))):
+            raise FolderError("flows.parquet: has NaN or a negative zero")
     if any(pc.min(flows[name]).as_py() < 1 for name in ("trips", "layer") if name in found):
         raise FolderError("flows.parquet: cells have fewer than one trip, or layers are not numbered from 1")
 

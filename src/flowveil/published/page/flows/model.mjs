@@ -17,7 +17,7 @@ export function modelOf(data) {
     word: columnOf(zones.word), number: columnOf(zones.number), hectometres: columnOf(zones.hectometres), outlines: shapesOf(zones.shapes),
     origin: columnOf(cells.origin), destination: columnOf(cells.destination),
     volume: Object.fromEntries(data.bases.map((basis) => [basis, columnOf(cells[basis])])),
-    /* Means, totals and medians by name; NaN where a cell has none. */
+    /* Means, totals and medians by name; not a number where a cell has none. */
     numbers: Object.entries(data.numbers ?? {}).map(([name, values]) => [name, columnOf(values)]),
     group: data.slices || data.times ? columnOf((data.slices || data.times).of) : null,
   };

@@ -134,7 +134,7 @@ export function fillTable(world, body, count, rows, act) {
     }
     for (const value of groupOf(model, i)) row.append(make("td", value));
     for (const basis of named) row.append(make("td", exact(model.volume[basis][i]), "number"));
-    for (const [, values] of model.numbers) row.append(make("td", Number.isNaN(values[i]) ? "" : String(values[i]), "number"));
+    for (const [, values] of model.numbers) row.append(make("td", Number.isFinite(values[i]) ? String(values[i]) : "", "number"));
     body.append(row);
   }
   const all = rows.length === model.origin.length ? "" : state.chosen ? ` of ${state.chosen.label}` : " that match";

@@ -80,7 +80,7 @@ const field = (value) => (typeof value === "number" ? String(value) : `"${String
 export function csvOf(model, rows) {
   const { slices, times, bases } = model.data;
   const heads = ["origin_zone", "origin_name", "destination_zone", "destination_name", ...(slices ? slices.columns : times ? ["time"] : []), ...bases, ...model.numbers.map(([name]) => name)];
-  const lines = rows.map((i) => [model.code[model.origin[i]], labelOf(model, model.origin[i]), model.code[model.destination[i]], labelOf(model, model.destination[i]), ...groupOf(model, i), ...bases.map((basis) => model.volume[basis][i]), ...model.numbers.map(([, values]) => (Number.isNaN(values[i]) ? "" : values[i]))].map(field).join());
+  const lines = rows.map((i) => [model.code[model.origin[i]], labelOf(model, model.origin[i]), model.code[model.destination[i]], labelOf(model, model.destination[i]), ...groupOf(model, i), ...bases.map((basis) => model.volume[basis][i]), ...model.numbers.map(([, values]) => (Number.isFinite(values[i]) ? values[i] : ""))].map(field).join());
   return [heads.map(field).join(), ...lines].join("\n") + "\n";
 }
 
