@@ -389,7 +389,7 @@ def _revised_slices(
     if refused:
         raise ParameterError(
             f"A revision keeps slices and zones as they are; found {', '.join(map(option, refused))}. "
-            "Hint: flowveil derive computes totals."
+            "Hint: leave it out; flowveil derive computes totals."
         )
     thresholds = {name: value for name, value in vars(asked).items() if name != "usual_share"}
     stated = earlier.statements[-1]

@@ -17,12 +17,12 @@ import pytest
 
 from browser.pages import redrawn
 from conftest import trip_table
-from flowveil import anonymize, anonymize_slices, compare, read_slices, read_trips
+from flowveil import anonymize, anonymize_slices, compare, read_slices, read_tree, read_trips
 from flowveil.analysis import analyze_release
 from flowveil.flows import Flows
 from flowveil.zoning.h3 import h3_hierarchy
 from samples.drafts import unchecked
-from samples.hourly import hourly_trips
+from samples.hourly import PURPOSES, hourly_trips
 from samples.processes import in_this_process
 from samples.releases import city_flows, region_flows, release_of
 
@@ -223,6 +223,23 @@ def test_hours_have_a_slider_whose_numbers_are_those_of_the_hour(open_page, tmp_
         assert page.locator(".time output").inner_text() not in (steps[1], "All times together")
         page.get_by_role("button", name="All times").click()
         assert numbers_in(said.inner_text())[0] == sum(row["trips"] for row in rows)
+
+
+def test_a_group_in_the_menu_includes_the_groups_below_it(open_page, tmp_path):
+    folded = read_slices(hourly_trips(), by="purpose", resolution=7).folded({"purpose": read_tree(PURPOSES)})
+    release = anonymize(folded, "paircut", k=10)
+    rows, within = release.flows.to_pylist(), {"free time", "shop", "leisure"}
+    assert len(within & {row["purpose"] for row in rows}) > 1
+    with open_page(release.write(tmp_path / "purposes") / "report.html") as opened:
+        page = opened.page
+        page.get_by_label("purpose").select_option(label="free time")
+        redrawn(page)
+        total = sum(row["trips"] for row in rows if row["purpose"] in within)
+        assert numbers_in(page.locator(".legend .said").inner_text())[0] == total
+        page.get_by_label("purpose").select_option(label="\u2003shop")
+        redrawn(page)
+        total = sum(row["trips"] for row in rows if row["purpose"] == "shop")
+        assert numbers_in(page.locator(".legend .said").inner_text())[0] == total
 
 
 def test_zones_without_a_place_are_a_table(open_page, tmp_path):

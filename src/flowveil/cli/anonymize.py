@@ -75,13 +75,21 @@ def publish_request(output: Output, request: Request, *, save_recipe: str | None
         if save_recipe is not None:
             _save(given, save_recipe)
             output.say(f"Recipe: {save_recipe}")
-        zones = [] if request.zones.zones is None else ["--zones", str(request.zones.zones)]
-        keys = [] if request.input.key_file is None else ["--key-file", str(request.input.key_file)]
-        words = ["flowveil", "verify", str(out), "--against", str(request.input.input), *zones, *keys]
-        output.say(f"Verify: {shlex.join(words)}")
+        output.say(f"Verify: {shlex.join(_verify_words(request))}")
         over_map = request.method.zones_of is not None and not request.method.revision and not run.has_slices(request)
         if over_map and (request.output.show_measures or (sys.stderr.isatty() and not output.quiet)):
             _print_loss(output, release, request.value("new_map_at"))
+
+
+def _verify_words(request: Request) -> list[str]:
+    """Returns the command that verifies the release, with every file that it needs."""
+    words = ["flowveil", "verify", str(request.output.out), "--against", str(request.input.input)]
+    method, protection = request.method, request.protection
+    options = {"--zones": request.zones.zones, "--key-file": request.input.key_file, "--zones-of": method.zones_of}
+    words += [word for name, value in options.items() if value is not None for word in (name, str(value))]
+    settings = {"protection.stricter": protection.stricter, "protection.l_places": protection.l_places}
+    settings |= {"method.revision": ",".join(method.revision or ()) or None}
+    return words + [w for name, value in settings.items() if value is not None for w in ("--set", f"{name}={value}")]
 
 
 def _say_default(output: Output, request: Request) -> None:

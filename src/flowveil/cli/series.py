@@ -100,7 +100,7 @@ def ledger(output: Output, directory: str, withdraw: str | None, backup: str | N
             book.write_backup(Path(backup))
             output.say(f"Backup, NOT for publication: {backup}")
         rows = list_entries(book)
-    output.say(f"{len(rows):,} releases; the chain is complete.", *(_line(row) for row in rows))
+    output.say(f"{len(rows):,} release{'s' * (len(rows) != 1)}; the chain is complete.", *(_line(row) for row in rows))
     output.result({"ledger": directory, "releases": rows})
 
 

@@ -99,7 +99,10 @@ def derive_published(
     """
     statement = source.statement
     if statement.kind == "perturbed" and (how.level is not None or how.zones_of is not None or how.sum):
-        raise ParameterError("The counts of this release are perturbed; the error of their sums is not stated.")
+        raise ParameterError(
+            "The counts of this release are perturbed; the error of their sums is not stated. Hint: with cellkey, and "
+            "with rounding in mode random, the other table is made from the trips with the same key."
+        )
     slices, fold = (dict(statement.parameters.get(name) or {}) for name in ("slices", "fold"))
     table = _Table(source.cells, statement.slice_columns, slices, fold)
     table = _drop(_pick(table, how.pick), how.drop)
@@ -335,11 +338,9 @@ def _statement(source: Published, table: _Table, how: Derivation, *, merged: boo
         guarantee = {**guarantee, "deviation": guarantee["deviation"] * factor}
     has_time = TIME in table.slice_columns or TIME_COLUMNS[0] in columns
     kept_zones = None if merged else before.zones_of
-    kind: Kind = "folded" if TIME_COLUMNS[0] in columns else "layered" if "layer" in columns else "plain"
-    kind = "sliced" if table.slice_columns else kind if before.boxes is None else "boxed"
     return replace(
         before,
-        kind=before.kind if before.kind in INEXACT else kind,
+        kind=_kind(before, table),
         parameters=parameters,
         guarantee=guarantee,
         homogeneous=homogeneous,
@@ -354,7 +355,7 @@ def _statement(source: Published, table: _Table, how: Derivation, *, merged: boo
 
 def _kind(before: Statement, table: _Table) -> Kind:
     columns = table.cells.column_names
-    if before.kind in ("noisy", "perturbed"):
+    if before.kind in INEXACT:
         return before.kind
     if table.slice_columns:
         return "sliced"

@@ -18,7 +18,7 @@ import pyarrow as pa
 import shapely
 from numpy.typing import NDArray
 
-from flowveil.hierarchy import OUTSIDE, VIRTUAL_ROOT
+from flowveil.hierarchy import OUTSIDE
 from flowveil.published import maps
 from flowveil.published.basemap_context import CREDIT, area_name, nearest_towns
 from flowveil.published.maps import ENDS, Frame, Geometries, floats, geometries, is_drawn, volume_of, zone_of_flow
@@ -195,20 +195,32 @@ def _slices(report: Mapping[str, Any], flows: pa.Table) -> dict[str, Any]:
 
 def _folds(report: Mapping[str, Any], flows: pa.Table) -> dict[str, Any]:
     """Returns the group and interval of each cell in the form of slices: cells share no trip, so all are finest."""
-    # The page calls everything 'all'; a cell of the root holds the rest, which is not divided.
-    columns = {
-        name: ["all values" if group == VIRTUAL_ROOT else group for group in flows[name].to_pylist()]
-        for name in flows.column_names
-        if name in report["parameters"]["fold"]
-    }
+    fold = report["parameters"].get("fold") or {}
+    columns = {name: flows[name].to_pylist() for name in flows.column_names if name in fold}
+    trees: list[Any] = [_preorder(fold[name]) for name in columns]
     if TIME_COLUMNS[0] in flows.column_names:
         spans = zip(*(flows[name].to_pylist() for name in TIME_COLUMNS), strict=True)
         columns[TIME] = [" to ".join(span) for span in spans]
+        trees.append(None)
     rows = list(zip(*columns.values(), strict=True))
     number = {key: i for i, key in enumerate(sorted(set(rows)))}
     of = pack(np.array([number[row] for row in rows], dtype=np.int64))
     keys = [list(key) for key in number]
-    return {"columns": list(columns), "time": -1, "keys": keys, "finest": [True] * len(keys), "of": of}
+    content = {"columns": list(columns), "time": -1, "keys": keys, "finest": [True] * len(keys), "of": of}
+    return {**content, "trees": trees}
+
+
+def _preorder(parents: Mapping[str, str | None]) -> list[tuple[str, str | None]]:
+    """Returns the nodes of a tree with their parents, each before its children."""
+    children: dict[str | None, list[str]] = {}
+    for node, parent in sorted(parents.items()):
+        children.setdefault(parent, []).append(node)
+    found, waiting = [], children[None]
+    while waiting:
+        node = waiting.pop(0)
+        found.append((node, parents[node]))
+        waiting = children.get(node, []) + waiting
+    return found
 
 
 def _times(report: Mapping[str, Any], flows: pa.Table) -> dict[str, Any]:

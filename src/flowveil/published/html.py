@@ -175,7 +175,10 @@ def _meaning(report: Mapping[str, Any]) -> list[str]:
         when = f" in {' and '.join([*timed, *(f'a group of {name}' for name in fold)])}"
         shown = ["For one hour the map shows the mean per hour of the intervals that hold it."]
         if fold:
-            shown = ["A group is a value or several values of an attribute. All cells together are everything."]
+            shown = [
+                "A group is a value or several values of an attribute. All cells together are everything. A group in "
+                "the menu includes the groups below it; trips that are counted in larger groups are not among them."
+            ]
     elif columns:
         when, slices = f", for each {' and '.join(columns)}", report["parameters"].get("slices") or {}
         totals = "; published totals are in the files" if slices.get("total") or slices.get("also_every") else ""

@@ -108,7 +108,8 @@ def _of_counts(statement: Statement, overlapping: int | None) -> list[str]:
             f"Not protected: subtraction from earlier releases. {n:,} earlier release{'s' * (n != 1)} of the "
             "operator's ledger may count the same trips, and the operator accepted it."
             if n
-            else "Checked: the operator's ledger holds no other exact release that may count the same trips."
+            else "Checked: the operator's ledger holds no other exact release that may count the same trips"
+            f"{' but those that this one revises' * bool(statement.revision_of)}."
         )
     return [
         *lines,
@@ -143,7 +144,7 @@ def _of_numbers(parameters: Mapping[str, Any]) -> list[str]:
     who = "person" if parameters["columns"].get("person") else "trip"
     listed = ", ".join(value_columns(parameters["columns"]))
     return [
-        f"Numbers: {listed} are rounded to three significant digits, of values inside declared bounds "
+        f"Numbers: {listed}, rounded to three significant digits, of values inside declared bounds "
         f"({'; '.join(parameters['between'])}). A cell has no number if too few of its trips have a value, or if one "
         f"{who} would stand out.",
         f"Protected: no {who} has more than {share:.0%} of the total of a number, and the second largest contributor "

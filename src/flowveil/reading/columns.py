@@ -429,7 +429,8 @@ def hints(used: ColumnMap, names: Sequence[str], *, sample: Sample, header: Call
                 f"No {column.one} is used, because none was named; columns that may hold one: "
                 f"{_named(found, header)}. Hint: {option(role)} names it."
             )
-    if used.trips is None and used.has_tiles:
+    # Rows with a weight are sampled trips.
+    if used.trips is None and used.has_tiles and used.weight is None:
         summed = {name for column in SUM_COLUMNS.values() for name in column.usual}
         found = _count_columns(free, sample, but=summed)
         if found:

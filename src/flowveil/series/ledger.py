@@ -351,8 +351,9 @@ def _missing_time(facts: Mapping[str, Any], new: Mapping[str, Any]) -> str:
 def _derive_instead(entry: Mapping[str, Any], new: Mapping[str, Any]) -> str:
     """The command that computes the closest table from the earlier release."""
     earlier, wanted = _columns(entry), _columns(new)
-    command = f"flowveil derive {entry['name']} --out {new['name']}"
-    command += "".join(f" --sum {column}" for column in earlier if column not in wanted)
+    sums = "".join(f" --sum {column}" for column in earlier if column not in wanted)
+    on_map = " --zones MAP" * bool(entry["report"]["parameters"].get("zones"))
+    command = f"flowveil derive {entry['name']}{on_map} --out {new['name']}{sums}"
     if set(wanted) <= set(earlier):
         level = "" if set(earlier) > set(wanted) else " --level N"
         return f"derive it instead, which reveals nothing new: {command}{level}"
@@ -360,9 +361,10 @@ def _derive_instead(entry: Mapping[str, Any], new: Mapping[str, Any]) -> str:
     attributes = ",".join(column for column in both if column != TIME)
     options = [f"--by {attributes}"] * bool(attributes) + ["--time COLUMN --every STEP"] * (TIME in both)
     lacking = ", ".join(column for column in wanted if column not in earlier)
+    closest = f". What comes closest now: {command}" * bool(sums)
     return (
-        f"it has no column {lacking}; publish {','.join(both)} first ({' '.join(options)} --common-zones) and derive "
-        f"both. What comes closest now: {command}"
+        f"it has no column {lacking} and cannot be cut by it afterwards. With other trips, publish {','.join(both)} "
+        f"first ({' '.join(options)} --common-zones) and derive both{closest}"
     )
 
 

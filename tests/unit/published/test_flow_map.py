@@ -14,12 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contract.cases import K_METHODS
-from flowveil import anonymize, anonymize_slices, read_slices
+from flowveil import anonymize, anonymize_slices, read_slices, read_tree
 from flowveil.published import flow_map
 from flowveil.published.flow_map import pack, pack_shapes
 from flowveil.published.html import render, tile_server
 from flowveil.published.maps import Frame
-from samples.hourly import hourly_trips
+from samples.hourly import PURPOSES, hourly_trips
 from samples.releases import city_flows, release_of
 
 
@@ -101,6 +101,22 @@ def test_each_cell_has_its_slice_and_totals_are_not_added_to_them():
     keys = [slices["keys"][i] for i in column(slices["of"])]
     assert keys == [[row["sex"], row["time"]] for row in release.flows.to_pylist()]
     assert slices["finest"] == [None not in key for key in slices["keys"]]
+
+
+def test_the_page_has_the_group_of_each_cell_and_the_tree_of_groups():
+    reading = {"by": "purpose", "time": "start", "every": "hour", "resolution": 8}
+    folded = read_slices(hourly_trips(), **reading).folded({"purpose": read_tree(PURPOSES)})
+    release = anonymize(folded, "paircut", k=10)
+    slices = embedded(page_of(release))["slices"]
+    keys = [slices["keys"][i] for i in column(slices["of"])]
+    rows = release.flows.to_pylist()
+    assert keys == [[row["purpose"], f"{row['time_from']} to {row['time_to']}"] for row in rows]
+    tree, no_tree = slices["trees"]
+    assert no_tree is None
+    groups = {"work or study": "all", "free time": "all", "home": "all", "all": None}
+    assert dict(tree) == {**PURPOSES, **groups}
+    nodes = [node for node, _ in tree]
+    assert all(parent is None or nodes.index(parent) < nodes.index(node) for node, parent in tree)
 
 
 def test_each_cell_of_a_folded_release_has_its_interval():

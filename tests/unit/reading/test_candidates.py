@@ -37,6 +37,7 @@ def test_an_od_table_whose_numbers_are_not_used_gets_a_hint():
     assert "Every row is counted as one trip" in message
     assert "hold numbers: workers." in message
     assert "Every row" not in notes(table(40, workers=[i % 7 for i in range(40)]), trips="workers")
+    assert "Every row" not in notes(table(40, workers=[i % 7 for i in range(40)], w=[2.0] * 40), weight="w")
 
 
 #: Names that operators give to columns of persons.

@@ -163,6 +163,10 @@ def test_a_sum_over_a_folded_attribute_follows_from_the_folder(trips, written, t
     assert (timed.report["kind"], "fold" in timed.report["parameters"]) == ("folded", False)
     whole = flowveil.read_release(both).derive(sum=["purpose", "time"])
     assert whole.flows.column_names == ["origin_zone", "destination_zone", "trips", "weight"]
+    coarse = release.derive(tmp_path / "coarse", level=6)
+    assert (coarse.report["kind"], "purpose" in coarse.flows.column_names) == ("folded", True)
+    assert any(line.startswith("Folded:") for line in coarse.report["published"]["sentences"])
+    assert flowveil.verify_derived(tmp_path / "coarse", written[0]).holds
     with pytest.raises(ParameterError, match="folds purpose, which --sum adds up"):
         release.derive(pick={"purpose": "work"})
 

@@ -199,7 +199,8 @@ def test_a_revision_is_accepted_of_all_releases_of_its_trips_alone(ledger, tmp_p
     write(more, ledger, "first-r1", revision=[first], time="t")
     most = pa.concat_tables([more, trips(n=20)])
     refused(most, ledger, "first-r2", "'first-r1'", revision=[first], time="t")
-    write(most, ledger, "first-r2", revision=[first, tmp_path / "first-r1"], time="t")
+    last = write(most, ledger, "first-r2", revision=[first, tmp_path / "first-r1"], time="t")
+    assert "the same trips but those that this one revises." in (last / "report.json").read_text()
 
 
 def test_overruling_is_stated_to_readers_and_kept_when_it_is_repeated(ledger):

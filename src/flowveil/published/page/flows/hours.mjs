@@ -1,6 +1,6 @@
 /* Which part of a release is shown: an hour or a day with the slider under the map, and values of other columns. */
 
-import { exact } from "./model.mjs";
+import { exact, groupsOf } from "./model.mjs";
 import { button, make } from "./panel.mjs";
 
 /* Milliseconds that each step stays while time plays. */
@@ -34,14 +34,21 @@ function hourLabel(times, hour) {
   return new Date(first.getTime() + hour * 3600000).toISOString().slice(0, 16).replace("T", " ");
 }
 
-/* Selects for slice columns other than time, each with all values together. */
+/* Selects for slice columns other than time, each with all values together. Of a folded column, the groups of its tree
+   below the root that have cells, indented by their depth. */
 export function mountPickers(world, place, changed) {
   const { slices } = world.model.data;
   if (!slices) return;
   slices.columns.forEach((name, column) => {
     if (column === slices.time) return;
-    const label = make("label", name), select = make("select"), values = [...new Set(slices.keys.filter((_, n) => slices.finest[n]).map((key) => key[column]))];
-    select.append(make("option", "all", "", { value: "" }), ...values.map((value, i) => make("option", String(value), "", { value: i })));
+    const label = make("label", name), select = make("select"), tree = slices.trees?.[column];
+    let values = [...new Set(slices.keys.filter((_, n) => slices.finest[n]).map((key) => key[column]))];
+    if (tree) {
+      const held = new Set(values.flatMap((value) => groupsOf(slices, column, value)));
+      values = tree.filter(([value, parent]) => parent !== null && held.has(value)).map(([value]) => value);
+    }
+    const indent = (value) => "\u2003".repeat(tree ? groupsOf(slices, column, value).length - 2 : 0);
+    select.append(make("option", "all", "", { value: "" }), ...values.map((value, i) => make("option", indent(value) + value, "", { value: i })));
     select.addEventListener("change", () => { world.state.key[column] = select.value === "" ? null : values[+select.value]; changed(); });
     label.append(select);
     place.append(label);

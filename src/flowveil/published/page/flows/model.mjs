@@ -52,13 +52,20 @@ function extentOf(model) {
 
 /* ---- what is shown ---- */
 
+/* A value of a slice column and the groups that contain it: those above it in the tree of a folded column. */
+export function groupsOf(slices, column, value) {
+  const parents = new Map(slices.trees?.[column] ?? []), found = [];
+  for (let at = value; at !== undefined && at !== null; at = parents.get(at)) found.push(at);
+  return found;
+}
+
 /* How much of each cell is shown: all, none, or for an hour its mean an hour. `shown` has `key` (a value of each slice
    column, null for all together), `hour` and `basis`. */
 export function shownVolumes(model, shown) {
   const volume = model.volume[shown.basis], { slices, times } = model.data;
   if (!model.group) return volume;
   const factor = slices
-    ? slices.keys.map((key, n) => (slices.finest[n] && key.every((value, i) => shown.key[i] === null || shown.key[i] === value) ? 1 : 0))
+    ? slices.keys.map((key, n) => (slices.finest[n] && key.every((value, i) => shown.key[i] === null || groupsOf(slices, i, value).includes(shown.key[i])) ? 1 : 0))
     : times.intervals.map(([from, to]) => (shown.hour === null ? 1 : from <= shown.hour && shown.hour < to ? 1 / (to - from) : 0));
   const part = new Float64Array(volume.length);
   for (let i = 0; i < part.length; i++) part[i] = volume[i] * factor[model.group[i]];
