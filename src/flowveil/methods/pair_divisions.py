@@ -30,7 +30,7 @@ from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Floats, Hierarchy, Ints
 from flowveil.methods.safe_pairs import Level, safe_levels, sketch
-from flowveil.methods.twin_trees import DEEPEST, Goal, Objective, PairCost
+from flowveil.methods.twin_trees import DEEPEST, Goal, Objective, PairCost, narrowed
 from flowveil.reading.limits import room_for
 
 Positions = NDArray[np.int64]
@@ -73,7 +73,7 @@ class PairTable:
     """
 
     node: tuple[Ints, ...]
-    volume: Floats
+    volume: NDArray[Any]
     cost: Floats
     up: tuple[Ints, ...]
     level: tuple[int, ...]
@@ -115,7 +115,8 @@ class PairTable:
                 levels.clear()
                 continue
             cost = price.cost(level)
-            level = replace(level, order=narrow, start=level.start.astype(np.int32), stop=level.stop.astype(np.int32))
+            start, stop = level.start.astype(np.int32), level.stop.astype(np.int32)
+            level = replace(level, order=narrow, start=start, stop=stop, volume=narrowed(level.volume))
             depth = tuple(int(s.tree.depth[node[0]]) for s, node in zip(sketches, level.node, strict=True))
             levels.append((depth, level, cost))
         _room(flows, needed)
@@ -135,7 +136,7 @@ class PairTable:
         volume, cost, start, stop = (np.concatenate(columns.pop(name)) for name in ("volume", "cost", "start", "stop"))
         return cls(
             node=tuple(s.node[np.concatenate(nodes.pop(0))] for s in sketches),
-            volume=volume.astype(np.float64),
+            volume=volume,
             cost=cost,
             up=up,
             level=(0, *np.cumsum(sizes)[np.append(sums[1:] != sums[:-1], True)].tolist()),
@@ -241,7 +242,7 @@ class PairTable:
                 sums = [np.bincount(up[here], weights=value, minlength=size + 1)[:size] for up in self.up]
                 along = [np.asarray(column, dtype=np.float64) for column in sums]
 
-    def _below(self, action: Actions, values: Floats) -> Floats:
+    def _below(self, action: Actions, values: NDArray[Any]) -> Floats:
         """Returns for each pair the sum of the values of the cells into which these actions divide it."""
         sums = np.empty(len(self))
 
@@ -297,15 +298,20 @@ def _find_above(
     levels: Sequence[tuple[tuple[int, ...], tuple[Ints, ...]]], trees: Sequence[Hierarchy]
 ) -> tuple[Ints, ...]:
     """Returns the position of each pair's upper pair at each end, among the pairs of the next smaller sum of depths."""
-    key = {depth: _key(node, trees) for depth, node in levels}
     # The start of each level among those of its sum of depths, and the number of pairs of that sum.
     begin: dict[tuple[int, ...], int] = {}
     size: dict[int, int] = {}
-    for depth in key:
-        begin[depth] = size.get(sum(depth), 0)
-        size[sum(depth)] = begin[depth] + len(key[depth])
-    found: list[list[Any]] = [[] for _ in trees]
     for depth, node in levels:
+        begin[depth] = size.get(sum(depth), 0)
+        size[sum(depth)] = begin[depth] + len(node[0])
+    found: list[list[Any]] = [[] for _ in trees]
+    key: dict[tuple[int, ...], Positions] = {}
+    before = -1
+    for depth, node in levels:
+        if sum(depth) != before:
+            # Levels come by the sum of their depths: only keys of the sum above are needed.
+            before = sum(depth)
+            key = {above: _key(upper, trees) for above, upper in levels if sum(above) == before - 1}
         for end, tree in enumerate(trees):
             missing = size.get(sum(depth) - 1, 0)
             upper = (*depth[:end], depth[end] - 1, *depth[end + 1 :])

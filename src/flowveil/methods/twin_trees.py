@@ -86,18 +86,18 @@ class TwinAxis:
     layers: tuple[tuple[Positions, Positions, Positions, Positions], ...]
     first: Positions
     other: Ints
-    volume: Floats
+    volume: NDArray[Any]
     cost: Floats
 
     @classmethod
     def from_pairs(
-        cls, full: Hierarchy, reduced: Sketch, occurring: Any, ends: tuple[Ints, Ints], pairs: Sequence[Floats]
+        cls, full: Hierarchy, reduced: Sketch, occurring: Any, ends: tuple[Ints, Ints], pairs: Sequence[NDArray[Any]]
     ) -> TwinAxis:
         """Lays out the pairs: ``ends`` are sketch node here and node number there, ``pairs`` volume and cost."""
-        nodes, number = np.flatnonzero(occurring), np.cumsum(occurring) - 1
+        nodes, number = np.flatnonzero(occurring), np.cumsum(occurring, dtype=np.int32) - np.int32(1)
         own, other = number[ends[0]], ends[1]
         order = np.lexsort((other, own))
-        parent = np.where(nodes > 0, number[np.maximum(reduced.tree.parent[nodes], 0)], -1)
+        parent = np.where(nodes > 0, number[np.maximum(reduced.tree.parent[nodes], 0)], -1).astype(np.int64)
         layers = []
         depth = reduced.tree.depth[nodes]
         for d in range(1, int(depth.max()) + 1):
@@ -176,16 +176,18 @@ class TwinTrees:
         ]
         price = PairCost(flows, guarantee.basis, goal, sketches)
         found = [
-            (level.origin, level.destination, level.volume, price.cost(level))
+            (level.origin, level.destination, narrowed(level.volume), price.cost(level))
             for level in safe_levels(flows, guarantee, *sketches)
         ]
         if not found:
             return None
-        origin, destination, volume, cost = (np.concatenate(column) for column in zip(*found, strict=True))
+        # One column at a time, removed before the next is made: together they are most of the memory.
+        columns = [list(column) for column in zip(*found, strict=True)]
         del found
+        origin, destination, volume, cost = (np.concatenate(columns.pop(0)) for _ in range(4))
         occurring = [_occurring(s, nodes) for s, nodes in zip(sketches, (origin, destination), strict=True)]
         numbers = [(np.cumsum(occurs, dtype=np.int32) - np.int32(1)) for occurs in occurring]
-        pairs = volume.astype(np.float64), cost
+        pairs = volume, cost
         ends = (origin, numbers[1][destination]), (destination, numbers[0][origin])
         trees = flows.origins, flows.destinations
         axes = [TwinAxis.from_pairs(*end, pairs) for end in zip(trees, sketches, occurring, ends, strict=True)]
@@ -269,6 +271,12 @@ class Half(NamedTuple):
     cost: float
     suppressed: float
     price: float
+
+
+def narrowed(volume: NDArray[Any]) -> NDArray[Any]:
+    """Returns counts as int32 if they fit, and as float64 otherwise: a nation has a hundred million pairs."""
+    fits = volume.dtype.kind == "i" and int(volume.max(initial=0)) < 2**31
+    return volume.astype(np.int32 if fits else np.float64)
 
 
 class PairCost:
