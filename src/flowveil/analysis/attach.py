@@ -37,7 +37,7 @@ from flowveil.release.statement import INEXACT, Statement
 from flowveil.release.subtraction import Differencing
 from flowveil.slices import Key, SlicedFlows
 from flowveil.zoning.covering import containing_cells, pairs_inside
-from flowveil.zoning.public_map import FULL_TURN, Rectangles
+from flowveil.zoning.public_map import Rectangles
 from flowveil.zoning.restriction import refined, to_the_top
 
 LAYER = "layer"
@@ -234,11 +234,10 @@ def _bounds(codes: list[str], frame: Frame) -> tuple[Ints, Ints, Ints, Ints]:
     """Returns first and last column and row of boxes, from their codes."""
     box = Rectangles.from_codes(codes)
     west, south, east, north = box.west, box.south, box.east, box.north
-    if frame.grid.across:
-        west, east = np.where(west < 0, west + FULL_TURN, west), np.where(east <= 0, east + FULL_TURN, east)
     # Edges at the poles and at 180 degrees are clipped; rounding outward gives the whole square.
     lon, lat = frame.grid.lon_units, frame.grid.lat_units
-    bounds = (west // lon, south // lat, -(-east // lon) - 1, -(-north // lat) - 1)
+    first, last = (frame.grid.in_order(x) for x in (west // lon, -(-east // lon) - 1))
+    bounds = (first, south // lat, last, -(-north // lat) - 1)
     x0, y0, x1, y1 = (bound.astype(np.int32) for bound in bounds)
     return x0, y0, x1, y1
 
