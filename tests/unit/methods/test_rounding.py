@@ -22,10 +22,12 @@ from flowveil.flows import Flows
 from flowveil.hierarchy import Hierarchy
 from flowveil.methods.rounding import rounding
 from flowveil.record_keys import MODULUS, create_key, read_key
+from flowveil.verify.from_flows import recount_flows
 from flowveil.verify.verification import PrivateFiles, verify_release
 from reference import rounding as naive
 from reference.goodness import FALSE_ALARM
 from samples.keyed import table_of, write_trips
+from samples.releases import edit_report, edit_table
 from samples.verified import findings_of
 
 TREE = Hierarchy.from_parents([-1, *[0] * 6], np.array([f"n{i}" for i in range(7)]))[0]
@@ -169,6 +171,34 @@ def test_verification_of_slices_needs_the_key(key, tmp_path):
     without = verify_release(folder, against=against)
     assert without.findings == ()
     assert "only the form" in without.not_compared[0]
+
+
+@pytest.mark.parametrize("options", [{}, {"mode": "controlled"}, {"small_only": True}], ids=str)
+def test_without_the_key_errors_are_not_larger_than_stated(key, tmp_path, options):
+    write_trips(tmp_path / "trips.csv")
+    flows = read_trips(tmp_path / "trips.csv", resolution=7, no_person=True, key_file=key)
+    folder = anonymize(flows, "rounding", **options).write(tmp_path / "out")
+    keyless = read_trips(tmp_path / "trips.csv", resolution=7, no_person=True)
+    assert recount_flows(folder, keyless).findings == ()
+    assert "largest error" in recount_flows(folder, keyless).notes[0]
+    edit_table(folder, "flows.parquet", lambda rows: [{**rows[0], "trips": rows[0]["trips"] + 10}, *rows[1:]])
+    assert "1 counts are not those that the trips" in recount_flows(folder, keyless).findings[0]
+    edit_table(folder, "flows.parquet", lambda rows: sorted(rows, key=lambda row: row["trips"])[:-1])
+    assert any("1 pairs are missing" in line for line in recount_flows(folder, keyless).findings)
+
+
+@pytest.mark.parametrize("name", ["mechanism", "pairs", "zones_from_data", "region"])
+def test_the_description_of_the_perturbation_carries_nothing(key, tmp_path, name):
+    write_trips(tmp_path / "trips.csv")
+    flows = read_trips(tmp_path / "trips.csv", resolution=7, no_person=True, key_file=key)
+    folder = anonymize(flows, "rounding").write(tmp_path / "out")
+
+    def change(report):
+        part = report["guarantee"] if name == "mechanism" else report["guarantee"]["domain"]
+        part[name] = False if name == "zones_from_data" else "three trips"
+
+    edit_report(folder, change)
+    assert any("in other words" in line for line in recount_flows(folder, flows).findings)
 
 
 def test_the_ledger_accepts_further_tables_of_random_rounding_only(key, tmp_path):

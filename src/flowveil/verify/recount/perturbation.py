@@ -32,7 +32,10 @@ from .tree import Codes, Ints, ZoneMap, parent_cells
 _MODULUS = 1 << 32
 _FORM = "report.json: the stated table"
 #: Said where the key was not given.
-NO_KEY = "The secret key was not given (--key-file), so only the form of the release was checked, not its counts."
+NO_KEY = (
+    "The secret key was not given (--key-file), so only the form and the largest error were checked, no counts."
+)
+_PAIRS = "those with trips whose perturbed count is above 0"
 
 
 def read_secret(path: Any) -> bytes:
@@ -59,6 +62,10 @@ def check_form(release: Release, expect: Mapping[str, Any]) -> Iterator[str]:
         yield f"report.json: a perturbed release has no smallest cell, so {', '.join(required)} cannot hold"
     if statement.get("shares") is not None or release.has("weight"):
         yield "the release states shares or weights, which would reveal true counts"
+    if stated["mechanism"] != _mechanism(stated) or stated["domain"] != {
+        "level": stated["domain"].get("level"), "pairs": _PAIRS, "zones_from_data": True,
+    }:  # fmt: skip
+        yield "report.json: describes the perturbation in other words than its parameters"
     counts = release.trips()
     ends = ["origin_zone", "destination_zone", *release.slice_columns]
     if release.flows.select(ends).group_by(ends).aggregate([]).num_rows < len(release):
@@ -69,6 +76,17 @@ def check_form(release: Release, expect: Mapping[str, Any]) -> Iterator[str]:
     yield from _check_table(stated)
     if np.any(counts <= int(stated["small"])):
         yield "flows.parquet: has counts that are never published"
+
+
+def _mechanism(stated: Mapping[str, Any]) -> str:
+    """Returns the description of the perturbation; any other text could carry information."""
+    if "base" not in stated:
+        return "noise from a published table, looked up with the sum of record keys; 0 stays 0"
+    base, how = int(stated["base"]), "as the sum of record keys says, with probability remainder / base"
+    if stated["mode"] == "controlled":
+        how = "so that totals of origins, of destinations and of all are rounded too (Cox 1987)"
+    of = f"counts below {base}, the others are exact" if stated["small_only"] else "counts"
+    return f"{of}: rounded to multiples of {base}, up or down {how}; 0 stays 0"
 
 
 def _check_rounding(release: Release, counts: Counts) -> Iterator[str]:
@@ -105,7 +123,7 @@ def _check_table(stated: Mapping[str, Any]) -> Iterator[str]:
 def check_counts(
     release: Release, trips: Trips, assigned: Sequence[tuple[Ints, Ints]], notes: list[str]
 ) -> Iterator[str]:
-    """Computes every count again.
+    """Computes every count again; without the secret key, checks that no error is larger than stated.
 
     Args:
         release: the release, whose form is right.
@@ -114,10 +132,10 @@ def check_counts(
         notes: what could not be compared.
     """
     stated = release.guarantee
-    if trips.keys is None:
+    has_key = trips.keys is not None
+    if not has_key:
         notes.append(NO_KEY)
-        return
-    if trips.key != stated["key"]:
+    elif trips.key != stated["key"]:
         yield "report.json: the release was made with another key"
         return
     published, zones = release.trips(), [_zones(release, *end) for end in _ends_of(trips)]
@@ -126,16 +144,20 @@ def check_counts(
         pairs = _Pairs.from_rows(of_slice, zones, trips)
         own = cell[pairs.row]
         listed = own >= 0
-        right = _perturbed(stated, pairs)
+        shown = np.where(listed, published[own], 0)
+        differs = shown != _perturbed(stated, pairs) if has_key else np.abs(shown - pairs.counts) > stated["maximum"]
+        if stated.get("small_only"):
+            differs |= (shown != pairs.counts) & (pairs.counts >= stated["base"])
         # All rows of a pair are in its cell, and a cell has one pair.
-        wrong += int(np.any(cell != own[pairs.of_row])) + int(np.sum(right[listed] != published[own[listed]]))
-        missing += int(np.sum(right[~listed] > 0))
+        wrong += int(np.any(cell != own[pairs.of_row])) + int(np.sum(differs & listed))
+        missing += int(np.sum(differs & ~listed))
         seen += np.bincount(own[listed], minlength=len(seen))
     wrong += int(np.sum(seen != 1))
+    given = "the key and the trips give" if has_key else "the trips and the stated error allow"
     if wrong:
-        yield f"flows.parquet: {wrong} counts are not those that the key and the trips give"
+        yield f"flows.parquet: {wrong} counts are not those that {given}"
     if missing:
-        yield f"flows.parquet: {missing} pairs are missing that the key and the trips give"
+        yield f"flows.parquet: {missing} pairs are missing that {given.replace('allow', 'require')}"
 
 
 @dataclass(frozen=True)
@@ -159,7 +181,7 @@ class _Pairs:
         counts, keys = np.zeros(len(pair), dtype=np.int64), np.zeros(len(pair), dtype=np.int64)
         np.add.at(counts, of_row, trips.trips)
         # 64 bits overflow after 2**31 rows, and the remainder stays right.
-        np.add.at(keys, of_row, np.asarray(trips.keys))
+        np.add.at(keys, of_row, 0 if trips.keys is None else trips.keys)
         names, origin, destination = columns[:, row]
         return cls(names, origin, destination, counts, keys % _MODULUS, row, of_row)
 
