@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Literal, overload
 
-from flowveil.errors import DataError, InfeasibleError, ParameterError, option
+from flowveil.errors import DataError, InfeasibleError, ParameterError, option, with_value
 from flowveil.flows import Flows
 from flowveil.guarantee import DIFFERENCING, Guarantee, check_max_suppressed, confirmed
 from flowveil.methods import METHODS, Method, find_method
@@ -263,7 +263,7 @@ def _with_places(flows: Flows, l_places: Any, method: Method, asked: Thresholds,
         method.refuse_thresholds(["l_places"])
     if asked.l is None:
         raise ParameterError(
-            f"Listed places say what {option('l')} counts, and it is not given. Hint: {option('l')} 3, for example."
+            f"Listed places say what {option('l')} counts, and it is not given. Hint: for example {with_value('l', 3)}."
         )
     if method.hierarchy is None or flows.folds:
         raise ParameterError("l is counted by listed places for zones of a tree: not for boxes, nor with folds.")
@@ -376,7 +376,7 @@ def anonymize_slices(
     asked = replace(asked, usual_share=chosen.max_suppressed)
     steps = [Every.parse(text) for text in also_every]
     if values is not None and chosen.promises != "epsilon":
-        raise ParameterError("Values of slices (--values) are declared for methods that add noise; others find them.")
+        raise ParameterError(f"{option('values')} is for methods that add noise; others find the values in the data.")
     if chosen.promises != "k":
         _check_numbers(flows.slices[0], chosen)
         chosen.refuse_thresholds([*asked.given, *(name for name, given in exact_only.items() if given)])
