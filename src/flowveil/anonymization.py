@@ -22,7 +22,7 @@ from flowveil.paths import named_path
 from flowveil.progress import lines_every, log
 from flowveil.reading.limits import about, is_limited, room_for, temporary_folder
 from flowveil.record_values import refuse_numbers
-from flowveil.release.noisy import NoisyRelease, NoisySlices, NothingLeftError, nothing_left
+from flowveil.release.noisy import NoisyRelease, NoisySlices, nothing_left
 from flowveil.release.plan import CellRule, Plan
 from flowveil.release.post_rules import PostRules, refusal, suppressed_share
 from flowveil.release.release import Release, SlicedRelease
@@ -214,16 +214,11 @@ def anonymize(
         GuaranteeError: the recount contradicts the method; nothing may be published.
     """
     _check_type(flows, Flows, "flows", "read_trips")
-    afterwards = PostRules.from_request(dominance=dominance, stricter=stricter, revision=revision, t=t)
-    chosen = _chosen(
-        method, _default_method(flows, afterwards), afterwards.zones_of(zones_of), revise=revision is not None
-    )
+    rules = PostRules.from_request(dominance=dominance, stricter=stricter, revision=revision, t=t)
+    chosen = _chosen(method, _default_method(flows, rules), rules.zones_of(zones_of), revise=revision is not None)
     given_k = None if k is _DEFAULT_K else k
-    thresholds = (given_k, protect, max_suppressed, k_population, l, allow_small_k, population_only)
-    asked = Thresholds(*thresholds, usual_share=chosen.max_suppressed)
-    _check_request(flows, chosen, options, asked, afterwards)
-    _check_numbers(flows, chosen, revision=revision)
-    return _anonymize(flows, chosen, asked, afterwards.on(flows), options, hierarchy=hierarchy, l_places=l_places)
+    asked = Thresholds(given_k, protect, max_suppressed, k_population, l, allow_small_k, population_only)
+    return _anonymize(flows, chosen, asked, rules, options, hierarchy, l_places)
 
 
 def _anonymize(
@@ -232,11 +227,14 @@ def _anonymize(
     asked: Thresholds,
     afterwards: PostRules,
     options: dict[str, Any],
-    *,
     hierarchy: str | None,
     l_places: Any,
 ) -> Release | NoisyRelease:
-    """Runs a method on flows, after the request was checked."""
+    """Checks a request and runs the method on flows."""
+    asked = replace(asked, usual_share=chosen.max_suppressed)
+    _check_request(flows, chosen, options, asked, afterwards)
+    _check_numbers(flows, chosen, revision=afterwards.earlier)
+    afterwards = afterwards.on(flows)
     flows, on_tree = chosen.on_hierarchy(flows, hierarchy)
     if l_places is not None:
         flows = _with_places(flows, l_places, chosen, asked, afterwards)
@@ -278,7 +276,7 @@ def _with_places(flows: Flows, l_places: Any, method: Method, asked: Thresholds,
 def _check_request(
     flows: Flows, method: Method, options: Mapping[str, Any], asked: Thresholds, afterwards: PostRules
 ) -> None:
-    """Refuse what cannot be asked of the method, or of these flows."""
+    """Refuses what the method cannot do, or not with these flows."""
     method.check_options(options)
     check_max_suppressed(asked.share)
     method.check_folds(flows)
@@ -345,17 +343,15 @@ def anonymize_slices(
     values: Mapping[str, Sequence[str] | str] | None = None,
     **options: Any,
 ) -> SlicedRelease | NoisySlices:
-    """Makes the matrix of every slice publishable; returns `NoisySlices` for a noisy method.
-
-    A slice is not published if no cell of it can be, or if persons are known and it has fewer than k.
+    """Makes the matrix of every slice publishable; a slice without safe cells, or of fewer than k persons, is not.
 
     Args:
         flows: what `read_slices` returns.
         method: as for `anonymize`; by default ``twincut``, and ``odkanon`` for common zones.
-        k, protect, max_suppressed, k_population, l, hierarchy: as for `anonymize`; the share is that of each slice.
+        k, protect, max_suppressed, k_population, l, hierarchy, zones_of, revision, allow_small_k, population_only: as
+            for `anonymize`; the share is that of each slice.
         total, also_every: also publish the matrix of all slices together, or those of longer steps of time.
         common_zones: give all slices the same zones, safe in each.
-        zones_of, revision, allow_small_k, population_only: as for `anonymize`.
         accept_differencing: publish although differences between matrices are below the guarantee.
         workers, resume, progress: processes; private folder for checkpoints; called with the share that is done.
         values: for noisy methods, the values of each slice column, known without the data; for times a period.
@@ -368,25 +364,20 @@ def anonymize_slices(
     asked = Thresholds(k, protect, max_suppressed, k_population, l, allow_small_k, population_only)
     exact_only = {"resume": resume is not None, "accept_differencing": accept_differencing}
     if revision is not None:
-        _check_numbers(flows.slices[0], None, revision=True)
         kept = {"total": total, "also_every": also_every, "common_zones": common_zones, "values": values, **exact_only}
         how = {"method": method, "hierarchy": hierarchy, "zones_of": zones_of, **options}
         return _revised_slices(flows, Earlier.read(revision), asked, how, [name for name in kept if kept[name]])
-    chosen = _method_of_slices(method, options, common_zones=common_zones, zones_of=zones_of)
+    chosen = _method_of_slices(method, options, common_zones, zones_of, values)
     asked = replace(asked, usual_share=chosen.max_suppressed)
     steps = [Every.parse(text) for text in also_every]
-    if values is not None and chosen.promises != "epsilon":
-        raise ParameterError(f"{option('values')} is for methods that add noise; others find the values in the data.")
+    _check_numbers(flows.slices[0], chosen, total=total, also_every=steps, accept_differencing=accept_differencing)
     if chosen.promises != "k":
-        _check_numbers(flows.slices[0], chosen)
         chosen.refuse_thresholds([*asked.given, *(name for name, given in exact_only.items() if given)])
         chosen.on_hierarchy(flows, hierarchy)
         return _inexact_slices(chosen, flows, values or {}, options, steps, total)
-    _check_numbers(flows.slices[0], chosen, total=total, also_every=steps, accept_differencing=accept_differencing)
     sliced = {**_how_sliced(flows, steps, total), "common_zones": common_zones}
     task = _slice_task(flows, chosen, asked, options, hierarchy, sliced, resume)
     coarser = task.flows.coarser_keys(steps, total=total)
-    progress = progress or lines_every("Anonymising slices")
     return _released_slices(task, coarser, common_zones, accept_differencing, workers, progress)
 
 
@@ -394,6 +385,7 @@ def _revised_slices(
     flows: SlicedFlows, earlier: Earlier, asked: Thresholds, how: Mapping[str, Any], refused: Sequence[str]
 ) -> SlicedRelease:
     """Returns the revision of a sliced release: of each of its slices, as of a single matrix."""
+    _check_numbers(flows.slices[0], None, revision=True)
     if refused:
         raise ParameterError(
             f"A revision keeps slices and zones as they are; found {', '.join(map(option, refused))}. "
@@ -407,8 +399,9 @@ def _revised_slices(
             "The release that is revised has other slices. Hint: cut the trips by the same columns and steps."
         )
     releases: dict[Any, Release] = {}
+    parts: dict[Any, Flows] = dict(zip(flows.keys, flows.slices, strict=True))
     for key in earlier.slices:
-        own = flows.slices[flows.keys.index(key)] if key in flows.keys else None
+        own = parts.get(key)
         release = None if own is None else anonymize(own, revision=earlier.in_slice(key), **thresholds, **how)
         if own is None or release is None or (own.people is not None and own.people.total() < release.guarantee.k):
             raise InfeasibleError(
@@ -422,15 +415,8 @@ def _revised_slices(
         # Each slice has its own map, and none is that of the release.
         parameters.pop("zones_of")
         releases = {key: replace(own, plan=replace(own.plan, frozen=None)) for key, own in releases.items()}
-    return SlicedRelease(
-        flows,
-        tuple(releases),
-        tuple(releases.values()),
-        first.guarantee,
-        first.method,
-        MappingProxyType(parameters),
-        Differencing(),
-    )
+    made = tuple(releases), tuple(releases.values()), first.guarantee, first.method
+    return SlicedRelease(flows, *made, MappingProxyType(parameters), Differencing())
 
 
 def _slice_task(
@@ -472,57 +458,44 @@ def _inexact_slices(
     steps: Sequence[Every],
     total: bool,
 ) -> NoisySlices:
-    """Noise on the matrices of all declared slices, whether they have trips or not; or perturbed counts."""
-    if method.promises == "perturbation":
-        return _perturbed_slices(method, flows, options, steps, total)
-    listed = declared_values(flows.columns, flows.every, given)
+    """Returns noise on the matrices of all declared slices, whether they have trips or not; or perturbed counts."""
     log.info("Anonymising with %s", method.name)
-    together, made = noisy_matrices(method, flows, listed, options, steps=steps, total=total)
-    chosen = method.parameters(flows.slices[0], {}, options)
+    sliced, guarantee = _how_sliced(flows, steps, total), None
+    if method.promises == "perturbation":
+        made = _perturbed_matrices(method, flows, options, steps, total)
+        guarantee = made[0][2].guarantee
+    else:
+        listed = declared_values(flows.columns, flows.every, given)
+        guarantee, made = noisy_matrices(method, flows, listed, options, steps=steps, total=total)
+        # A period says the same as the steps in it.
+        sliced["period"] = next((value.split("/") for value in given.values() if isinstance(value, str)), None)
+        sliced["values"] = {name: sorted(value) for name, value in given.items() if not isinstance(value, str)}
+    parameters = {**method.parameters(flows.slices[0], {}, options), "slices": sliced}
     releases = {
-        key: NoisyRelease.of(own, counts, method=method.name, parameters=chosen)
+        key: NoisyRelease.of(own, counts, method=method.name, parameters=parameters)
         for key, own, counts in made
         if len(counts.cells)
     }
     if not releases:
-        raise NothingLeftError(together)
-    chosen["slices"] = {
-        **_how_sliced(flows, steps, total),
-        # A period says the same as the steps in it.
-        "period": next((value.split("/") for value in given.values() if isinstance(value, str)), None),
-        "values": {name: sorted(value) for name, value in given.items() if not isinstance(value, str)},
-    }
-    return NoisySlices(
-        flows, tuple(releases), tuple(releases.values()), together, method.name, MappingProxyType(chosen)
-    )
+        raise nothing_left(guarantee)
+    keys, parts = tuple(releases), tuple(releases.values())
+    return NoisySlices(flows, keys, parts, guarantee, method.name, MappingProxyType(parameters))
 
 
-def _perturbed_slices(
+def _perturbed_matrices(
     method: Method, flows: SlicedFlows, options: Mapping[str, Any], steps: Sequence[Every], total: bool
-) -> NoisySlices:
+) -> list[tuple[Any, Flows, Any]]:
     """Perturbs the matrix of every slice of the data, and those of longer times, each from its records alone."""
     refuse_many_combinations(flows)
-    log.info("Anonymising with %s", method.name)
-    chosen = {**method.parameters(flows.slices[0], {}, options), "slices": _how_sliced(flows, steps, total)}
     keys = [*flows.coarser_keys(steps, total=total), *flows.keys]
     inputs = [flows.together(flows.members(key)) for key in keys]
-    made = [(own, method.planner(own)(own, **options)) for own in inputs]
-    guarantee = made[0][1].guarantee
-    if (steps or total) and guarantee.one_table:
+    made = [(key, own, method.planner(own)(own, **options)) for key, own in zip(keys, inputs, strict=True)]
+    if (steps or total) and made[0][2].guarantee.one_table:
         raise ParameterError(
             "Slices and their sums are tables of the same trips, which mode=controlled and small_only do not protect. "
             "Hint: omit --total and further steps, or use mode=random for all counts."
         )
-    releases = {
-        key: NoisyRelease.of(own, counts, method=method.name, parameters=chosen)
-        for key, (own, counts) in zip(keys, made, strict=True)
-        if len(counts.cells)
-    }
-    if not releases:
-        raise nothing_left(guarantee)
-    return NoisySlices(
-        flows, tuple(releases), tuple(releases.values()), guarantee, method.name, MappingProxyType(chosen)
-    )
+    return made
 
 
 def _released_slices(
@@ -531,9 +504,10 @@ def _released_slices(
     common_zones: bool,
     accept_differencing: bool,
     workers: int,
-    progress: Callable[[float], None],
+    progress: Callable[[float], None] | None,
 ) -> SlicedRelease:
-    """The slices that can be published, after a look at what they and the coarser matrices reveal by subtraction."""
+    """Returns the slices that can be published, after checking what subtraction of matrices reveals."""
+    progress = progress or lines_every("Anonymising slices")
     if workers < 1:
         raise ParameterError(f"workers must be at least 1; found {workers}.")
     flows, run = task.flows, task.run
@@ -554,7 +528,11 @@ def _released_slices(
 
 
 def _method_of_slices(
-    method: str | Method | Callable[..., Plan] | None, options: Mapping[str, Any], *, common_zones: bool, zones_of: Any
+    method: str | Method | Callable[..., Plan] | None,
+    options: Mapping[str, Any],
+    common_zones: bool,
+    zones_of: Any,
+    values: Any,
 ) -> Method:
     if common_zones and zones_of is not None:
         raise ParameterError("--common-zones chooses zones, and those of an earlier release (--zones-of) are fixed.")
@@ -565,4 +543,6 @@ def _method_of_slices(
             "Common zones are planned by odkanon, or in layers by layercut, without options; another method, or "
             "options, cannot be combined with --common-zones."
         )
+    if values is not None and chosen.promises != "epsilon":
+        raise ParameterError(f"{option('values')} is for methods that add noise; others find the values in the data.")
     return chosen

@@ -53,12 +53,8 @@ def describe(
     Args:
         source: flows, or trips in any form `read_trips` takes.
         k: the threshold of safe flows.
-        protect: what the floor and the advice are for; by default people where persons are known, else trips.
-        max_suppressed: share that may be suppressed, for the floor and the advice.
-        hierarchy: ``h3`` or ``halves``: the tree of the floor and the estimates; by default those of the
-            methods themselves.
-        time: column of the time, to estimate what folding it would give.
-        every: step of time that is folded; ``hour`` by default.
+        protect, max_suppressed, hierarchy: of the floor, the estimates and the advice; see `anonymize`.
+        time, every: column and step of the time, to estimate what folding it would give; ``hour`` by default.
         **reading: how to read the trips; see `read_trips`.
     """
     from flowveil.analysis.description import describe_flows
@@ -94,14 +90,10 @@ def frontier(
     Args:
         flows: what `read_trips` returns.
         method: ``twincut`` for zones that do not overlap, ``paircut`` for cells that do not intersect.
-        k: how many every cell must hide.
-        protect: what is counted; see `anonymize`.
+        k, protect, k_population, l, hierarchy: see `anonymize`.
         objective: what is made small: ``error``, ``metres``, ``reconstruction`` or ``cells``.
-        k_population: absolute threshold where the population is protected.
-        l: fewest tiles in which the trips of a cell begin, and in which they end.
-        hierarchy: ``h3`` or ``halves``; by default what the method's page says.
-        up_to: larger shares are not looked at; they take most of the time.
-        progress: called now and then with the share that is done.
+        up_to: larger shares are not computed; they take most of the time.
+        progress: called with the share that is done.
     """
     from flowveil.methods.paircut import frontier as of_cells
     from flowveil.methods.twincut import frontier as of_zones
@@ -133,15 +125,12 @@ def compare(
 
     Args:
         source: flows, or trips in any form `read_trips` takes.
-        methods: names, or ``all``; methods of one's own (see `anonymize`) may stand among them, if their functions are
-            in a module that can be imported.
+        methods: names, or ``all``; or functions (see `anonymize`) of modules that can be imported.
         k: one or several.
         protect: the protections to compare; each is a unit, or several units joined by ``+`` or in a sequence. By
             default people where persons are known, else trips.
-        max_suppressed: share that may be suppressed.
-        limits: the same by method, where it differs.
-        time_limit: seconds that one run may take, not counting the start of its process; it is then stopped and shown
-            as such.
+        max_suppressed, limits: share that may be suppressed; the same by method, where it differs.
+        time_limit: seconds after which a run is stopped and shown as such, not counting the start of its process.
         options: options by method.
         hierarchy: ``h3`` or ``halves`` for all methods that work on a tree; by default what each one's page says.
         epsilon: one or several ε for methods that add noise, which are then among ``all``; their region, level and
@@ -180,10 +169,8 @@ def run_study(source: Any, directory: str | PathLike[str], *, by: str | Sequence
         directory: where the results go; an earlier study there is continued.
         by: the attributes that segments are made by, where the source is not read yet; those of the preset by default,
             ``none`` for no segments.
-        **settings: ``preset``, ``methods``, ``protections``, ``k``, ``max_suppressed``, ``limits``, ``options``,
-            ``trees``, ``time_limit``, ``workers``, ``progress``, ..., see
-            `flowveil.analysis.study.run_study`; and how to read the trips, see `read_slices`, with ``time`` and
-            ``every`` for a matrix of each step.
+        **settings: those of `flowveil.analysis.study.run_study`, such as ``preset``, ``methods`` and ``k``; and how to
+            read the trips, see `read_slices`, with ``time`` and ``every`` for a matrix of each step.
 
     Returns:
         All results; the folder has them as tidy tables, as Markdown and as LaTeX.
@@ -455,14 +442,9 @@ def area_of_zones(given: Any) -> Within | None:
 
 
 def freeze(release: str | PathLike[str], *, out: str | PathLike[str] | None = None) -> FrozenMap:
-    """The zones of a published release, without its counts, for releases that are to have the same ones.
+    """Returns the zones of a published release folder, without its counts, for ``anonymize(..., zones_of=...)``.
 
-    Args:
-        release: the folder; its published files are enough.
-        out: also write them into this Parquet file.
-
-    Returns:
-        What ``anonymize(..., zones_of=...)`` takes, as it takes the folder or the file.
+    ``out`` is a Parquet file into which they are also written.
     """
     from flowveil.release.zone_map import FrozenMap
 
@@ -476,8 +458,7 @@ def verify_derived(directory: str | PathLike[str], source: str | PathLike[str], 
     """Computes a derived release again from its source; see `flowveil.verify.verification.verify_derived`.
 
     Args:
-        directory: the derived folder.
-        source: the folder it was computed from.
+        directory, source: the derived folder, and the one it was computed from.
         **settings: ``zones``, ``zones_of`` and ``within`` as for `derive`, where it used them; ``strict``.
     """
     from flowveil.verify.verification import verify_derived as verify

@@ -1,16 +1,5 @@
 """Exceptions of flowveil, and the exit code of each.
 
-```
-FlowveilError
-├ ParameterError (ValueError)      bad k, unknown method, option out of range
-├ DataError (ValueError)           missing column, coordinates off the earth, negative counts, unknown tile
-│ └ HierarchyError                 cycle, two roots, orphan
-├ OutputError (OSError)            the output folder cannot be written; nothing was changed
-├ InfeasibleError                  the guarantee cannot be met; carries the best that can
-├ MissingExtraError (ImportError)  names the extra to install
-└ GuaranteeError                   a recount failed; nothing was written
-```
-
 Messages have one form: what is wrong, what was found, what is allowed, a hint. They never contain a person or a
 value below the guarantee: an error is printed, logged and pasted into tickets.
 """

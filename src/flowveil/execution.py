@@ -139,15 +139,9 @@ def check_request(request: Request) -> None:
     if request.zones.zones is None:
         for name in request.arguments("map"):
             raise ParameterError(f"{option(name)} is given without {option('zones')}.")
-    formats = parse_formats(request.output.formats)
-    check_formats(
-        formats,
-        zones=0,
-        mapped=True,
-        folded=has_folds(request),
-        revised=bool(request.method.revision),
-        contact=request.output.contact is not None,
-    )
+    how = {"folded": has_folds(request), "revised": bool(request.method.revision)}
+    contact = request.output.contact is not None
+    check_formats(parse_formats(request.output.formats), zones=0, mapped=True, contact=contact, **how)
 
 
 def _check_method(request: Request) -> None:
@@ -353,14 +347,11 @@ def writing_arguments(request: Request) -> dict[str, Any]:
         refuse_total_without_ledger(output.epsilon_total)
     if output.context is not None:
         read_own_lines(output.context)
+    plain = ("formats", "context", "replace_stronger", "ledger", "epsilon_total")
     return {
         **checked(_about(request)),
-        "formats": output.formats,
+        **{name: getattr(output, name) for name in plain},
         "basemap": tile_server(output.basemap),
-        "context": output.context,
-        "replace_stronger": output.replace_stronger,
-        "ledger": output.ledger,
-        "epsilon_total": output.epsilon_total,
         "accept_differencing": request.slices.accept_differencing,
     }
 

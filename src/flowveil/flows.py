@@ -120,12 +120,8 @@ class People:
         key = cell.astype(np.int64) * n_people + person
         order = np.argsort(key, kind="stable")
         start = np.flatnonzero(_first_of_runs(key[order]))
-        distinct = key[order[start]]
-        return cls(
-            cell=(distinct // n_people).astype(np.int32),
-            person=(distinct % n_people).astype(np.int32),
-            trips=np.add.reduceat(trips[order], start),
-        )
+        cells, persons = np.divmod(key[order[start]], n_people)
+        return cls(cells.astype(np.int32), persons.astype(np.int32), np.add.reduceat(trips[order], start))
 
     @classmethod
     def concat(cls, parts: Sequence[People], n_cells: Sequence[int]) -> People:
@@ -165,7 +161,7 @@ class People:
         return np.where(n > 0, trips[first], 0), np.where(n > 1, trips[first + 1], 0)
 
     def merge(self, new_cell: Ints) -> People:
-        """Move every row to its new cell (-1: leave it out) and make the rows distinct again."""
+        """Moves every row to its new cell (-1: leaves it out) and makes the rows distinct again."""
         return People(*_moved(self.cell, self.person, new_cell))
 
     def renumber(self, place: Ints) -> People:
@@ -315,24 +311,13 @@ class Cells:
 
 def concat_cells(parts: Sequence[Cells]) -> Cells:
     """The rows of all parts, one after the other."""
-    people = tiles = None
-    columns = {name: [getattr(p, name) for p in parts] for name in SUM_COLUMNS}
-    added = {
-        name: None if any(values is None for values in own) else np.concatenate(own) for name, own in columns.items()
-    }
-    if all(p.people is not None for p in parts):
-        known = [p.people for p in parts if p.people is not None]
-        people = known[0].concat(known, [len(p) for p in parts])
-    if all(p.tiles is not None for p in parts):
-        tiles = Tiles.concat([p.tiles for p in parts if p.tiles is not None], [len(p) for p in parts])
-    return Cells(
-        np.concatenate([p.origin for p in parts]),
-        np.concatenate([p.destination for p in parts]),
-        np.concatenate([p.trips for p in parts]),
-        people=people,
-        tiles=tiles,
-        **added,
-    )
+    found: dict[str, Any] = {}
+    for name in ("origin", "destination", "trips", *SUM_COLUMNS, "people", "tiles"):
+        values: list[Any] = [getattr(part, name) for part in parts]
+        if all(value is not None for value in values):
+            is_array = isinstance(values[0], np.ndarray)
+            found[name] = np.concatenate(values) if is_array else values[0].concat(values, list(map(len, parts)))
+    return Cells(**found)
 
 
 @dataclass(frozen=True, eq=False)
@@ -353,14 +338,9 @@ class Groups:
 
     def sum(self, values: NDArray[Any]) -> NDArray[Any]:
         """Add up a value of the rows over each pair; integers stay exact integers below 2**53."""
-        row, n = self.row, len(self.origin)
-        if n and row.min() < 0:
-            kept = row >= 0
-            row, values = row[kept], values[kept]
-        if n == 0:
-            return np.zeros(0, dtype=values.dtype)
-        total = np.bincount(row, weights=values, minlength=n)
-        return total.astype(values.dtype)
+        kept = self.row >= 0
+        row, weights = (self.row, values) if kept.all() else (self.row[kept], values[kept])
+        return np.bincount(row, weights=weights, minlength=len(self.origin)).astype(values.dtype)
 
     def sum_exactly(self, values: NDArray[Any]) -> NDArray[Any]:
         """Adds up trips or a column of `SUM_COLUMNS`: integers directly, doubles in millionths."""
@@ -396,13 +376,7 @@ def group_pairs(origin: Ints, destination: Ints, n_origins: int, n_destinations:
         present = np.zeros(n_origins * n_destinations, dtype=np.bool_)
         present[key] = True
         distinct = np.flatnonzero(present)
-        number = np.cumsum(present, dtype=np.int32)
-        row = number[key] - np.int32(1)
-    elif bool(np.all(key[1:] >= key[:-1])):
-        # Lifting one end up a tree keeps the order: then runs are all there is to find.
-        first = _first_of_runs(key)
-        distinct = key[first]
-        row = np.cumsum(first, dtype=np.int32) - np.int32(1)
+        row = np.cumsum(present, dtype=np.int32)[key] - np.int32(1)
     else:
         # Flows come sorted by tile, so keys of zones are a few long runs, which a stable sort merges.
         order = np.argsort(key, kind="stable")
@@ -411,11 +385,8 @@ def group_pairs(origin: Ints, destination: Ints, n_origins: int, n_destinations:
         distinct = ordered[first]
         row = np.empty(len(key), dtype=np.int32)
         row[order] = np.cumsum(first, dtype=np.int32) - np.int32(1)
-    return Groups(
-        origin=(distinct // n_destinations).astype(np.int32),
-        destination=(distinct % n_destinations).astype(np.int32),
-        row=row,
-    )
+    origins, destinations = np.divmod(distinct, n_destinations)
+    return Groups(origins.astype(np.int32), destinations.astype(np.int32), row)
 
 
 def _first_of_runs(ordered: NDArray[Any]) -> NDArray[np.bool_]:
@@ -521,9 +492,8 @@ class Flows(Cells):
         columns: dict[str, Any] = {
             name: SUM_COLUMNS[name].round_fixed_point(v) for name, v in added.items() if v is not None
         }
-        rows = Cells(o, d, t, **columns)
-        merged = rows.merge(o, d, origins.n_tiles, destinations.n_tiles)
-        cells, people = merged.cells, None
+        merged = Cells(o, d, t, **columns).merge(o, d, origins.n_tiles, destinations.n_tiles)
+        people = None
         if person is not None:
             who = np.asarray(person, dtype=np.int32)
             known = who >= 0
@@ -532,7 +502,7 @@ class Flows(Cells):
                 people = replace(people, trips=None)
         read = intake or ReadSummary(rows=len(o), input_trips=float(np.sum(t)))
         how = {"origins": origins, "destinations": destinations, "intake": read, "whole_map": whole_map}
-        return cls.of_cells(replace(cells, people=people), **how)
+        return cls.of_cells(replace(merged.cells, people=people), **how)
 
     @property
     def ends(self) -> tuple[tuple[Hierarchy, Ints], ...]:

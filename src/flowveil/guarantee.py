@@ -172,14 +172,7 @@ class Guarantee:
         k_population: float | None = None,
         l: int | None = None,  # noqa: E741  # the papers' letter
     ) -> Guarantee:
-        """Converts a request into thresholds for these flows.
-
-        Args:
-            flows: determine the available units and the mean weight.
-            k: at least 1.
-            protect: one or several of `UNITS`; by default `default_units`.
-            k_population: absolute threshold of the population; by default k times the mean weight of a trip.
-            l: smallest number of tiles in which a cell's trips begin, and in which they end.
+        """Converts a request, with the arguments of `flowveil.anonymize`, into thresholds for these flows.
 
         Raises:
             ParameterError: k or l is out of range, or a unit is unknown.
@@ -207,12 +200,8 @@ class Guarantee:
             thresholds[name] = UNITS[name].threshold(flows, k) if given is None else float(given)
         if thresholds.get("population") == 0:
             raise DataError("The population cannot be protected: all weights are zero. Hint: give k_population.")
-        return cls(
-            k=int(k),
-            locations=None if l is None else int(l),
-            population_is_given=k_population is not None,
-            **thresholds,
-        )
+        locations = None if l is None else int(l)
+        return cls(k=int(k), locations=locations, population_is_given=k_population is not None, **thresholds)
 
     @property
     def basis(self) -> str:

@@ -43,16 +43,14 @@ class ReadSummary:
         input_trips, input_weight: of all rows: used, dropped and outside.
         columns, zones: which column of the input, and of the user's map, served as what.
         resolution: H3 resolution of the tiles, or None for tiles of the user's own.
-        within: the study area as text; a placeholder where it came from a file; None where there was none.
-        timezone: the zone that times are shown in, named by the user or by the column: a name, or a fixed offset such
-            as ``UTC+0100``. None for local times without a zone, and for texts with different offsets, which are shown
-            as written.
+        within: the study area as text; a placeholder if it came from a file.
+        timezone: the zone that times are shown in: a name, or a fixed offset such as ``UTC+0100``. None for local times
+            without a zone, and for texts with different offsets, which are shown as written.
         notes: sentences for the operator on how the input was read; never published.
         nobody: used rows without a known person, by the placeholder in the person column.
         days: the days of the trips, where the input has a time column; private.
         outline: the study area as `flowveil.reading.areas.Area.stored`; private.
         key: fingerprint of the key of the record keys; None if none were read.
-        between, value_share, p_percent: bounds and rules of the numbers that cells publish.
 
     The other attributes are those of `flowveil.reading.Reading`.
     """
@@ -98,9 +96,8 @@ class ReadSummary:
     @property
     def left_out(self) -> dict[str, int]:
         """All rows that are not used, by reason."""
-        empty = {"no trips": self.empty_rows} if self.empty_rows else {}
-        outside = {"outside the area": self.outside_rows} if self.outside_rows else {}
-        return {**empty, **self.dropped, **outside}
+        rows = {"no trips": self.empty_rows, **self.dropped, "outside the area": self.outside_rows}
+        return {reason: n for reason, n in rows.items() if n}
 
     @property
     def used_rows(self) -> int:

@@ -113,15 +113,16 @@ def _moved(request: Request, move: Any) -> dict[str, Any]:
     """The given paths of a request, each moved; databases and addresses keep theirs."""
     moved: dict[str, Any] = {}
     for one, value in request:
-        if one.section == "resources":
-            # Of this machine: a folder for temporary tables stays where it is.
+        # Resources are of this machine: a folder for temporary tables stays where it is.
+        if one.section == "resources" or not is_given(value):
             continue
-        if is_given(value) and (one.form == "path" or (one.form == "area" and not is_area(value))):
+        if one.form == "path" or (one.form == "area" and not is_area(value)):
             if isinstance(value, Mapping):
                 moved[one.name] = {name: _moved_path(str(place), move) for name, place in value.items()}
-                continue
-            found = [_moved_path(place, move) for place in (value if isinstance(value, tuple) else [value])]
-            moved[one.name] = tuple(found) if isinstance(value, tuple) else found[0]
+            elif isinstance(value, tuple):
+                moved[one.name] = tuple(_moved_path(place, move) for place in value)
+            else:
+                moved[one.name] = _moved_path(value, move)
     return moved
 
 
@@ -134,19 +135,14 @@ def _moved_path(place: str, move: Any) -> str:
 
 def _comment(one: Setting) -> str:
     allowed = f" Allowed: {', '.join(one.choices)}." if one.allowed else ""
-    default = f" Default: {_said(one.default)}." if one.default is not None else ""
+    usual = f"{one.default:,}" if isinstance(one.default, int) and one.default >= 10**6 else one.default
+    default = f" Default: {usual}." if usual is not None else ""
     return f"{one.meaning}{allowed}{default}"
-
-
-def _said(value: Any) -> str:
-    return f"{value:,}" if isinstance(value, int) and value >= 10**6 else str(value)
 
 
 def _default(one: Setting) -> str:
     """Returns the value in a commented line: the example, or the default of a flag."""
-    if one.kind == "flag":
-        return "true"
-    return _toml(one.parse(one.example))
+    return "true" if one.kind == "flag" else _toml(one.parse(one.example))
 
 
 def _toml(value: Any) -> str:

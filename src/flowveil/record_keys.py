@@ -119,11 +119,7 @@ def set_key(con: Any, key: SecretKey | None) -> None:
 
 
 def record_key_sql(columns: Iterable[tuple[str, str]]) -> str:
-    """Returns SQL: the record key, after `set_key`.
-
-    Args:
-        columns: SQL and type of the columns of the message, in order.
-    """
+    """Returns SQL: the record key, after `set_key`, from SQL and type of the columns of the message, in order."""
     texts = f" || {_SEPARATOR} || ".join(["'record'", *(_text_sql(*column) for column in columns)])
     inner = f"sha256(getvariable('flowveil_inner') || encode({texts}))"
     outer = f"sha256(getvariable('flowveil_outer') || unhex({inner}))"

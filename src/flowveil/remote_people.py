@@ -122,7 +122,5 @@ def count_distinct(flow: Ints, person: Ints, asked: tuple[int, Ints, int]) -> Co
     rows, cell = in_window(flow, first, cell_of_flow)
     kept = cell >= 0
     wide = int(person.max(initial=0)) + 1
-    key = np.sort(cell[kept].astype(np.int64) * wide + person[rows][kept])
-    new = np.ones(len(key), dtype=np.bool_)
-    np.not_equal(key[1:], key[:-1], out=new[1:])
-    return np.bincount(key[new] // wide, minlength=n_cells)
+    key = np.unique(cell[kept].astype(np.int64) * wide + person[rows][kept])
+    return np.bincount(key // wide, minlength=n_cells)

@@ -72,10 +72,8 @@ class Input(Section, key="input", heading="Input", call="reading"):
     wide: bool = setting("INPUT is a CSV matrix: a column for each destination.", tier="recipe", recorded=True)
     crs: str | None = setting(
         "Reference system of the coordinates: a code, or a PROJ or WKT text.",
-        default="degrees (EPSG:4326)",
-        example="EPSG:25832",
-        recorded=True,
-    )
+        default="degrees (EPSG:4326)", example="EPSG:25832", recorded=True,
+    )  # fmt: skip
     decimal_comma: bool = setting("Numbers in text have a decimal comma.", tier="recipe", recorded=True)
     key_file: str | None = setting(
         "Secret key of the methods cellkey and rounding; `flowveil key FILE` writes one.",
@@ -161,18 +159,12 @@ class Slices(Section, key="slices", heading="Time and slices", call="reading"):
         tier="common", default="the zone of the times", example="Europe/Oslo", metavar="NAME", recorded=True,
     )  # fmt: skip
     time_format: str | None = setting(
-        "How times are written, as for strptime.",
-        example="%d/%m/%y %H:%M",
-        metavar="FORMAT",
-        recorded=True,
+        "How times are written, as for strptime.", example="%d/%m/%y %H:%M", metavar="FORMAT", recorded=True
     )
     during: str | None = setting(
         "Only the trips of this month or day, by --time.",
-        tier="recipe",
-        example="2024-01",
-        metavar="STEP",
-        recorded=True,
-    )
+        tier="recipe", example="2024-01", metavar="STEP", recorded=True,
+    )  # fmt: skip
     by: tuple[str, ...] = setting(
         "One matrix for each combination of these attributes.", example="sex,age", metavar="A,B,...", form="column"
     )
@@ -425,13 +417,7 @@ def find_setting(name: str) -> Setting:
 
 
 def refuse_unknown(given: Collection[str], *, call: Call | Collection[Call], but: Sequence[str] = ()) -> None:
-    """Raise TypeError for a keyword argument that no setting of the call has, with the nearest known name.
-
-    Args:
-        given: names of the keyword arguments.
-        call: calls whose settings are allowed.
-        but: settings that this function does not take.
-    """
+    """Raises TypeError for a keyword argument that no setting of the calls has, or that is one of ``but``."""
     known = [one.name for one in settings(call=call) if one.name not in but]
     for name in given:
         if name not in known:
@@ -492,10 +478,12 @@ class Request:
         given = {name: value for name, value in recorded.items() if value is not None}
         for name in ("l_places", "stricter"):
             given.pop(name, None)
-        columns = {name: value for name, value in parameters.get("columns", {}).items() if name in _names()}
+        names = {one.name for one in settings()}
+        columns = {name: value for name, value in parameters.get("columns", {}).items() if name in names}
         slices = parameters.get("slices") or {}
         steps = [step for step in (slices.get("every"), *slices.get("also_every", ())) if step]
-        given |= {**columns, "every": steps, "method": report.get("method"), "options": _plain_options(parameters)}
+        options = {name: value for name, value in _mapping(parameters.get("options")).items() if value is not None}
+        given |= {**columns, "every": steps, "method": report.get("method"), "options": options}
         given |= {name: True for name in ("by_many", "total", "common_zones", "fold_time") if slices.get(name)}
         given |= {f"zones_{name}": value for name, value in _mapping(parameters.get("zones")).items()}
         if parameters.get("fold"):
@@ -534,17 +522,9 @@ class Request:
         return Request.from_flat({**self.given, **values})
 
 
-def _names() -> set[str]:
-    return {one.name for one in settings()}
-
-
 def _mapping(value: Any) -> Mapping[str, Any]:
     """Returns a mapping of a report; an empty one for a path, which is not published."""
     return value if isinstance(value, Mapping) else {}
-
-
-def _plain_options(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in _mapping(parameters.get("options")).items() if value is not None}
 
 
 def command_line(request: Request, *, program: Sequence[str] = ("flowveil", "anonymize")) -> str:

@@ -7,7 +7,7 @@ checked.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
@@ -26,7 +26,7 @@ from flowveil.read_summary import ReadSummary
 from flowveil.record_keys import merged_keys
 from flowveil.record_values import merged_values
 from flowveil.remote_people import RemotePeople
-from flowveil.times import TIME, TIME_COLUMNS, Every, fold_times
+from flowveil.times import DAYS, TIME, TIME_COLUMNS, Every, fold_times
 
 #: Columns of a published matrix; a slice column cannot have one of these names.
 TAKEN = ("origin_zone", "destination_zone", "trips", "weight", "layer", "revised", "estimate")
@@ -102,17 +102,14 @@ class SlicedFlows:
     def added_up(self, parts: Sequence[Cells]) -> Flows:
         """Returns parts of slices as one: trips and weights are summed, people deduplicated."""
         rows = concat_cells(parts)
-        tree_o, tree_d = self.origins, self.destinations
-        merged = rows.merge(rows.origin, rows.destination, tree_o.n_tiles, tree_d.n_tiles)
-        return Flows.of_cells(
-            merged.cells,
-            origins=tree_o,
-            destinations=tree_d,
-            intake=self.intake,
-            whole_map=self.slices[0].whole_map,
-            **merged_keys(parts, merged.row, len(merged.cells)),
-            **merged_values(parts, merged.row),
-        )
+        merged = rows.merge(rows.origin, rows.destination, self.origins.n_tiles, self.destinations.n_tiles)
+        keys = merged_keys(parts, merged.row, len(merged.cells))
+        return self._flows(merged.cells, **keys, **merged_values(parts, merged.row))
+
+    def _flows(self, cells: Cells, **how: Any) -> Flows:
+        """Returns cells as flows over the trees of the slices."""
+        common = {name: getattr(self.slices[0], name) for name in ("origins", "destinations", "intake", "whole_map")}
+        return Flows.of_cells(cells, **common, **how)
 
     def folded(self, trees: Mapping[str, Hierarchy] | None = None) -> Flows:
         """Returns all slices as one table whose slice columns are ends like the places, so that values can be merged.
@@ -142,16 +139,9 @@ class SlicedFlows:
             folds.append(fold)
             leaves.append(np.repeat(fold.leaves(labels), of_rows))
         order = np.lexsort((*leaves[::-1], rows.destination, rows.origin))
-        return Flows.of_cells(
-            rows.ordered(order),
-            origins=self.origins,
-            destinations=self.destinations,
-            intake=self.intake,
-            whole_map=self.slices[0].whole_map,
-            folds=tuple(folds),
-            leaves=tuple(leaf[order] for leaf in leaves),
-            **merged_values(self.slices, np.argsort(order)),
-        )
+        values = merged_values(self.slices, np.argsort(order))
+        of_flows = tuple(leaf[order] for leaf in leaves)
+        return self._flows(rows.ordered(order), folds=tuple(folds), leaves=of_flows, **values)
 
     def coarser_keys(self, every: Sequence[Every] = (), *, total: bool = False) -> list[Key]:
         """Returns the keys of unions of slices, coarsest first: everything, or all steps within a longer time step."""
@@ -171,16 +161,6 @@ class SlicedFlows:
         if key in self._number:
             return [self._number[key]]
         return [m for m, other in enumerate(self.keys) if holds(key, other, columns=self.columns)]
-
-    def without(self, members: Iterable[int]) -> SlicedFlows:
-        """Returns the same without some slices; the hierarchies, and so the tiles, stay those of all."""
-        left = set(range(len(self))) - set(members)
-        return SlicedFlows(
-            columns=self.columns,
-            keys=tuple(key for m, key in enumerate(self.keys) if m in left),
-            slices=tuple(part for m, part in enumerate(self.slices) if m in left),
-            every=self.every,
-        )
 
     def on_disk(self, folder: str | None) -> SlicedFlows:
         """Returns the same slices with their rows in a memory-mapped temporary file, by default in the system's folder.
@@ -215,12 +195,10 @@ class SlicedFlows:
 
 def holds(key: Key, other: Key, *, columns: Sequence[str]) -> bool:
     """Returns whether one key contains another."""
-    for wide, narrow, column in zip(key, other, columns, strict=True):
-        if wide is None or wide == narrow:
-            continue
-        if narrow is None or column != TIME or not narrow.startswith(wide):
-            return False
-    return True
+    return all(
+        wide is None or wide == narrow or (column == TIME and narrow is not None and narrow.startswith(wide))
+        for wide, narrow, column in zip(key, other, columns, strict=True)
+    )
 
 
 def check_slice_columns(by: Sequence[str], *, time: str | None, every: str | Every | None) -> None:
@@ -277,11 +255,9 @@ def declared_values(
 def _labels_of(every: Every, period: str | None) -> list[str] | None:
     """Returns all labels of a periodic step, or of a period; None if a required period is missing."""
     hours = [f"{hour:02d}:00" for hour in range(24)]
-    days = [f"{i} {name}" for i, name in enumerate(("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"), start=1)]
     if every.is_periodic:
-        if every.name == "hour":
-            return hours
-        return days if every.name == "weekday" else [f"{day} {hour}" for day in days for hour in hours]
+        of_week = [f"{day} {hour}" for day in DAYS for hour in hours]
+        return {"hour": hours, "weekday": list(DAYS), "weekday-hour": of_week}[every.name]
     try:
         ends = [date.fromisoformat(day) for day in (period or "").split("/")]
     except ValueError:

@@ -26,7 +26,7 @@ _STEP = re.compile(r"^(\d+)\s*(min|h)$")
 _LABELS = {"month": 7, "week": 8, "day": 10, "hour": 5, "weekday": 5, "weekday-hour": 11}
 #: The time columns of a published matrix with folded times.
 TIME_COLUMNS = ("time_from", "time_to")
-_DAYS = ("1 Mon", "2 Tue", "3 Wed", "4 Thu", "5 Fri", "6 Sat", "7 Sun")
+DAYS = ("1 Mon", "2 Tue", "3 Wed", "4 Thu", "5 Fri", "6 Sat", "7 Sun")
 _FIRST = datetime(1, 1, 1)
 _FORMATS = {"day": "%Y-%m-%d", "month": "%Y-%m"}
 
@@ -82,13 +82,7 @@ class Every:
 
 
 def fold_times(every: str, minutes: int | None, labels: Sequence[str]) -> Fold:
-    """Returns the fold of the steps of time with these labels; leaves are in time order.
-
-    Args:
-        every: name of the step: ``hour``, ``weekday-hour``, minutes or hours that divide a day, ``day``, or ``month``.
-        minutes: length of a step that divides a day and is not periodic.
-        labels: labels of the steps with trips.
-    """
+    """Returns the fold of a step of time (name and minutes of `Every`) with these labels; leaves are in time order."""
     if every in ("hour", "weekday-hour"):
         days = 7 if every == "weekday-hour" else 1
         paths = [_of_week(minute, days) for minute in range(0, days * _DAY, 60)]
@@ -189,4 +183,4 @@ def _clock(minute: int, is_stop: bool) -> str:  # noqa: ARG001  # texts of a wee
 def _weekday_clock(minute: int, is_stop: bool) -> str:
     # A span that ends with a day ends at 24:00 of that day.
     day = (minute - 1 if is_stop else minute) // _DAY
-    return f"{_DAYS[day]} {_clock(minute - day * _DAY, is_stop)}"
+    return f"{DAYS[day]} {_clock(minute - day * _DAY, is_stop)}"

@@ -59,8 +59,7 @@ def run_tasks(
     No process outlives the iteration; close the iterator if it may be left early.
 
     Args:
-        work: a module-level function; its result must be picklable.
-        shared: data for all tasks; sent once to each process.
+        work, shared: a module-level function with a picklable result; data that is sent once to each process.
         time_limit: seconds for a task after its process is ready.
         prepare: called before each task, outside its time limit, for imports and compilation.
         fresh: use a new process for every task, so that none profits from an earlier one.

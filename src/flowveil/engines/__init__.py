@@ -30,16 +30,15 @@ class Engine(Protocol):
     """Reads rows into slices of flows; the result does not depend on the order of rows."""
 
     def __call__(self, source: Any, reading: Reading, *, progress: Progress | None = None) -> SlicedFlows:
-        """Reads the source once. Without slices, the result has one slice with the key ``()``."""
+        """Reads the source once; columns that the reading does not name are recognised.
+
+        ``progress`` is called with the share that is read. Without slices, the result has one slice of the key ``()``.
+        """
         ...
 
 
 def load_engine(name: str) -> Engine:
-    """Returns the ``read`` function of an engine.
-
-    Raises:
-        ParameterError: the engine does not exist.
-    """
+    """Returns the ``read`` function of an engine; raises ParameterError if it does not exist."""
     if name not in ENGINES:
         known = ", ".join(sorted(ENGINES))
         raise ParameterError(f"Unknown engine {name!r}; allowed: {known}.{did_you_mean(str(name), ENGINES)}")

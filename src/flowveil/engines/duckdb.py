@@ -35,7 +35,7 @@ from flowveil.reading.sql import MISSING_PATTERN, attribute_sql, label_sql, numb
 from flowveil.reading.table import Table
 from flowveil.reading.tables import open_table
 from flowveil.reading.tiling import NO_TILE, UNREADABLE_TILE, H3Tiling, MapTiling, Tiling, tiling_of
-from flowveil.reading.times import MICROSECONDS, TimeForm, decide
+from flowveil.reading.times import FLOAT_TYPE, MICROSECONDS, NUMBER_TYPE, TEXT_TYPE, TimeForm, decide
 from flowveil.record_keys import RECORD_KEY, record_key_sql, set_key
 from flowveil.slices import SlicedFlows
 from flowveil.workers import prefetch
@@ -45,9 +45,6 @@ __all__ = ["BATCH_ROWS", "Query", "Staged", "read"]
 
 #: Share of a column's values, or of the names of columns, that must be tiles.
 _MOST = 0.5
-_NUMBER_TYPE = re.compile(r"^U?(TINYINT|SMALLINT|INTEGER|BIGINT|HUGEINT)$|^FLOAT$|^DOUBLE$|^DECIMAL|^\"?NULL\"?$")
-_FLOAT_TYPE = re.compile(r"^(FLOAT|DOUBLE)$")
-_TEXT_TYPE = re.compile(r"^VARCHAR|^ENUM")
 #: SQL: the day of a time, counted from 1970.
 _DAY_SQL = f"CAST({MICROSECONDS} // 86_400_000_000 - ({MICROSECONDS} % 86_400_000_000 < 0)::INT AS INTEGER)"
 _TIME_TYPE = re.compile(r"^TIMESTAMP|^DATE$|^TIME$")
@@ -56,14 +53,7 @@ _TIME_TYPE = re.compile(r"^TIMESTAMP|^DATE$|^TIME$")
 def read(
     source: Any, reading: Reading, *, progress: Callable[[float], None] | None = None, threads: int | None = None
 ) -> SlicedFlows:
-    """Reads trips once and groups them into the flows of each slice; see `flowveil.engines.Engine`.
-
-    Args:
-        source: files or a table in memory.
-        reading: how to read it; columns that it does not name are recognised.
-        progress: called with the share that is read, from 0 to 1.
-        threads: threads of DuckDB; all cores by default. No effect on the result.
-    """
+    """Reads files or a table in memory once; see `flowveil.engines.Engine`. Threads have no effect on the result."""
     tiling = tiling_of(reading)
     with open_database(threads) as con:
         with in_own_words("The input"):
@@ -207,21 +197,17 @@ class Query:
         relation = table.attach([list(table.names).index(name) for name in names])
         described = con.execute(f"DESCRIBE SELECT * FROM {relation}").fetchall()
         types = {name: str(row[1]) for name, row in zip(names, described, strict=True)}
-        numbers = [*(() if used.has_tiles else used.ends), *used.added.values(), *([used.trips] if used.trips else [])]
-        numbers += used.value_names()
+        counted = used.added | ({"trips": used.trips} if used.trips else {})
+        counted |= {f"value{i}": name for i, name in enumerate(used.value_names())}
+        numbers = [*(() if used.has_tiles else used.ends), *counted.values()]
         _check_types(used, types, numbers, tiling)
         at = {name: f"c{i}" for i, name in enumerate(names)}
-        select = []
-        for i, name in enumerate(used.ends):
-            sql = partial(_number_sql, comma=reading.decimal_comma)
-            if used.has_tiles:
-                sql = partial(_code_sql if isinstance(tiling, MapTiling) else _tile_sql)
-            select.append(f"{sql(at[name], types[name])} AS end{i}")
-        counted = ({"trips": used.trips} if used.trips else {}) | used.added
         comma = reading.decimal_comma
-        select += [f"{_number_sql(at[name], types[name], comma=comma)} AS {role}" for role, name in counted.items()]
-        for i, name in enumerate(used.value_names()):
-            select.append(f"{_number_sql(at[name], types[name], comma=comma)} AS value{i}")
+        of_number: Callable[[str, str], str] = partial(_number_sql, comma=comma)
+        of_tile = _code_sql if isinstance(tiling, MapTiling) else _tile_sql
+        of_end = of_tile if used.has_tiles else of_number
+        select = [f"{of_end(at[name], types[name])} AS end{i}" for i, name in enumerate(used.ends)]
+        select += [f"{of_number(at[name], types[name])} AS {role}" for role, name in counted.items()]
         if used.person:
             select.append(f"{spelling_sql(at[used.person], types[used.person])} AS person")
         if reading.key is not None:
@@ -241,7 +227,7 @@ class Query:
             reading = replace(reading, timezone=times.timezone)
             relation = times.over(relation)
             select += [f"{times.state} AS time_state", f"{times.shape} AS time_shape", f"{_DAY_SQL} AS day"]
-        texts = tuple(dict.fromkeys(name for name in numbers if _TEXT_TYPE.match(types[name])))
+        texts = tuple(dict.fromkeys(name for name in numbers if TEXT_TYPE.match(types[name])))
         if texts:
             bits = [f"({_trouble_sql(at[name], comma=comma)} << {2 * i})" for i, name in enumerate(texts)]
             select.append(f"CAST({' | '.join(bits)} AS INTEGER) AS trouble")
@@ -355,18 +341,18 @@ def _check_types(used: ColumnMap, types: dict[str, str], numbers: list[str], til
     problems = [
         f"column {name!r} holds {_plain(types[name])} where numbers are needed"
         for name in dict.fromkeys(numbers)
-        if not (_NUMBER_TYPE.match(types[name]) or _TEXT_TYPE.match(types[name]))
+        if not (NUMBER_TYPE.match(types[name]) or TEXT_TYPE.match(types[name]))
     ]
     if used.has_tiles and isinstance(tiling, H3Tiling):
         for name in used.ends:
-            if _FLOAT_TYPE.match(types[name]):
+            if FLOAT_TYPE.match(types[name]):
                 problems.append(
                     f"column {name!r} holds floating-point numbers, which cannot hold an H3 cell exactly (a "
                     "table with gaps often turns whole numbers into these; use text or a nullable integer)"
                 )
-            elif not (_NUMBER_TYPE.match(types[name]) or _TEXT_TYPE.match(types[name])):
+            elif not (NUMBER_TYPE.match(types[name]) or TEXT_TYPE.match(types[name])):
                 problems.append(f"column {name!r} holds {_plain(types[name])} where H3 cells are needed")
-    if used.time and not any(kind.match(types[used.time]) for kind in (_TIME_TYPE, _NUMBER_TYPE, _TEXT_TYPE)):
+    if used.time and not any(kind.match(types[used.time]) for kind in (_TIME_TYPE, NUMBER_TYPE, TEXT_TYPE)):
         problems.append(
             f"column {used.time!r} holds {_plain(types[used.time])} where times are needed: timestamps, dates, text, "
             "or Unix seconds"
@@ -381,7 +367,7 @@ def _plain(kind: str) -> str:
 
 
 def _number_sql(column: str, kind: str, *, comma: bool = False) -> str:
-    cast = number_sql(_text_sql(column, comma=comma)) if _TEXT_TYPE.match(kind) else f"CAST({column} AS DOUBLE)"
+    cast = number_sql(_text_sql(column, comma=comma)) if TEXT_TYPE.match(kind) else f"CAST({column} AS DOUBLE)"
     return f"coalesce({cast}, CAST('nan' AS DOUBLE))"
 
 
@@ -402,7 +388,7 @@ def _trouble_sql(column: str, *, comma: bool) -> str:
 
 def _tile_sql(column: str, kind: str) -> str:
     """Returns SQL: a tile as a 64-bit number. In text, cells have 18 decimal or 15 hexadecimal digits."""
-    if not _TEXT_TYPE.match(kind):
+    if not TEXT_TYPE.match(kind):
         return (
             f"coalesce(TRY_CAST({column} AS UBIGINT), "
             f"CAST(CASE WHEN {column} IS NULL THEN {NO_TILE} ELSE {UNREADABLE_TILE} END AS UBIGINT))"
@@ -417,7 +403,7 @@ def _tile_sql(column: str, kind: str) -> str:
 
 def _code_sql(column: str, kind: str) -> str:
     """Returns SQL: a zone's code, unchanged; NULL if missing."""
-    if not _TEXT_TYPE.match(kind):
+    if not TEXT_TYPE.match(kind):
         return column
     text = f"CAST({column} AS VARCHAR)"
     return f"CASE WHEN regexp_full_match(lower(trim({text})), {MISSING_PATTERN}) THEN NULL ELSE {text} END"
@@ -426,13 +412,7 @@ def _code_sql(column: str, kind: str) -> str:
 def _batches(con: Any, sql: str, label: str) -> Iterator[pa.RecordBatch]:
     """Yields the rows of a query in their order."""
     with in_own_words(label):
-        batches = iter(batches_of(con.sql(sql), BATCH_ROWS))
-    while True:
-        with in_own_words(label):
-            batch = next(batches, None)
-        if batch is None:
-            return
-        yield batch
+        yield from batches_of(con.sql(sql), BATCH_ROWS)
 
 
 def _numpy(batch: Any, name: str) -> NDArray[Any]:

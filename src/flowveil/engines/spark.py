@@ -59,13 +59,7 @@ _SAME = ("flowveil", "duckdb", "h3", "pyarrow")
 
 
 def read(source: Any, reading: Reading, *, progress: Callable[[float], None] | None = None) -> SlicedFlows:
-    """Reads trips on a Spark cluster and groups them into the flows of each slice; see `flowveil.engines.Engine`.
-
-    Args:
-        source: a Spark DataFrame, the name of a table, or files that Spark reads.
-        reading: how to read it; columns that it does not name are recognised.
-        progress: called with the share that is read, from 0 to 1.
-    """
+    """Reads a Spark DataFrame, table, or files that Spark reads, on a cluster; see `flowveil.engines.Engine`."""
     if reading.numbers is not None:
         refuse_numbers({"engine='spark' (--engine spark)": True})
     tiling = tiling_of(reading)
@@ -76,7 +70,7 @@ def read(source: Any, reading: Reading, *, progress: Callable[[float], None] | N
             query = Query.from_table(_ClusterQueries(con, table), table, reading, tiling)
             first_lines = FirstLines(table) if table.in_text else None
             task = _Task(query, first_lines, table.label, _versions(), _parts(spark, table))
-            with _grouped(table, task) as batches:
+            with _grouped(table.selected.mapInArrow(task.screened, COLUMNS), task.grouping) as batches:
                 intake = _intake(task, batches)
                 if progress is not None:
                     progress(0.5)
@@ -233,10 +227,9 @@ def _merged(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
 
 
 @contextmanager
-def _grouped(table: SparkTable, task: _Task) -> Iterator[Any]:
-    """Groups rows by slice, tiles and person; yields batches, with the counters of tasks, kept on the cluster."""
-    screened = table.selected.mapInArrow(task.screened, COLUMNS)
-    batches = screened.repartition(task.parts, "bucket").mapInArrow(task.grouping.grouped, COLUMNS).persist()
+def _grouped(divided: Any, grouping: Grouping) -> Iterator[Any]:
+    """Groups divided rows by slice, tiles and person; yields batches, kept on the cluster for the block."""
+    batches = divided.repartition(grouping.parts, "bucket").mapInArrow(grouping.grouped, COLUMNS).persist()
     try:
         yield batches
     finally:
@@ -270,7 +263,12 @@ def _flows(con: Any, batches: Any, task: _Task, intake: ReadSummary) -> SlicedFl
     note = (_PERSONS_STAY if with_persons else _NO_PERSONS).format(limit=option("driver_flows"))
     intake = replace(intake, notes=(*intake.notes, note))
     nameless = replace(query.reading, columns=replace(query.used, person=None))
-    with _flows_only(rows, task) as flows:
+    grouping = replace(task.grouping, person=False)
+
+    def divided(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return grouping.divided(unpack(part) for batch in batches for part in batch.column("part"))
+
+    with _grouped(rows.mapInArrow(divided, COLUMNS), grouping) as flows:
         found = _count(flows)
         room_for(
             found * FLOW_READ,
@@ -308,22 +306,6 @@ def _count(batches: Any) -> int:
 def _contents(batches: Any) -> Iterator[pa.Table]:
     """Yields the contents of batches, on the driver."""
     return map(unpack, batches.select("part").toArrow().column("part"))
-
-
-@contextmanager
-def _flows_only(rows: Any, task: _Task) -> Iterator[Any]:
-    """Yields batches of flows without persons, kept on the cluster for the block."""
-    grouping = replace(task.grouping, person=False)
-
-    def divided(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return grouping.divided(unpack(part) for batch in batches for part in batch.column("part"))
-
-    parts = rows.mapInArrow(divided, COLUMNS).repartition(task.parts, "bucket")
-    flows = parts.mapInArrow(grouping.grouped, COLUMNS).persist()
-    try:
-        yield flows
-    finally:
-        flows.unpersist()
 
 
 #: Notes on where persons are counted; they never contain the number of rows.

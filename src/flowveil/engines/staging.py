@@ -228,8 +228,7 @@ class Staged:
     def _learn_names(self, rows: str) -> bool:
         """Assigns every spelling the number of its person, in the order of names; null for placeholders.
 
-        Returns:
-            Whether every spelling is a different person, so that rows are already grouped by person.
+        Returns whether every spelling is a different person, so that rows are already grouped by person.
         """
         self._read_spellings()
         self._con.execute(

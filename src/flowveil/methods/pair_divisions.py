@@ -114,9 +114,8 @@ class PairTable:
                 # Only counted on, for the message.
                 levels.clear()
                 continue
-            start, stop = level.start.astype(np.int32), level.stop.astype(np.int32)
             cost = price.cost(level)
-            level = replace(level, order=narrow, start=start, stop=stop)
+            level = replace(level, order=narrow, start=level.start.astype(np.int32), stop=level.stop.astype(np.int32))
             depth = tuple(int(s.tree.depth[node[0]]) for s, node in zip(sketches, level.node, strict=True))
             levels.append((depth, level, cost))
         _room(flows, needed)
@@ -132,7 +131,7 @@ class PairTable:
         for name in ("volume", "start", "stop"):
             columns[name] = [getattr(level, name) for _, level, _ in levels]
         nodes = [[level.node[end] for _, level, _ in levels] for end in range(len(sketches))]
-        del levels, level, cost, start, stop
+        del levels, level, cost
         volume, cost, start, stop = (np.concatenate(columns.pop(name)) for name in ("volume", "cost", "start", "stop"))
         return cls(
             node=tuple(s.node[np.concatenate(nodes.pop(0))] for s in sketches),

@@ -11,29 +11,24 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flowveil.errors import ParameterError, option
-from flowveil.reading.areas import OUTSIDE, Area, parse_area
-from flowveil.reading.columns import ROLES, ColumnMap
+from flowveil.reading.areas import Area, parse_area
+from flowveil.reading.columns import ROLES, ColumnMap, list_names
 from flowveil.reading.times import check_time_options
 from flowveil.record_keys import SecretKey, as_key
 from flowveil.record_values import P_PERCENT, SHARE, STATISTICS, Numbers
+from flowveil.request import find_setting, settings
 from flowveil.slices import check_slice_columns
 from flowveil.times import Every
-from flowveil.zoning.h3 import MAX_RESOLUTION
 
 if TYPE_CHECKING:
     from flowveil.zoning.files import ZoneMap
 
-PERSON_CASES = ("fold", "keep")
 _CRS_CODE = re.compile(r"[A-Za-z]{2,10}:[0-9A-Za-z_]{1,20}")
 _PROJ_TEXT = re.compile(r"(\+[a-z0-9_]{1,12}(=[A-Za-z0-9_.,:+-]{1,40})? *){2,30}")
 #: Labels of the time steps that can be read alone.
 _LABELS = {"month": re.compile(r"\d{4}-\d{2}"), "day": re.compile(r"\d{4}-\d{2}-\d{2}")}
 #: Settings that a report records under the names that users give; columns, zones and slices are recorded separately.
-_PLAIN = (
-    "resolution", "within", "outside", "max_dropped", "skip_unknown", "partition_columns", "person_case", "time_format",
-    "timezone", "same_zones", "during", "matrix", "lookup", "wide", "crs", "decimal_comma", "between", "value_share",
-    "p_percent",
-)  # fmt: skip
+_PLAIN = tuple(one.name for one in settings(call="reading") if one.recorded)
 
 
 @dataclass(frozen=True)
@@ -46,7 +41,7 @@ class Reading:
         columns: the roles of columns; those that are not named are recognised.
         resolution: H3 resolution of the tiles; coarser cells of the input keep theirs.
         zones: the map whose zones are the tiles, instead of H3 cells.
-        outside: one of `OUTSIDE`: trips with one end outside the area, in no zone, or with a code that is not on the
+        outside: None or ``keep``: trips with one end outside the area, in no zone, or with a code that is not on the
             map are not used, or that end becomes the tile `outside`. Trips with both ends outside are never used.
         timezone: the zone of local times, for Unix times and times with a zone. Default: the zone of the column; Unix
             times and times in UTC are refused. After reading, the zone that was used.
@@ -86,18 +81,9 @@ class Reading:
     p_percent: float = P_PERCENT
 
     def __post_init__(self) -> None:
-        if isinstance(self.resolution, bool) or not isinstance(self.resolution, int | np.integer):
-            raise ParameterError(f"The resolution must be a whole number from 0 to {MAX_RESOLUTION}.")
-        if not 0 <= self.resolution <= MAX_RESOLUTION:
-            raise ParameterError(f"The resolution is {self.resolution}; allowed are 0 to {MAX_RESOLUTION} (H3).")
-        if not 0 <= self.max_dropped <= 1:
-            raise ParameterError(f"max_dropped is {self.max_dropped}; it is a share, allowed are 0 to 1.")
-        if self.person_case not in PERSON_CASES:
-            raise ParameterError(
-                f"{option('person_case')} must be one of {', '.join(PERSON_CASES)}; found {self.person_case!r}."
-            )
-        if self.outside is not None and self.outside not in OUTSIDE:
-            raise ParameterError(f"{option('outside')} must be one of {', '.join(OUTSIDE)}; found {self.outside!r}.")
+        for name in ("resolution", "max_dropped", "person_case", "outside"):
+            value = getattr(self, name)
+            find_setting(name).check(value.item() if isinstance(value, np.generic) else value)
         if self.outside == "keep" and self.within is None and self.zones is None:
             raise ParameterError(
                 "outside='keep' (--outside keep) needs an area that something can be outside of. Hint: --within."
@@ -162,11 +148,11 @@ class Reading:
             zones=_map_of(zones),
             within=parse_area(within),
             outside=None if outside == "drop" else outside,
-            partition_columns=_list_of(partition_columns),
-            matrix=_list_of(matrix),
+            partition_columns=list_names(partition_columns),
+            matrix=list_names(matrix),
             between=(between,) if isinstance(between, str) else tuple(between),
             key=as_key(key_file),
-            **given,
+            **{name: value for name, value in given.items() if value is not None},
         )
 
     @classmethod
@@ -236,12 +222,6 @@ def _publishable_crs(crs: str) -> str:
         f"crs (--crs) must be a code such as EPSG:25832, or a PROJ or WKT text; found {shown}. Hint: https://epsg.io "
         "lists codes."
     )
-
-
-def _list_of(names: str | Iterable[str]) -> tuple[str, ...]:
-    """Returns names from ``"a,b"`` or a list."""
-    parts = names.split(",") if isinstance(names, str) else names
-    return tuple(part.strip() for part in parts if part.strip())
 
 
 def _step_of_label(during: Any, columns: ColumnMap, every: str | None) -> str:

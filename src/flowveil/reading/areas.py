@@ -25,8 +25,6 @@ Bounds = tuple[float, float, float, float]
 
 #: What a report records for an area from a file: neither its name nor its outline.
 AREA = "AREA"
-#: Whether a trip with one end outside is kept.
-OUTSIDE = ("drop", "keep")
 _ALLOWED = (
     "Allowed: west,south,east,north in degrees, H3 cells separated by commas, or a file with polygons "
     "(GeoJSON, GeoPackage, shapefile, GeoParquet)."

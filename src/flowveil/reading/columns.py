@@ -149,7 +149,7 @@ class ColumnMap:
             destination=parse_pair(destination, role="destination"),
             origin_tile=origin_tile or None,
             destination_tile=destination_tile or None,
-            **{name: _names_of(value) if name in LISTS else value for name, value in others.items()},  # type: ignore[arg-type]
+            **{name: list_names(value) if name in LISTS else value for name, value in others.items()},  # type: ignore[arg-type]
         )
 
     @property
@@ -200,7 +200,7 @@ ROLES = tuple(role.name for role in fields(ColumnMap))
 LISTS = ("by", *STATISTICS)
 
 
-def _names_of(value: str | Sequence[str] | None) -> tuple[str, ...]:
+def list_names(value: str | Iterable[str] | None) -> tuple[str, ...]:
     """Returns column names from a list, or from a text with commas."""
     return tuple(n.strip() for n in value.split(",") if n.strip()) if isinstance(value, str) else tuple(value or ())
 
@@ -364,15 +364,13 @@ def _are_points(by_key: Mapping[str, Sequence[str]]) -> bool:
 
 
 def _refuse_partitions(named: ColumnMap, partitions: Sequence[str]) -> None:
-    half = len(named.ends) // 2
-    roles: dict[str, tuple[str | None, ...]] = {"origin": named.ends[:half], "destination": named.ends[half:]}
-    roles |= {role: (getattr(named, role),) for role in ("person", *SUM_COLUMNS, "trips", "record_id")}
-    roles |= {role: getattr(named, role) for role in STATISTICS}
-    for role, columns in roles.items():
-        wrong = [name for name in columns if name and name in partitions]
-        if wrong:
+    for role in ROLES:
+        columns = getattr(named, role) or ()
+        wrong = [name for name in ((columns,) if isinstance(columns, str) else columns) if name in partitions]
+        if wrong and role not in ("by", "time"):
             raise ParameterError(
-                f"Column {listed(wrong)} comes from the path of the files and cannot be the {role}. "
+                f"Column {listed(wrong)} comes from the path of the files and cannot be the "
+                f"{role.removesuffix('_tile')}. "
                 "Allowed: to slice trips by it (--by, --time)."
             )
 
@@ -410,9 +408,7 @@ def refuse_unnamed_persons(
 
     The header decides whether messages may quote names.
     """
-    if used.person is not None:
-        return
-    found = [name for name in _free(used, names) if _looks_like_persons(name, sample)]
+    found = [name for name in _free(used, names) if used.person is None and _looks_like_persons(name, sample)]
     if not found:
         return
     name = "COLUMN" if header().may_be_data else found[0]

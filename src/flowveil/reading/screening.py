@@ -130,12 +130,9 @@ class _Finding:
     rows: list[int] = field(default_factory=list)
 
     def add(self, mask: Mask, offset: int) -> None:
-        n = int(np.count_nonzero(mask))
-        if n:
-            self.count += n
-            if len(self.rows) < _EXAMPLES:
-                at = np.flatnonzero(mask)[: _EXAMPLES - len(self.rows)]
-                self.rows += (at + offset + 1).tolist()
+        at = np.flatnonzero(mask)
+        self.count += len(at)
+        self.rows += (at[: _EXAMPLES - len(self.rows)] + offset + 1).tolist()
 
     def __str__(self) -> str:
         if not self.rows:
@@ -341,8 +338,13 @@ class Screening:
         if reading.columns.time is not None:
             found = frozenset(str(np.datetime64(day, "D")) for day in self._days if day is not None)
             days = Days(reading.columns.time, reading.timezone, reading.time_format, found, missing=None in self._days)
-        unnamed = {word: n for word, n in sorted(nobody.items()) if n}
-        return replace(counts, nobody=unnamed, notes=notes, days=days, **as_read.to_dict())
+        return replace(
+            counts,
+            nobody={word: n for word, n in sorted(nobody.items()) if n},
+            notes=notes,
+            days=days,
+            **as_read.to_dict(),
+        )
 
     def _counts(self) -> ReadSummary:
         """Returns the counters, without the settings."""
@@ -387,7 +389,6 @@ class Screening:
             self._errors.setdefault(what, _Finding()).add(mask, self.rows)
 
     def _check_amounts(self, batch: Batch) -> Mask:
-        bad = np.zeros(len(batch), dtype=np.bool_)
         wrong: dict[str, Mask] = {}
         if batch.trips is not None:
             wrong["a negative number of trips"] = batch.trips < 0
@@ -396,8 +397,7 @@ class Screening:
             wrong |= SUM_COLUMNS[name].wrong(values)
         for what, mask in wrong.items():
             self._find(what, mask)
-            bad |= mask
-        return bad
+        return _any_of([np.zeros(len(batch), dtype=np.bool_), *wrong.values()])
 
     def _check_tiles(self, batch: Batch) -> Mask:
         if batch.tiles is None or self._reading.skip_unknown or self._keeps_unknown:

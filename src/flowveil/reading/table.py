@@ -119,11 +119,10 @@ class _MemoryTable(Table):
         return self._values(position, range(PEEKED_ROWS if self.n_rows is None else min(self.n_rows, PEEKED_ROWS)))
 
     def sample(self, position: int) -> list[Any]:
-        n = self.n_rows
-        if n is None:
+        if self.n_rows is None:
             return self.peek(position)
-        rows = min(n, SAMPLED_ROWS)
-        return self._values(position, [i * n // rows for i in range(rows)])
+        rows = min(self.n_rows, SAMPLED_ROWS)
+        return self._values(position, [i * self.n_rows // rows for i in range(rows)])
 
     def attach(self, positions: Sequence[int]) -> str:
         self.con.register(_NAME_IN_DUCKDB, self._select(positions))

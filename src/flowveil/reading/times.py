@@ -52,9 +52,10 @@ _FIRST_ROWS = 10_000
 _CLOCK = r"^([01]?[0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9](\.[0-9]{1,6})?)?$"
 _HOUR_TEXT = r"^([01]?[0-9]|2[0-4])(\.[0-9]+)?$"
 _UNIX_TEXT = r"^[0-9]{9,16}(\.[0-9]+)?$"
-_NUMBER = re.compile(r"^U?(TINYINT|SMALLINT|INTEGER|BIGINT|HUGEINT)$|^FLOAT$|^DOUBLE$|^DECIMAL|^\"?NULL\"?$")
-_FLOAT = re.compile(r"^(FLOAT|DOUBLE)$")
-_TEXT = re.compile(r"^VARCHAR|^ENUM")
+#: Types of DuckDB.
+NUMBER_TYPE = re.compile(r"^U?(TINYINT|SMALLINT|INTEGER|BIGINT|HUGEINT)$|^FLOAT$|^DOUBLE$|^DECIMAL|^\"?NULL\"?$")
+FLOAT_TYPE = re.compile(r"^(FLOAT|DOUBLE)$")
+TEXT_TYPE = re.compile(r"^VARCHAR|^ENUM")
 #: A format is published, so it may hold directives and separators, but no words.
 _DIRECTIVES = "YymdHIMSfpbBaAjz"
 _FORMAT = re.compile(rf"(?:%[{_DIRECTIVES}]|[ /:.,;_TZ-]){{1,60}}")
@@ -153,11 +154,8 @@ def decide(
 ) -> TimeForm:
     """Chooses how a column of times is read, from all of its values.
 
-    Args:
-        con, relation: a database, and a FROM clause that can be read more than once.
-        column, kind: SQL of the column, and its type in DuckDB.
-        time_format, timezone: the format of strptime, and the zone to show times in, if the user gave them.
-        column_zone: the zone that the type of the column names, which DuckDB drops.
+    ``column`` and ``kind`` are its SQL and its type in DuckDB; ``column_zone`` is the zone of its type, which DuckDB
+    drops. The relation is a FROM clause that can be read more than once.
     """
     found = _recognised(con, relation, column, kind, time_format=time_format, column_zone=column_zone)
     moment, shown, note, needs = found.moment, timezone, None, None
@@ -227,7 +225,7 @@ def _recognised(
         return _with_offsets(con, relation, text, f"({moment}) IS NOT NULL", _Column(moment, instants="in UTC"))
     if kind == "TIME":
         return _Column(f"epoch_us({column})", of_day=True)
-    if _NUMBER.match(kind):
+    if NUMBER_TYPE.match(kind):
         number = f"CAST({column} AS DOUBLE)"
         if _all_match(con, relation, f"NOT isnan({number}) AND {number} <> 0", f"{number} BETWEEN 0 AND 24"):
             return _hours(number)
@@ -421,15 +419,15 @@ def _unix(con: Any, relation: str, number: str) -> tuple[str, str | None]:
 
 
 def _as_text(column: str, kind: str) -> str:
-    if _FLOAT.match(kind):
+    if FLOAT_TYPE.match(kind):
         return f"CASE WHEN {column} = trunc({column}) THEN CAST(TRY_CAST({column} AS HUGEINT) AS VARCHAR) END"
     return f"CAST({column} AS VARCHAR)"
 
 
 def _missing(column: str, kind: str) -> str:
-    if _TEXT.match(kind):
+    if TEXT_TYPE.match(kind):
         return f"{column} IS NULL OR regexp_full_match(lower(trim(CAST({column} AS VARCHAR))), {MISSING_PATTERN})"
-    return f"{column} IS NULL OR isnan({column})" if _FLOAT.match(kind) else f"{column} IS NULL"
+    return f"{column} IS NULL OR isnan({column})" if FLOAT_TYPE.match(kind) else f"{column} IS NULL"
 
 
 def _shape(column: str) -> str:
