@@ -243,10 +243,11 @@ def declared_values(
             values = _labels_of(every, values)
         listed = [] if values is None or isinstance(values, str) else [str(value) for value in values]
         if not listed or len(set(listed)) < len(listed) or any(v != v.strip() or not v or "," in v for v in listed):
+            calendar = option(f"values['{TIME}']", flag="--period")
             raise ParameterError(
                 f"The values of '{name}' must be listed: with noise, a value that is published because it occurs would "
                 f"reveal that it does. Hint: list them with {option('values')}; for days, months and other steps of "
-                f"time a period is enough ({option('period')}, FIRST/LAST); no value may have a comma."
+                f"time a period FIRST/LAST is enough ({calendar}); no value may have a comma."
             )
         found[name] = sorted(listed)
     return found
