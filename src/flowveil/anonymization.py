@@ -343,7 +343,7 @@ def anonymize_slices(
     values: Mapping[str, Sequence[str] | str] | None = None,
     **options: Any,
 ) -> SlicedRelease | NoisySlices:
-    """Makes the matrix of every slice publishable; a slice without safe cells, or of fewer than k persons, is not.
+    """Makes the matrix of every slice publishable; a slice without safe cells, or of under k persons, is suppressed.
 
     Args:
         flows: what `read_slices` returns.
@@ -354,7 +354,7 @@ def anonymize_slices(
         common_zones: give all slices the same zones, safe in each.
         accept_differencing: publish although differences between matrices are below the guarantee.
         workers, resume, progress: processes; private folder for checkpoints; called with the share that is done.
-        values: for noisy methods, the values of each slice column, known without the data; for times a period.
+        values: for noisy methods, which return `NoisySlices`: known values of each slice column; for times a period.
         **options: options of the method.
 
     Raises:

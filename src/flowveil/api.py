@@ -365,7 +365,6 @@ def derive(
     from flowveil.series.ledger import check_source, record_derived
 
     ledger = writing.pop("ledger", None)
-
     folder = ReleaseFolder(named_path(release, what="the release"))
     with taken_at_its_word(folder.path):
         folder.check_manifest()

@@ -46,7 +46,6 @@ class SumColumn:
     name: str
     one: str
     many: str
-    about: str
     usual: tuple[str, ...] = ()
 
     @property
@@ -89,7 +88,6 @@ SUM_COLUMNS: dict[str, SumColumn] = {
             "weight",
             one="weight",
             many="weights",
-            about="Column of the expansion factor: trips or inhabitants that a row represents.",
             usual=(
                 "weight", "weights", "w", "weightindiv", "tripweight", "weighttrip", "personweight", "sampleweight",
                 "samplingweight", "expansionfactor", "expfactor", "expf", "factor", "wgt", "wttrdfin",

@@ -36,8 +36,8 @@ from flowveil.release.release import Release, SlicedRelease
 from flowveil.release.statement import INEXACT, Statement
 from flowveil.release.subtraction import Differencing
 from flowveil.slices import Key, SlicedFlows
-from flowveil.zoning.covering import containing_cells, pairs_inside
-from flowveil.zoning.public_map import FULL_TURN, Rectangles
+from flowveil.zoning.covering import cells_by_layer, containing_cells, pairs_inside
+from flowveil.zoning.public_map import Rectangles
 from flowveil.zoning.restriction import refined, to_the_top
 
 LAYER = "layer"
@@ -175,11 +175,7 @@ def _in_cells(table: pa.Table, flows: Flows) -> _Found:
     rows = [nodes_of(tree, tuple(codes)).astype(np.int32) for (tree, _), codes in zip(flows.ends, names, strict=True)]
     layered, (parents, points) = LAYER in table.column_names, nodes_of_flows(flows)
     layer = table[LAYER].to_numpy().astype(np.int32) if layered else np.ones(len(table), dtype=np.int32)
-    cell = np.full(len(flows), -1, dtype=np.int32)
-    for number in np.unique(layer).tolist():
-        of_layer, left = np.flatnonzero(layer == number), np.flatnonzero(cell < 0)
-        found = containing_cells(parents, [row[of_layer] for row in rows], [point[left] for point in points])
-        cell[left] = np.where(found >= 0, of_layer[found], -1)
+    cell = cells_by_layer(parents, rows, points, layer).astype(np.int32)
     inside = cell >= 0
     # A flow in no cell stays in its own tile and values, a zone of layer 0. Published rows follow the flows.
     node = [
@@ -234,11 +230,10 @@ def _bounds(codes: list[str], frame: Frame) -> tuple[Ints, Ints, Ints, Ints]:
     """Returns first and last column and row of boxes, from their codes."""
     box = Rectangles.from_codes(codes)
     west, south, east, north = box.west, box.south, box.east, box.north
-    if frame.grid.across:
-        west, east = np.where(west < 0, west + FULL_TURN, west), np.where(east <= 0, east + FULL_TURN, east)
     # Edges at the poles and at 180 degrees are clipped; rounding outward gives the whole square.
     lon, lat = frame.grid.lon_units, frame.grid.lat_units
-    bounds = (west // lon, south // lat, -(-east // lon) - 1, -(-north // lat) - 1)
+    first, last = (frame.grid.in_order(x) for x in (west // lon, -(-east // lon) - 1))
+    bounds = (first, south // lat, last, -(-north // lat) - 1)
     x0, y0, x1, y1 = (bound.astype(np.int32) for bound in bounds)
     return x0, y0, x1, y1
 

@@ -46,6 +46,7 @@ class PublishedMatrix:
     destination: Counts
     trips: Counts  # what each cell holds
     weight: NDArray[np.float64] | None
+    layer: Counts | None = None  # of each cell, where the release has layers
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,11 +154,14 @@ def _matrices(
 ) -> tuple[PublishedMatrix, ...]:
     trips = flows["trips"].to_numpy().astype(np.int64)
     weight = flows["weight"].to_numpy().astype(np.float64) if "weight" in flows.column_names else None
+    layer = flows["layer"].to_numpy().astype(np.int64) if "layer" in flows.column_names else None
     rows: dict[Key, Any] = {} if columns else {(): slice(None)}
     for row, key in enumerate(zip(*(flows[name].to_pylist() for name in columns), strict=True)):
         rows.setdefault(key, []).append(row)
     return tuple(
-        PublishedMatrix(key, origin[at], destination[at], trips[at], None if weight is None else weight[at])
+        PublishedMatrix(
+            key, origin[at], destination[at], trips[at], *(None if one is None else one[at] for one in (weight, layer))
+        )
         for key, at in rows.items()
     )
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from flowveil.audit.published import PublishedMatrix, PublishedRelease
 from flowveil.errors import ParameterError
-from flowveil.zoning.covering import containing_cells
+from flowveil.zoning.covering import cells_by_layer
 
 if TYPE_CHECKING:
     from flowveil.audit.subtraction import Group
@@ -83,20 +83,21 @@ def cell_nodes(release: PublishedRelease, flows: Flows, matrix: PublishedMatrix)
 
 
 def place_trips(release: PublishedRelease, flows: Flows, matrix: PublishedMatrix | None = None) -> PlacedTrips:
-    """Finds the published cell of each flow; by default in the release's only matrix."""
+    """Finds the published cell of each flow, in layers that of the first one; by default in the only matrix."""
     matrix = release.matrices[0] if matrix is None else matrix
-    cell = cells_containing(flows, cell_nodes(release, flows, matrix), np.arange(len(flows)))
+    cell = cells_containing(flows, cell_nodes(release, flows, matrix), np.arange(len(flows)), matrix.layer)
     inside = cell >= 0
     held = np.bincount(cell[inside], weights=flows.trips[inside], minlength=len(matrix.trips))
     counted = bool(np.all(held == matrix.trips if release.whole_cells else held >= matrix.trips))
     return PlacedTrips(flows, cell, len(matrix.trips), counted)
 
 
-def cells_containing(flows: Flows, cells: tuple[Any, Any], rows: Any) -> Counts:
+def cells_containing(flows: Flows, cells: tuple[Any, Any], rows: Any, layer: Counts | None = None) -> Counts:
     """Returns the cell, given as pairs of nodes, that contains each of these flows; -1 if none does."""
     ends = (flows.origins, flows.origin), (flows.destinations, flows.destination)
     points = [tree.leaf_node[tile[rows]] for tree, tile in ends]
-    return containing_cells([tree.parent for tree, _ in ends], cells, points)
+    layer = np.zeros(len(cells[0]), dtype=np.int64) if layer is None else layer
+    return cells_by_layer([tree.parent for tree, _ in ends], cells, points, layer)
 
 
 def recounted(

@@ -296,17 +296,12 @@ class Staged:
         tree_o = self._tiling.hierarchy(origins)
         tree_d = tree_o if self._reading.same_zones else self._tiling.hierarchy(destinations)
 
-        def people_of(a: int, b: int) -> People | None:
-            if people is None:
-                return None
-            return people.rows(slice(*np.searchsorted(people.cell, (a, b))), first_cell=a)
-
         slices = tuple(
             Flows(
                 origin[a:b].copy(),
                 destination[a:b].copy(),
                 trips[a:b].copy(),
-                people=people_of(a, b),
+                people=people and people.rows(slice(*np.searchsorted(people.cell, (a, b))), first_cell=a),
                 **{name: values[a:b] for name, values in added.items()},
                 origins=tree_o,
                 destinations=tree_d,

@@ -429,14 +429,16 @@ def hints(used: ColumnMap, names: Sequence[str], *, sample: Sample, header: Call
                 f"No {column.one} is used, because none was named; columns that may hold one: "
                 f"{_named(found, header)}. Hint: {option(role)} names it."
             )
-    # Rows with a weight are sampled trips.
-    if used.trips is None and used.has_tiles and used.weight is None:
+    # Rows with a weight are sampled trips. Among coordinates, only a usual name may be a count.
+    if used.trips is None and used.weight is None:
         summed = {name for column in SUM_COLUMNS.values() for name in column.usual}
-        found = _count_columns(free, sample, but=summed)
+        usual = [name for name in free if plain_name(name) in TRIPS]
+        found = _count_columns(free, sample, but=summed) if used.has_tiles else usual
         if found:
             yield (
                 "Every row is counted as one trip, because no column with the number of trips was named; columns that "
-                f"hold numbers: {_named(found, header)}. Hint: {option('trips')} names it."
+                f"hold numbers: {_named(found, header)}. Hint: {option('trips')} names it; {option('weight')}, if it "
+                "is an expansion factor."
             )
     if used.person is None:
         found = [

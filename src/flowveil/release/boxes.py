@@ -38,25 +38,30 @@ class Grid:
 
     lon_units: int  # width and height of a square in 10⁻⁷ degrees
     lat_units: int
-    # Whether the map is cut at Greenwich instead of at 180 degrees, because it lies across the latter; western
-    # longitudes then count as 180 to 360.
+    # Whether the map is cut at Greenwich instead of at 180 degrees, because it lies across the latter; western columns
+    # then follow the eastern ones. The lines stay the same: others would reveal how far trips spread.
     across: bool = False
 
     def squares(self, lat: Floats, lon: Floats) -> tuple[Ints, Ints]:
         """Column and row of the square that holds each point."""
         east = np.where(lon >= 180.0, lon - 360.0, lon)
-        turn = (east < 0).astype(np.int64) * int(self.across)
-        x = np.floor((east + 360.0 * turn) * UNITS_PER_DEGREE / self.lon_units).astype(np.int64)
+        x = np.floor(east * UNITS_PER_DEGREE / self.lon_units).astype(np.int64)
         y = np.floor(lat * UNITS_PER_DEGREE / self.lat_units).astype(np.int64)
         # The quotient is rounded; the published edges decide.
-        x -= east < self._lon(x, turn)
-        x += east >= self._lon(x + 1, turn)
+        x -= east < x * self.lon_units / UNITS_PER_DEGREE
+        x += east >= (x + 1) * self.lon_units / UNITS_PER_DEGREE
         y -= lat < y * self.lat_units / UNITS_PER_DEGREE
         y += lat >= (y + 1) * self.lat_units / UNITS_PER_DEGREE
-        return x.astype(np.int32), y.astype(np.int32)
+        return self.in_order(x).astype(np.int32), y.astype(np.int32)
 
-    def _lon(self, x: NDArray[np.int64], turn: NDArray[np.int64]) -> Floats:
-        return np.asarray((x * self.lon_units - turn * FULL_TURN) / UNITS_PER_DEGREE)
+    def in_order(self, x: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Returns columns that are counted from Greenwich, negative to the west, in the order of the map."""
+        return np.where(self.across & (x < 0), x + 2 * self.eastern, x)
+
+    @property
+    def eastern(self) -> int:
+        """Columns between Greenwich and 180 degrees, and as many to the west; the last one may be narrower."""
+        return -(-FULL_TURN // 2 // self.lon_units)
 
     @property
     def degrees(self) -> tuple[float, float]:
@@ -272,14 +277,12 @@ class BoxZones:
 
     def _rectangles(self, zones: Ints) -> Rectangles:
         """Returns the bounds as published."""
-        west = self.x0[zones].astype(np.int64) * self.grid.lon_units
-        east = (self.x1[zones].astype(np.int64) + 1) * self.grid.lon_units
+        turn, half = 2 * self.grid.eastern, FULL_TURN // 2
+        x0, x1 = (x[zones].astype(np.int64) for x in (self.x0, self.x1))
+        if self.grid.across:
+            x0, x1 = (np.where(x >= self.grid.eastern, x - turn, x) for x in (x0, x1))
+        west = np.maximum(x0 * self.grid.lon_units, -half)
+        east = np.minimum((x1 + 1) * self.grid.lon_units, half)
         south = self.y0[zones].astype(np.int64) * self.grid.lat_units
         north = (self.y1[zones].astype(np.int64) + 1) * self.grid.lat_units
-        half = FULL_TURN // 2
-        if self.grid.across:
-            east = np.minimum(east, FULL_TURN)
-            west, east = np.where(west >= half, west - FULL_TURN, west), np.where(east > half, east - FULL_TURN, east)
-        else:
-            west, east = np.maximum(west, -half), np.minimum(east, half)
         return Rectangles(west, np.maximum(south, -_POLE), east, np.minimum(north, _POLE))

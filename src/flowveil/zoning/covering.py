@@ -125,3 +125,15 @@ def containing_cells(
         found[left[hit]] = order[at[hit]]
         left = left[~hit]
     return found
+
+
+def cells_by_layer(
+    parents: Sequence[NDArray[Any]], cells: Sequence[NDArray[Any]], points: Sequence[NDArray[Any]], layer: NDArray[Any]
+) -> Places:
+    """Returns the cell of each point in the first layer that contains it, -1 without one; as `containing_cells`."""
+    cell = np.full(len(points[0]), -1, dtype=np.int64)
+    for number in np.unique(layer).tolist():
+        of_layer, left = np.flatnonzero(layer == number), np.flatnonzero(cell < 0)
+        found = containing_cells(parents, [node[of_layer] for node in cells], [node[left] for node in points])
+        cell[left] = np.where(found >= 0, of_layer[found], -1)
+    return cell

@@ -51,6 +51,18 @@ def test_exit_codes_are_the_three_verdicts(tmp_path):
     assert done.output.startswith("Something is disclosed.")
 
 
+def test_trips_are_placed_in_the_first_layer_that_counts_them(tmp_path):
+    ends = np.random.default_rng(2).normal(0, 0.02, (3_000, 4)) + np.array([48.85, 2.35, 48.85, 2.35])
+    columns = dict(zip(("start_lat", "start_lon", "end_lat", "end_lon"), ends.T, strict=True))
+    csv.write_csv(pa.table(columns), tmp_path / "trips.csv")
+    flows = flowveil.read_trips(tmp_path / "trips.csv", resolution=9)
+    release = flowveil.anonymize(flows, "layercut", k=5)
+    assert len(set(release.flows["layer"].to_pylist())) > 2
+    folder = str(release.write(tmp_path / "layers"))
+    done = CliRunner().invoke(cli, ["audit", folder, "--against", str(tmp_path / "trips.csv")])
+    assert "Every cell has the trips that it states." in done.output
+
+
 def test_derived_releases_reveal_nothing_more_than_their_sources(tmp_path, capsys):
     source = released(tmp_path / "source", 48.85, 2.35)
     assert run("derive", source, "--out", tmp_path / "coarse", "--level", 7) == 0

@@ -40,6 +40,14 @@ def test_an_od_table_whose_numbers_are_not_used_gets_a_hint():
     assert "Every row" not in notes(table(40, workers=[i % 7 for i in range(40)], w=[2.0] * 40), weight="w")
 
 
+def test_a_usual_name_of_counts_gets_a_hint_next_to_coordinates():
+    places = {name: [48.8, 48.9] for name in ("start_lat", "end_lat")} | {
+        n: [2.3, 2.4] for n in ("start_lon", "end_lon")
+    }
+    assert "hold numbers: trips. Hint: trips names it; weight, if" in notes(pa.table({**places, "trips": [300, 7]}))
+    assert "Every row" not in notes(pa.table({**places, "minutes": [30, 7]}))
+
+
 #: Names that operators give to columns of persons.
 PERSONS = (
     "rider", "rider_id", "member_no", "customerId", "client", "card_number", "CardID", "device_id", "imsi", "imei",

@@ -84,8 +84,7 @@ def count_off_grid(bounds: Floats, grid_lon: float, grid_lat: float) -> int:
     step = np.maximum(1, np.rint(np.array([grid_lon, grid_lat] * 2) * _UNITS_PER_DEGREE)).astype(np.int64)
     edge = np.nan_to_num(bounds)
     units = np.rint(edge * _UNITS_PER_DEGREE).astype(np.int64)
-    # East of 180 degrees a map goes on counting.
-    on_line = (units % step == 0) | ((units + 360 * _UNITS_PER_DEGREE) % step == 0) | (np.abs(edge) == [180, 90] * 2)
+    on_line = (units % step == 0) | (np.abs(edge) == [180, 90] * 2)
     off = np.isnan(bounds) | (units / _UNITS_PER_DEGREE != edge) | ~on_line
     return int(off.any(axis=1).sum())
 

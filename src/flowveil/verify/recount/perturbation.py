@@ -32,9 +32,7 @@ from .tree import Codes, Ints, ZoneMap, parent_cells
 _MODULUS = 1 << 32
 _FORM = "report.json: the stated table"
 #: Said where the key was not given.
-NO_KEY = (
-    "The secret key was not given (--key-file), so only the form and the largest error were checked, no counts."
-)
+NO_KEY = "The secret key was not given (--key-file), so only the form and the largest error were checked, no counts."
 _PAIRS = "those with trips whose perturbed count is above 0"
 
 
