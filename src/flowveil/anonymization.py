@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Literal, overload
 
-from flowveil.errors import DataError, InfeasibleError, ParameterError, option
+from flowveil.errors import DataError, InfeasibleError, ParameterError, option, with_value
 from flowveil.flows import Flows
 from flowveil.guarantee import DIFFERENCING, Guarantee, check_max_suppressed, confirmed
 from flowveil.methods import METHODS, Method, find_method
@@ -261,7 +261,7 @@ def _with_places(flows: Flows, l_places: Any, method: Method, asked: Thresholds,
         method.refuse_thresholds(["l_places"])
     if asked.l is None:
         raise ParameterError(
-            f"Listed places say what {option('l')} counts, and it is not given. Hint: {option('l')} 3, for example."
+            f"Listed places say what {option('l')} counts, and it is not given. Hint: for example {with_value('l', 3)}."
         )
     if method.hierarchy is None or flows.folds:
         raise ParameterError("l is counted by listed places for zones of a tree: not for boxes, nor with folds.")
@@ -544,5 +544,5 @@ def _method_of_slices(
             "options, cannot be combined with --common-zones."
         )
     if values is not None and chosen.promises != "epsilon":
-        raise ParameterError("Values of slices (--values) are declared for methods that add noise; others find them.")
+        raise ParameterError(f"{option('values')} is for methods that add noise; others find the values in the data.")
     return chosen

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from flowveil.analysis.measures import measure as measure
 from flowveil.engines import read_slices, read_trips
-from flowveil.errors import DataError, ParameterError
+from flowveil.errors import DataError, ParameterError, option
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
 from flowveil.methods import find_method
@@ -513,8 +513,8 @@ def refuse_total_without_ledger(total: float | None) -> None:
     """Raises ParameterError if there is a total, because nothing could be added up for it."""
     if total is not None:
         raise ParameterError(
-            "--epsilon-total (epsilon_total) is about all noisy releases of a data set, which a ledger records. "
-            "Hint: name its folder with --ledger."
+            f"{option('epsilon_total')} is about all noisy releases of a data set, which a ledger records. "
+            f"Hint: name its folder with {option('ledger')}."
         )
 
 

@@ -95,14 +95,14 @@ def option(name: str, *, flag: str | None = None) -> str:
     """Returns what an option is called in the interface that is used: an argument of Python, or a flag."""
     if not _flags.get():
         return name
-    return flag or (f"--set {SET_ONLY[name]}" if name in SET_ONLY else f"--{name.replace('_', '-')}")
+    return f"--set {SET_ONLY[name]}" if name in SET_ONLY else flag or f"--{name.replace('_', '-')}"
 
 
-def with_value(name: str, value: str) -> str:
+def with_value(name: str, value: str | float) -> str:
     """How an option is given a value in the interface that is used: ``--person id`` or ``person='id'``."""
     if not _flags.get():
         return f"{name}={value!r}"
-    return f"{option(name)}{'=' if name in SET_ONLY else ' '}{shlex.quote(value)}"
+    return f"{option(name)}{'=' if name in SET_ONLY else ' '}{shlex.quote(str(value))}"
 
 
 def switched_on(name: str) -> str:

@@ -131,7 +131,9 @@ def check_request(request: Request) -> None:
     several = ("by", "every", "total", "common_zones", "fold_time", "fold", "resume")
     if request.slices.during is not None:
         if any(name in request.given for name in several):
-            raise ParameterError("--during makes one matrix: it goes with --time alone, not with slices.")
+            raise ParameterError(
+                f"{option('during')} makes one matrix: give it with {option('time')}, not with slices."
+            )
     elif has_slices(request):
         _check_slices(request)
     if request.zones.zones is None:
@@ -152,9 +154,9 @@ def _check_method(request: Request) -> None:
         given = [_flag(name) for name in (*_THRESHOLDS, "seed") if name in request.given]
         method.refuse_thresholds(given)
         parsed_options(request)
-    noisy = method.promises != "k"
-    if noisy and has_slices(request) and (request.resources.resume or request.slices.accept_differencing):
-        raise ParameterError("Resuming and --accept-differencing are not for methods that add noise.")
+    noisy, exact = method.promises != "k", ("resume", "accept_differencing")
+    if noisy and has_slices(request) and any(name in request.given for name in exact):
+        raise ParameterError(f"{' and '.join(map(option, exact))} are not for methods that add noise.")
     if (request.input.key_file is not None) != (method.promises == "perturbation"):
         raise ParameterError(
             f"Method '{method.name}' needs a secret key: {_flag('key_file')} FILE; flowveil key FILE writes a new one."
@@ -162,7 +164,7 @@ def _check_method(request: Request) -> None:
             else f"{_flag('key_file')} is for methods that perturb counts; '{method.name}' does not."
         )
     if request.slices.values and method.promises != "epsilon":
-        raise ParameterError("--values is for methods that add noise; others find the values in the data.")
+        raise ParameterError(f"{option('values')} is for methods that add noise; others find the values in the data.")
 
 
 def _check_numbers(request: Request) -> None:
@@ -319,7 +321,7 @@ def declared_values(request: Request) -> dict[str, list[str] | str]:
     for text in request.slices.values:
         name, equals, values = text.partition("=")
         if not equals:
-            raise ParameterError(f"--values must be NAME=VALUE,VALUE; found '{text}'.")
+            raise ParameterError(f"{option('values')} must be NAME=VALUE,VALUE; found '{text}'.")
         given[name.strip()] = values.strip() if name.strip() == TIME else list(split(values))
     steps, period = steps_of(request), request.output.period
     if steps and TIME not in given and not Every.parse(steps[0]).is_periodic and period is not None:

@@ -94,7 +94,11 @@ def changed(request: Request, changes: Sequence[str]) -> Request:
             one = find_setting(name)
             # An empty name says that there is no such column; elsewhere an empty value removes the setting.
             is_value = value.strip() or "COLUMN" in one.metavar
-            values[one.name] = one.parse(value) if is_value else None
+            parsed = one.parse(value) if is_value else None
+            # A list whose parts may have commas: every --set adds one part.
+            if parsed is not None and one.kind == "list" and not one.commas:
+                parsed = (*(values.get(one.name) or ()), *parsed)
+            values[one.name] = parsed
     return request.with_values(**values)
 
 

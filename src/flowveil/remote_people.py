@@ -13,7 +13,7 @@ from typing import Any, NoReturn, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from flowveil.errors import DataError, option
+from flowveil.errors import DataError, with_value
 from flowveil.flows import People
 from flowveil.hierarchy import Ints
 
@@ -98,7 +98,7 @@ class RemotePeople(People):
     def __reduce__(self) -> NoReturn:
         raise DataError(
             "Persons stay on the cluster, and only the process that read them can query it. Hint: use one process "
-            f"({option('workers')} 1)."
+            f"({with_value('workers', 1)})."
         )
 
     def _refuse(self) -> NoReturn:
@@ -106,7 +106,7 @@ class RemotePeople(People):
             "This needs every person of every flow on the driver, but there are too many and they "
             f"stay on the cluster: {self.blocks.n_rows:,} rows. Hint: methods that only count persons work there "
             "(twincut, paircut, odkanon, oigh, atg-dual, atg-soft, glove-sk, suppression); or let a driver with enough "
-            f"memory, about 100 bytes a row, take them ({option('driver_flows')} {self.blocks.n_rows})."
+            f"memory, about 100 bytes a row, take them ({with_value('driver_flows', self.blocks.n_rows)})."
         )
 
 

@@ -115,8 +115,7 @@ class Setting:
 
     def _wrong(self, value: Any, wanted: str, hint: str = "") -> ParameterError:
         found = repr(value) if len(repr(value)) <= 60 else f"{repr(value)[:57]}..."
-        flag = None if self.tier == "recipe" else self.flag
-        return ParameterError(f"{option(self.name, flag=flag)} must be {wanted}; found {found}.{hint}")
+        return ParameterError(f"{option(self.name, flag=self.flag)} must be {wanted}; found {found}.{hint}")
 
 
 #: West, south, east and north in degrees, or H3 cells.

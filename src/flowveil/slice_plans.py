@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flowveil.errors import InfeasibleError, OutputError, ParameterError
+from flowveil.errors import InfeasibleError, OutputError, ParameterError, option
 from flowveil.flows import Flows
 from flowveil.methods.odkanon import Cuts, common_cuts
 from flowveil.methods.zones_of import MapCells
@@ -258,8 +258,8 @@ class Checkpoint:
             draft.replace(self.folder / name)
         except OSError:
             raise OutputError(
-                "Plans of slices cannot be kept for a later run (--resume): their folder cannot be written, or others "
-                f"may read it. Hint: remove '{self.folder}'."
+                f"Plans of slices cannot be kept for a later run ({option('resume')}): their folder cannot be written, "
+                f"or others may read it. Hint: remove '{self.folder}'."
             ) from None
 
     def _check_private(self) -> None:

@@ -18,7 +18,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flowveil.errors import DataError, ParameterError, option
+from flowveil.errors import DataError, ParameterError, option, switched_on
 from flowveil.flows import SUM_COLUMNS, Cells, Flows, People, concat_cells
 from flowveil.folds import Fold
 from flowveil.hierarchy import Hierarchy
@@ -243,10 +243,11 @@ def declared_values(
             values = _labels_of(every, values)
         listed = [] if values is None or isinstance(values, str) else [str(value) for value in values]
         if not listed or len(set(listed)) < len(listed) or any(v != v.strip() or not v or "," in v for v in listed):
+            calendar = option(f"values['{TIME}']", flag="--period")
             raise ParameterError(
                 f"The values of '{name}' must be listed: with noise, a value that is published because it occurs would "
-                "reveal that it does. Hint: --values NAME=VALUE,VALUE (values={name: [...]}); for days, months and "
-                "other steps of time --period FIRST/LAST; no value may have a comma."
+                f"reveal that it does. Hint: list them with {option('values')}; for days, months and other steps of "
+                f"time a period FIRST/LAST is enough ({calendar}); no value may have a comma."
             )
         found[name] = sorted(listed)
     return found
@@ -286,7 +287,7 @@ def refuse_many_values(values: Mapping[str, int], *, rows: int) -> None:
         raise DataError(
             f"Too many values to make a matrix of each: {found}. Allowed are {MOST_VALUES} values, and one for "
             f"{ROWS_PER_VALUE} rows: a column like an identifier makes matrices of one contributor each, published "
-            "under its name. Hint: use classes that many people share, or confirm with --by-many (by_many=True) that "
+            f"under its name. Hint: use classes that many people share, or confirm with {switched_on('by_many')} that "
             "no value represents one person, vehicle or household."
         )
 
@@ -307,8 +308,8 @@ def refuse_many_combinations(flows: SlicedFlows) -> None:
         raise DataError(
             f"Too many combinations to make a matrix of each: {names} have {n:,} in {rows:,} rows. Allowed is one for "
             f"{ROWS_PER_VALUE} rows: combinations of few rows make matrices of one contributor each, published under "
-            "their values. Hint: use fewer columns or classes that many people share, or confirm with --by-many "
-            "(by_many=True) that no combination represents one person, vehicle or household."
+            "their values. Hint: use fewer columns or classes that many people share, or confirm with "
+            f"{switched_on('by_many')} that no combination represents one person, vehicle or household."
         )
 
 

@@ -61,7 +61,7 @@ def test_methods_that_need_the_rows_of_persons_are_refused_with_a_reason(method:
     how: dict[str, Any] = {"k": 4, "protect": "people"}
     if METHODS[method].promises == "epsilon":
         how = {"epsilon": 1.0, "bound": 3, "region": "observed" if method == "laplace" else "841fb47ffffffff"}
-    with pytest.raises(DataError, match=r"needs every person of every flow on the driver.*twincut.*driver_flows \d+"):
+    with pytest.raises(DataError, match=r"needs every person of every flow on the driver.*twincut.*driver_flows=\d+"):
         flowveil.anonymize(flows, method, **how)
 
 

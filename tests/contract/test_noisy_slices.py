@@ -175,7 +175,7 @@ def test_times_of_a_calendar_are_declared():
     ]  # fmt: skip
     steps = declared_values(["time"], Every.parse("6h"), {"time": "2024-02-28/2024-02-29"})["time"]
     assert (steps[0], steps[-1], len(steps)) == ("2024-02-28T00:00", "2024-02-29T18:00", 8)
-    with pytest.raises(ParameterError, match="--period"):
+    with pytest.raises(ParameterError, match=r"FIRST/LAST is enough \(values\['time'\]\)"):
         declared_values(["time"], Every.parse("day"), {})
 
 

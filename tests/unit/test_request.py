@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import re
 import runpy
 import tomllib
 from dataclasses import dataclass
@@ -164,6 +166,31 @@ def test_a_new_option_is_one_field(monkeypatch, tmp_path):
     assert request.arguments("anonymize") == {"k": 5, "t_closeness": 0.3}
     assert read_recipe(write_recipe(request, tmp_path / "r.toml", version="1")) == request
     refuse_unknown(["t_closeness"], call="anonymize")
+
+
+def test_a_list_of_texts_with_commas_is_set_one_text_at_a_time():
+    words = ["slices.values=sex=f,m", "method.revision=a", "slices.values=age=1,2", "method.revision=b"]
+    request = changed(Request.from_flat({"values": ("sex=x",)}), words)
+    assert request.slices.values == ("sex=f,m", "age=1,2")
+    assert request.method.revision == ("a", "b")
+
+
+#: Options of other commands that are called like a setting without an option.
+OTHER_OPTIONS = {("cli/tabular.py", "--t")}
+
+
+def test_no_text_names_a_setting_by_an_option_that_it_does_not_have():
+    flags = {one.flag for one in settings(tier=("recipe",))}
+    source = ROOT / "src" / "flowveil"
+    named = {
+        (path.relative_to(source).as_posix(), flag)
+        for path in source.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        for flag in re.findall(r"(?<![\w-])--[a-z][a-z0-9-]*", node.value)
+        if flag in flags
+    }
+    assert named == OTHER_OPTIONS
 
 
 def options_page() -> str:

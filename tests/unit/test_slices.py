@@ -131,7 +131,7 @@ def test_combinations_are_counted_too_where_a_matrix_of_each_is_made():
     table = timed(300).append_column("area", pa.array([f"SECRET{i % 3}" for i in range(300)]))
     reading = {"resolution": 6, "person": ""}
     few = {"method": "oigh", "k": 2, "allow_small_k": True}
-    with pytest.raises(DataError, match=r"6 in 300 rows.*--by-many") as caught:
+    with pytest.raises(DataError, match=r"6 in 300 rows.*by_many=True") as caught:
         anonymize_slices(read_slices(table, by="sex,area", **reading), **few)
     assert "SECRET" not in str(caught.value)
     assert len(anonymize_slices(read_slices(table, by="sex,area", by_many=True, **reading), **few)) == 6

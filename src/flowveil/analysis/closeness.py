@@ -2,7 +2,7 @@
 
 A person known to start in a zone is known to have gone where its trips go. Li et al. (2007) require that no class is
 farther than t from the whole. Two distances are computed: total variation (`flowveil.release.post_rules`, which also
-suppresses zones by it on request, --t), the share of trips that would have to end elsewhere; and the earth mover's
+suppresses zones by it on request), the share of trips that would have to end elsewhere; and the earth mover's
 distance in metres along the tree of the zones: from the centre of a zone to the centroid of all published ends in its
 parent, and so on. It is an upper bound of the distance along straight lines, and needs one pass over the tree instead
 of a linear program for every zone.

@@ -113,7 +113,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except click.ClickException as wrong:
         from flowveil.cli.command import elsewhere
 
-        hint = elsewhere(wrong.option_name) if isinstance(wrong, click.NoSuchOption) else None
+        hint = elsewhere(wrong) if isinstance(wrong, click.NoSuchOption) else None
         _fail(hint or wrong.format_message(), kind="UsageError", code=2, words=words)
     except (KeyboardInterrupt, click.Abort) as stopped:
         # click wraps the interrupt; the message of the command is inside.

@@ -87,9 +87,10 @@ def _verify_words(request: Request) -> list[str]:
     method, protection = request.method, request.protection
     options = {"--zones": request.zones.zones, "--key-file": request.input.key_file, "--zones-of": method.zones_of}
     words += [word for name, value in options.items() if value is not None for word in (name, str(value))]
-    settings = {"protection.stricter": protection.stricter, "protection.l_places": protection.l_places}
-    settings |= {"method.revision": ",".join(method.revision or ()) or None}
-    return words + [w for name, value in settings.items() if value is not None for w in ("--set", f"{name}={value}")]
+    places = {"protection.stricter": protection.stricter, "protection.l_places": protection.l_places}
+    files = [(name, value) for name, value in places.items() if value is not None]
+    files += [("method.revision", earlier) for earlier in method.revision]
+    return words + [word for name, value in files for word in ("--set", f"{name}={value}")]
 
 
 def _say_default(output: Output, request: Request) -> None:

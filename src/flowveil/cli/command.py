@@ -16,7 +16,7 @@ from typing import Any
 
 import click
 
-from flowveil.errors import ParameterError
+from flowveil.errors import ParameterError, speaking_of_flags
 from flowveil.recipe import given_by_hand
 from flowveil.request import SECTIONS, Request, find_setting, settings
 from flowveil.settings import Section, Setting, section_settings
@@ -295,11 +295,18 @@ def _show_all(ctx: click.Context, _: click.Parameter, value: bool) -> None:
         ctx.exit()
 
 
-def elsewhere(flag: str) -> str | None:
+def elsewhere(wrong: click.NoSuchOption) -> str | None:
     """Returns how to give a setting without an option in the command; None for an unknown setting."""
+    flag = wrong.option_name
     if flag in _GONE:
         return f"The option {flag} was removed: {_GONE[flag]}."
     for one in settings():
         if one.flag == flag:
+            if wrong.ctx is not None and wrong.ctx.command.name == "series":
+                from flowveil.series.steps import REFUSED, refusal_of
+
+                if one.name in REFUSED:
+                    with speaking_of_flags():
+                        return refusal_of([one.name])
             return f"This command has no option {flag}. Hint: --set {one.path}={one.metavar or 'true'}, or a recipe."
     return None

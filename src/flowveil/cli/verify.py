@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from flowveil.cli.command import PLACE, Output, named_values, place, several, with_output, with_request
-from flowveil.errors import ParameterError
+from flowveil.errors import ParameterError, option
 from flowveil.request import Request
 
 #: What --fail-on limits.
@@ -62,16 +62,17 @@ def verify(output: Output, directory: str, against: str | None, request: Request
         check.check_suffix(path)
         check_place(path, release=directory)
     expect = {name: request.given.get(name) for name in ("k", "protect", "k_population", "l")}
-    names = ("zones_of", "stricter", "l_places", "revision", "key_file")
-    private = check.PrivateFiles(**{name: request.given[name] for name in names if name in request.given})
+    names = ("zones_of", "stricter", "l_places", "key_file")
+    files = {name: request.given[name] for name in (*names, "revision") if name in request.given}
+    private = check.PrivateFiles(**files)
     # Zones of an earlier release say nothing about the reading: the report of this one does.
     reading = reading_arguments(request.with_values(zones_of=None, revision=None, key_file=None))
     how = {**reading, "strict": strict, "expect": expect}
     is_series = (Path(directory) / "index.json").is_file() and not (Path(directory) / "manifest.json").exists()
     if is_series and (paths or any(vars(private).values())):
         raise ParameterError(
-            "--certificate, --zones-of, --stricter, --l-places, --key-file and --revision are for one release; a "
-            "series has its own map."
+            f"--certificate, {', '.join(map(option, names))} and --set method.revision are for one release; a series "
+            "has its own map."
         )
     run: Any = check.verify_series if is_series else partial(check.verify_release, private=private)
     with resources(request), output.working("Recounting"):

@@ -257,10 +257,11 @@ def _flows(con: Any, batches: Any, task: _Task, intake: ReadSummary) -> SlicedFl
     rows = batches.where(f"kind = {ROWS}")
     n_rows = _count(rows)
     if n_rows <= chosen().driver_flows:
-        intake = replace(intake, notes=(*intake.notes, _ALL_FIT))
+        intake = replace(intake, notes=(*intake.notes, _ALL_FIT.format(limit=option("driver_flows"))))
         tables = _with_ranks(rows, batches) if with_persons else _contents(rows)
         return _staged(con, tables, query.reading, task, intake)
-    intake = replace(intake, notes=(*intake.notes, _PERSONS_STAY if with_persons else _NO_PERSONS))
+    note = (_PERSONS_STAY if with_persons else _NO_PERSONS).format(limit=option("driver_flows"))
+    intake = replace(intake, notes=(*intake.notes, note))
     nameless = replace(query.reading, columns=replace(query.used, person=None))
     grouping = replace(task.grouping, person=False)
 
@@ -308,14 +309,14 @@ def _contents(batches: Any) -> Iterator[pa.Table]:
 
 
 #: Notes on where persons are counted; they never contain the number of rows.
-_ALL_FIT = "Spark: all flows, with numbers for persons, fit the driver (--driver-flows)."
+_ALL_FIT = "Spark: all flows, with numbers for persons, fit the driver ({limit})."
 _PERSONS_STAY = (
     "Spark: persons stay on the cluster and are counted there, because flows times their persons exceed the limit of "
-    "the driver (--driver-flows); flows are on the driver."
+    "the driver ({limit}); flows are on the driver."
 )
 _NO_PERSONS = (
-    "Spark: flows are on the driver, although they exceed its limit (--driver-flows): without persons, nothing can be "
-    "counted on the cluster instead."
+    "Spark: flows are on the driver, although they exceed its limit ({limit}): without persons, nothing can be counted "
+    "on the cluster instead."
 )
 
 

@@ -16,7 +16,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
-from flowveil.errors import DataError, FlowveilError, MissingExtraError, ParameterError
+from flowveil.errors import DataError, FlowveilError, MissingExtraError, ParameterError, option
 
 #: Rows for a driver with a few gigabytes of memory, at about 100 bytes each.
 DRIVER_FLOWS = 20_000_000
@@ -46,10 +46,10 @@ def cluster(*, master: str | None = None, driver_flows: int | None = None) -> It
         ParameterError: the master is empty, or the rows are not a whole number above 0.
     """
     if master is not None and not master.strip():
-        raise ParameterError("The address of the Spark cluster (--spark-master) is empty.")
+        raise ParameterError(f"The address of the Spark cluster ({_master()}) is empty.")
     rows = driver_flows
     if rows is not None and (isinstance(rows, bool) or not isinstance(rows, int) or rows < 1):
-        raise ParameterError("driver_flows (--driver-flows) must be a whole number of at least 1.")
+        raise ParameterError(f"{option('driver_flows')} must be a whole number of at least 1.")
     outer = chosen()
     token = _given.set(Cluster(master or outer.master, rows or outer.driver_flows))
     try:
@@ -61,6 +61,11 @@ def cluster(*, master: str | None = None, driver_flows: int | None = None) -> It
 def chosen() -> Cluster:
     """Returns the cluster of the innermost block."""
     return _given.get() or Cluster()
+
+
+def _master() -> str:
+    """Returns the name of the option for the cluster's address, in the current interface."""
+    return option("master", flag=option("spark_master"))
 
 
 def session() -> Any:
@@ -98,8 +103,8 @@ def session() -> Any:
             return SparkSession.builder.config(map=settings).getOrCreate()
     except _spark_errors():
         raise ParameterError(
-            "No Spark session could be opened. Hint: is the master (--spark-master) right, does the cluster "
-            "answer, and is its Java 17 or later?"
+            "No Spark session could be opened. Hint: is the address of the cluster "
+            f"({_master()}) right, does it answer, and is its Java 17 or later?"
         ) from None
     finally:
         if before is None:

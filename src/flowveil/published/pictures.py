@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import shapely
 from numpy.typing import NDArray
 
-from flowveil.errors import MissingExtraError, ParameterError, did_you_mean
+from flowveil.errors import MissingExtraError, ParameterError, did_you_mean, option
 from flowveil.output import check_file, write_files
 from flowveil.published.document import fill
 from flowveil.published.exports import centers
@@ -195,7 +195,7 @@ class Extent:
     def nearer(self, zoom: float) -> Extent:
         """Returns the middle of the extent, enlarged by a factor, or raises ParameterError."""
         if not 1 <= zoom <= 1000:
-            raise ParameterError(f"--zoom is 1 to 1,000; found {zoom:g}.")
+            raise ParameterError(f"{option('zoom', flag='--style zoom')} is 1 to 1,000; found {zoom:g}.")
         x, y = (self.west + self.east) / 2, (self.south + self.north) / 2
         wide, high = (self.east - self.west) / 2 / zoom, (self.north - self.south) / 2 / zoom
         return Extent(x - wide, y - high, x + wide, y + high)

@@ -40,7 +40,7 @@ def sentences(statement: Statement, *, overlapping: int | None = None) -> list[s
     if parameters.get("person_case") == "keep" and parameters["columns"].get("person"):
         lines.append(
             "Not protected: one person in two spellings. Identifiers that differ in case only are different persons "
-            "here (--person-case keep)."
+            "here (person_case is keep)."
         )
     return lines
 

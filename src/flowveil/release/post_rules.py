@@ -26,7 +26,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from flowveil.errors import DataError, InfeasibleError, ParameterError
+from flowveil.errors import DataError, InfeasibleError, ParameterError, option, with_value
 from flowveil.flows import Flows, group_pairs
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Floats, Ints
@@ -186,7 +186,8 @@ def _without_dominated(flows: Flows, plan: Plan, share: float, *, max_suppressed
     if not left.kept.any() or suppressed_share(flows, left, basis) > max_suppressed:
         raise InfeasibleError(
             f"Cells in which one person makes more than {share:.0%} of the trips cannot be suppressed within the limit "
-            f"of {max_suppressed:.0%}. Hint: a larger --dominance or --max-suppressed, or fewer and larger zones."
+            f"of {max_suppressed:.0%}. Hint: a larger {option('dominance')} or {option('max_suppressed')}, or fewer "
+            "and larger zones."
         )
     return left
 
@@ -194,7 +195,7 @@ def _without_dominated(flows: Flows, plan: Plan, share: float, *, max_suppressed
 def _dominance_rule(flows: Flows, share: float) -> CellRule:
     people = flows.people
     if people is None or people.trips is None:
-        raise DataError("--dominance (dominance) needs persons. Hint: name their column with --person.")
+        raise DataError(f"{option('dominance')} needs persons. Hint: name their column with {option('person')}.")
 
     def is_dominated(rows: Positions, cell: Positions, nodes: Sequence[Ints]) -> Mask:  # noqa: ARG001
         of_flow = np.full(len(flows), -1, dtype=np.int64)
@@ -358,6 +359,7 @@ def without_distant(flows: Flows, plan: Plan, t: float, *, max_suppressed: float
 def refusal() -> ParameterError:
     """Returns the error for a method whose zones overlap."""
     return ParameterError(
-        "t-closeness (--t) needs one matrix of zones that do not overlap, so that the destinations of two zones can be "
-        "compared: not layers, boxes or folds. Hint: --method twincut, odkanon, oigh or suppression."
+        f"t-closeness ({option('t')}) needs one matrix of zones that do not overlap, so that the destinations of two "
+        f"zones can be compared: not layers, boxes or folds. Hint: {with_value('method', 'twincut')}, or odkanon, oigh "
+        "or suppression."
     )

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from flowveil.errors import InfeasibleError, OutputError, ParameterError
+from flowveil.errors import InfeasibleError, OutputError, ParameterError, option
 from flowveil.release.noisy import PrivacyLoss
 
 #: The entry of a line of the ledger that says what a noisy release has cost.
@@ -63,7 +63,7 @@ def budget_with(entries: Sequence[Mapping[str, Any]], promise: PrivacyLoss, tota
     if asked is not None and stored is not None and asked > stored:
         raise ParameterError(
             f"The total of ε of this ledger is {stored}; it can be lowered and not raised to {asked}. "
-            "Hint: leave --epsilon-total out."
+            f"Hint: leave {option('epsilon_total')} out."
         )
     limit = stored if asked is None else asked
     epsilon = sum((cost["epsilon"] for cost in spent), _decimal(promise.epsilon))

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from flowveil.errors import FlowveilError, InfeasibleError, ParameterError
+from flowveil.errors import FlowveilError, InfeasibleError, ParameterError, option
 from flowveil.guarantee import DIFFERENCING
 from flowveil.output import real_place
 from flowveil.paths import read_json
@@ -104,7 +104,7 @@ def publish_recorded(
     if release.kind == "noisy":
         return _publish_noise(release, directory, ledger, epsilon_total, writing)
     if epsilon_total is not None:
-        raise ParameterError("--epsilon-total (epsilon_total) is for methods that add noise; this one has no ε.")
+        raise ParameterError(f"{option('epsilon_total')} is for methods that add noise; this one has no ε.")
     with open_ledger(ledger) as book:
         entry = _new_entry(release, directory, book, writing)
         check = _check(release, entry, book)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from os import PathLike
@@ -21,7 +21,7 @@ from typing import Any
 
 from flowveil.anonymization import DEFAULT_OF_MAPS, anonymize
 from flowveil.engines import read_slices
-from flowveil.errors import GuaranteeError, InfeasibleError, OutputError, ParameterError
+from flowveil.errors import GuaranteeError, InfeasibleError, OutputError, ParameterError, option
 from flowveil.output import real_place
 from flowveil.progress import log
 from flowveil.publication import publish
@@ -49,6 +49,17 @@ _PROMISE = ("k", "protect", "k_population", "l")
 _OF_EVERY_STEP = (*_PROMISE, "max_suppressed", "allow_small_k", "population_only")
 #: Rules that `anonymize` knows and that later steps, which are over a map that is kept, would not follow.
 _OF_NO_STEP = ("dominance", "stricter", "l_places", "t")
+#: Settings that a series refuses.
+REFUSED = (*_OF_NO_STEP, *STATISTICS)
+
+
+def refusal_of(names: Sequence[str]) -> str:
+    """Returns why a series refuses these settings, and what to do instead."""
+    return (
+        f"A series cannot be asked for {', '.join(map(option, names))}: all steps have the same guarantee, and these "
+        f"are for one release. Hint: publish the steps one by one with `anonymize`, {option('during')} and "
+        f"{option('zones_of')}."
+    )
 
 
 @dataclass(frozen=True)
@@ -104,10 +115,7 @@ def publish_series(
     beyond = [name for name in _OF_NO_STEP if (asked or {}).get(name) is not None]
     beyond += [name for name in STATISTICS if reading.get(name)]
     if beyond:
-        raise ParameterError(
-            f"A series cannot be asked for {', '.join(beyond)}: all steps have the same guarantee, and these are for "
-            "one release. Hint: publish the steps one by one, with during= and zones_of=."
-        )
+        raise ParameterError(refusal_of(beyond))
     recorded = {} if ledger is None else {"ledger": ledger, "accept_differencing": accept_differencing}
     writing = {"formats": formats, **recorded}
     place = _opened(directory)

@@ -14,7 +14,7 @@ from typing import Any
 
 from flowveil import __version__
 from flowveil.engines import read_flows
-from flowveil.errors import FlowveilError, ParameterError
+from flowveil.errors import FlowveilError, ParameterError, with_value
 from flowveil.flows import Flows
 from flowveil.paths import named_path
 from flowveil.published.derive import Derivation, Within, derive_published, parse_pick
@@ -39,10 +39,7 @@ from flowveil.zoning.outside import with_outside
 from flowveil.zoning.places import read_places
 
 #: Stated where persons were recounted otherwise than the release counted them.
-FOLDED = (
-    "The recount ignored upper and lower case in names of persons, which is safer; the release distinguishes it. "
-    "Hint: if such persons are different, confirm it with --person-case keep (person_case='keep')."
-)
+FOLDED = "The recount ignored upper and lower case in names of persons, which is safer; the release distinguishes it."
 
 
 @dataclass(frozen=True)
@@ -61,7 +58,7 @@ class Verification:
 
     def made_strict(self) -> Verification:
         """Returns the same with what could not be compared as findings, unless there are others."""
-        missed = tuple(note for note in self.not_compared if note != FOLDED)
+        missed = tuple(note for note in self.not_compared if not note.startswith(FOLDED))
         return replace(self, findings=self.findings or missed)
 
     def __bool__(self) -> bool:
@@ -131,7 +128,8 @@ def verify_release(
         return Verification(tuple(findings), tuple(notes), sha256=sha256)
     if _folds_case(statement, expect, reading.get("person_case")):
         reading["person_case"] = "fold"
-        notes.append(FOLDED)
+        confirmed = with_value("person_case", "keep")
+        notes.append(f"{FOLDED} Hint: if such persons are different, confirm it with {confirmed}.")
     result = _recount(release, against, private or PrivateFiles(), reading, expect=expect or {}, test_noise=noise)
     notes += [note for note in result.notes if note not in notes]
     found = Verification(result.findings, tuple(notes), result.counted, sha256)

@@ -108,7 +108,7 @@ def _recognised_tile(free: Sequence[str], header: Header) -> str:
 
 def option_of_map(role: str) -> str:
     """Returns the name of the option for a column of the map, in the current interface."""
-    return option(role, flag=f"--zones-{role}")
+    return option(role, flag=option(f"zones_{role}"))
 
 
 def _only(role: str, found: Sequence[str]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 import time
@@ -19,8 +20,9 @@ from pyarrow import csv
 
 from conftest import trip_table
 from flowveil.cli import cli, main
+from flowveil.cli.anonymize import _verify_words
 from flowveil.recipe import read_recipe
-from flowveil.request import settings
+from flowveil.request import Request, settings
 
 
 @pytest.fixture(scope="module")
@@ -187,6 +189,7 @@ def test_options_are_few_and_those_that_scripts_rely_on_are_there():
     [
         ("anonymize x.csv --person-case keep", "--set people.person_case=fold|keep"),
         ("describe x.csv --timezone UTC", "--set slices.timezone=NAME"),
+        ("series x.csv --mean minutes", "one by one with `anonymize`, --set slices.during and --zones-of"),
         ("anonymize x.csv --internal-report page.html", "flowveil analyze"),
         ("anonymize x.csv --nonsense", "No such option"),
     ],
@@ -195,6 +198,12 @@ def test_a_setting_that_is_no_option_is_explained(words, message, capsys):
     with pytest.raises(SystemExit):
         main(words.split())
     assert message in capsys.readouterr().err
+
+
+def test_the_printed_verification_names_every_release_that_was_revised():
+    given = {"input": "t.csv", "out": "r2", "revision": ("r0", "r1"), "stricter": "clinics.csv"}
+    named = "--set protection.stricter=clinics.csv --set method.revision=r0 --set method.revision=r1"
+    assert shlex.join(_verify_words(Request.from_flat(given))) == f"flowveil verify r2 --against t.csv {named}"
 
 
 def test_json_and_quiet_are_taken_anywhere(folder, tmp_path, monkeypatch):
@@ -213,7 +222,9 @@ def test_json_and_quiet_are_taken_anywhere(folder, tmp_path, monkeypatch):
     [
         ("--time t --every hour --fold-time --format omx", "times or groups of cells"),
         ("--time t --every hour --dominance 0.5", "--set protection.dominance"),
-        ("--by sex --set protection.dominance=0.5", "for a single matrix"),
+        ("--by sex --set protection.dominance=0.5", "--set protection.dominance is for a single matrix"),
+        ("--method laplace --set protection.t=0.5", "--set protection.t cannot be used"),
+        ("--by sex --set slices.values=sex=f,m", "--set slices.values is for methods that add noise"),
         ("--zones-tile code", "without --zones"),
         ("--method laplace --k 5", "no smallest cell"),
         ("--method twincat", "Did you mean 'twincut'"),

@@ -112,7 +112,7 @@ def test_of_two_noisy_runs_at_once_only_one_fits_into_the_total(tmp_path):
 
 
 def test_a_total_needs_a_ledger_and_noise(flows, tmp_path):
-    with pytest.raises(ParameterError, match="--ledger"):
+    with pytest.raises(ParameterError, match=r"epsilon_total is about .* with ledger"):
         noise(bound=3).write(tmp_path / "a", epsilon_total=1)
     with pytest.raises(ParameterError, match="add noise"):
         release(flows).write(tmp_path / "a", ledger=tmp_path / "ledger", epsilon_total=1)
