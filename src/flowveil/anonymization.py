@@ -36,9 +36,8 @@ from flowveil.zoning.places import read_places
 #: The most accurate matrix; the finest map of disjoint zones; the finest cells of places and times.
 DEFAULT_METHOD, DEFAULT_OF_MAPS, DEFAULT_OF_FOLDS = "layercut", "twincut", "paircut"
 #: Bytes of numpy that deciding takes for each flow, and for each pair of flow and person: above what
-#: `python -m benchmarks.memory` measures of TwinCut, and of the method that takes more.
-FLOW_DECIDED, PERSON_DECIDED = 1000, 150
-_MORE_DECIDED = {"paircut": 2000, "layercut": 2000}
+#: `python -m benchmarks.memory` and `benchmarks.scale` measure.
+FLOW_DECIDED, PERSON_DECIDED = 2200, 150
 
 
 class _Default(int):
@@ -107,7 +106,7 @@ class Run:
         """Returns the plan of the method for these flows."""
         people = 0 if flows.people is None else flows.people.n_rows
         room_for(
-            len(flows) * _MORE_DECIDED.get(self.method.name, FLOW_DECIDED) + people * PERSON_DECIDED,
+            len(flows) * FLOW_DECIDED + people * PERSON_DECIDED,
             what=f"deciding on {about(len(flows))} flows with {self.method.name}",
             hint=f"use larger tiles ({option('resolution')}) or a smaller area ({option('within')})",
         )

@@ -130,7 +130,7 @@ FORGED = {
     "another decay": lambda r: r["parameters"]["options"].update(decay=1.1),
     "one level": lambda r: r["statement"].update(homogeneous=True),
     "other parts": lambda r: r["guarantee"]["steps"][0].update(of="all"),
-    "words of its own": lambda r: r["guarantee"].update(mechanism="noise, and 7 trips to the clinic"),
+    "other words": lambda r: r["guarantee"].update(mechanism="noise, and 7 trips to the clinic"),
     "words on pairs": lambda r: r["guarantee"]["domain"].update(pairs="all pairs, and 7 trips to the clinic"),
 }
 
