@@ -161,8 +161,9 @@ def _score(release: PublishedRelease, flows: Flows, persons: NDArray[Any], targe
     n_nodes = [(of_end.origins.n_nodes, of_end.destinations.n_nodes) for of_end in (shadow.input, flows)]
     if n_nodes[0] != n_nodes[1]:
         raise ParameterError("The method did not keep the trees of the trips, so a person cannot be placed in them.")
-    # Where her trips would be counted is read off the published zones, whether anybody else made such a trip or not.
-    cell = cells_containing(flows, _shown_nodes(shadow), people.cell[own])
+    # Where her trips would be counted is read off the published cells, whether anybody else made such a trip or not.
+    layer = None if shadow.plan.layer is None else shadow.plan.layer[shadow.cells.origin]
+    cell = cells_containing(flows, _shown_nodes(shadow), people.cell[own], layer)
     volume = np.append(shadow.cells.trips, 1)[cell]
     return float(np.sum(np.where(cell >= 0, people.trips[own] / volume, 0.0)))
 
