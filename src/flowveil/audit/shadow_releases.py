@@ -2,17 +2,13 @@
 
 *Membership.* Each other person is drawn with even odds, repeatedly, and the method is run with the target and without.
 The score of a release is the share of the target's trips in published cells, each weighted by one over the cell's
-volume. The threshold is set on half of the shadows and tested on the others. The advantage is the true positive rate
-minus the false positive rate: 0 is guessing, 1 is certainty.
+volume; in layers, the first cell around it. The threshold is set on half of the shadows and tested on the others. The
+advantage is the true positive rate minus the false positive rate: 0 is guessing, 1 is certainty.
 
-*Minimality, or downcoding.* A zone is large because a part of a smaller one would be short. Two figures:
-
-- Certain: TwinCut and PairCut divide whatever can be divided where nothing may be suppressed. A zone of several tiles
-  that is in one published cell has a part below the guarantee then, and for PairCut every cell of such a zone does.
-- Tried, for any method, with the trips. The trips of the short parts of a zone (of nested cells: a cell) are moved to
-  the largest part of the same cell, which leaves the published table as it is. If the method divides the zone in that
-  world, a reader who finds it whole knows that its short parts are why. Worlds with only one part are not tried: they
-  differ in which tiles are used, not in what is short.
+*Minimality, or downcoding* (docs/audit/minimality.md). A zone is large because a part of a smaller one would be short.
+Certain without the trips: TwinCut and PairCut divide whatever can be divided where nothing may be suppressed. Tried
+with the trips: those of the short parts of a zone are moved to the largest part of the same cell, which leaves the
+published table as it is. If the method divides the zone in that world, its short parts are why it was whole.
 """
 
 from __future__ import annotations
