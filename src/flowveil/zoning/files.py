@@ -25,13 +25,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from flowveil.errors import DataError, HierarchyError, MissingExtraError, ParameterError
 from flowveil.headers import Header, listed
-from flowveil.hierarchy import VIRTUAL_ROOT, Hierarchy, Ints
+from flowveil.hierarchy import VIRTUAL_ROOT, Floats, Hierarchy, Ints
 from flowveil.paths import named_path
 from flowveil.zoning.columns import ZoneColumns, option_of_map
 from flowveil.zoning.dendrogram import ward_hierarchy
 from flowveil.zoning.geometry import (
     POLYGONAL,
-    Locator,
     Outlines,
     TilePlaces,
     ZoneGeography,
@@ -39,7 +38,8 @@ from flowveil.zoning.geometry import (
     in_degrees,
     mean_points,
     places_from_outlines,
-    places_from_points,
+    refuse_places,
+    zones_at,
 )
 from flowveil.zoning.map_limits import (
     MOST_BYTES,
@@ -52,7 +52,6 @@ from flowveil.zoning.map_limits import (
     too_large,
 )
 from flowveil.zoning.naming import names_of_zones
-from flowveil.zoning.restriction import restricted_tree
 from flowveil.zoning.table import Texts, first_of_runs, nested_hierarchy, parent_hierarchy, positions
 
 _CSV = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz")
@@ -90,12 +89,17 @@ class ZoneMap:
         return self.hierarchy.code[self.hierarchy.leaf_node]
 
     @cached_property
-    def locator(self) -> Locator | None:
-        """Finds the tiles of points; None if the map has no outlines."""
+    def outlines(self) -> Outlines | None:
+        """The outline of each tile, in leaf order; None if the map has no outlines."""
         where = self.hierarchy.geography
         if not isinstance(where, ZoneGeography) or where.places.drawn is None:
             return None
-        return Locator(where.places.drawn[where.start[self.hierarchy.leaf_node]], self.tile_codes)
+        return where.places.drawn[where.start[self.hierarchy.leaf_node]]
+
+    def tiles_at(self, lat: Floats, lon: Floats) -> Ints:
+        """Returns the tile of each point, `NOWHERE` outside all; only if the map has outlines."""
+        assert self.outlines is not None
+        return zones_at(self.outlines, self.tile_codes, lat, lon)
 
     def tiles_of(self, codes: ArrayLike) -> Ints:
         """Returns the tile number of each code in a column, -1 where the map has no such tile.
@@ -110,15 +114,6 @@ class ZoneMap:
             whole = pc.replace_substring_regex(texts, _FLOAT_TEXT, r"\1")
             found = pc.coalesce(found, pc.index_in(whole, value_set=known, skip_nulls=True))
         return np.asarray(found.fill_null(-1).to_numpy(), dtype=np.int32)
-
-    def restrict(self, tiles: ArrayLike) -> ZoneMap:
-        """Returns the map with the tiles of these numbers alone, in the same order; repetitions do not matter.
-
-        Nodes without any of them vanish; the smallest node that holds all of them becomes the root. What stays keeps
-        its code, name, level, centre, area and outline: a zone is as large as on the map, whichever of its tiles were
-        seen. Raises DataError if no tile is left, and ParameterError for a number that is not that of a tile.
-        """
-        return replace(self, hierarchy=restricted_tree(self.hierarchy, tiles)[0])
 
 
 def read_zones(
@@ -266,23 +261,23 @@ def _places(
     """Returns the places of the wanted tiles, in code order, and their codes. Other rows are ignored."""
     rows = np.flatnonzero(np.isin(tile_of_row, wanted))
     codes, tile = np.unique(tile_of_row[rows], return_inverse=True)
-    lat, lon = np.full(len(codes), np.nan), np.full(len(codes), np.nan)
-    if columns.lat:
-        lat, lon = mean_points(_degrees(table, columns.lat)[rows], _degrees(table, columns.lon)[rows], tile, len(codes))
-    if drawn is None:
-        return places_from_points(codes, lat, lon), codes
-    kinds = shapely.get_type_id(drawn[rows])
-    if np.all(kinds[kinds >= 0] == shapely.GeometryType.POINT):
-        if not columns.lat:
-            lat, lon = mean_points(shapely.get_y(drawn[rows]), shapely.get_x(drawn[rows]), tile, len(codes))
-        return places_from_points(codes, lat, lon), codes
+    shapes = np.zeros(0, dtype=object) if drawn is None else drawn[rows]
+    kinds = shapely.get_type_id(shapes)
+    has_points = bool(np.all(kinds[kinds >= 0] == shapely.GeometryType.POINT))
+    if columns.lat or has_points:
+        lat, lon = np.full((2, len(rows)), np.nan)
+        if columns.lat:
+            lat, lon = _degrees(table, columns.lat)[rows], _degrees(table, columns.lon)[rows]
+        elif drawn is not None:
+            lat, lon = shapely.get_y(shapes), shapely.get_x(shapes)
+        centers = TilePlaces(*mean_points(lat, lon, tile, len(codes)))
+        refuse_places(codes, centers.lat, centers.lon)
+        if has_points:
+            return centers, codes
     by_tile = np.argsort(tile, kind="stable")
-    groups = np.split(rows[by_tile], first_of_runs(tile[by_tile])[1:])
-    places = places_from_outlines(codes, dissolve_rows(drawn, groups))
-    if columns.lat:
-        centers = places_from_points(codes, lat, lon)
-        places = TilePlaces(lat=centers.lat, lon=centers.lon, drawn=places.drawn, drawn_km2=places.drawn_km2)
-    return places, codes
+    groups = np.split(np.arange(len(rows))[by_tile], first_of_runs(tile[by_tile])[1:])
+    places = places_from_outlines(codes, dissolve_rows(shapes, groups))
+    return (replace(places, lat=centers.lat, lon=centers.lon) if columns.lat else places), codes
 
 
 # ---- trees of values -------------------------------------------------------------------------------------------
