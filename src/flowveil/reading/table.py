@@ -64,8 +64,8 @@ class Table(ABC):
         return self.timezones.get(position)
 
     def header(self) -> Header:
-        """Returns the names of the columns for messages; searches rows for them."""
-        return Header(self.names, below=map(self.peek, range(len(self.names))), in_text=self.in_text)
+        """Returns the names of the columns for messages."""
+        return Header(self.names)
 
     @abstractmethod
     def attach(self, positions: Sequence[int]) -> str:

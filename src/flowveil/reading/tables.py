@@ -20,7 +20,6 @@ from typing import Any
 import pyarrow as pa
 
 from flowveil.errors import DataError, MissingExtraError, ParameterError, option
-from flowveil.headers import Header
 from flowveil.paths import named_path
 from flowveil.reading import Reading
 from flowveil.reading.database import in_own_words
@@ -39,8 +38,6 @@ DELIMITERS = ",;\t|"
 _OTHERS = "Hint: save a sheet of a workbook as CSV UTF-8; unpack a zip archive, or compress the CSV as .csv.gz instead."
 _REMOTE = ("s3://", "https://")
 _PEEKED_BYTES = 1 << 20
-#: Rows that are searched for the words of the first line.
-_SEARCHED_ROWS = 100_000
 #: The column with the path of each row's file.
 _PATH_COLUMN = "flowveil_path"
 #: Places in the files that a sample is read from, and bytes read at each place of a text file.
@@ -321,21 +318,6 @@ class FileTable(Table):
     @cached_property
     def _sampled_rows(self) -> list[list[str]]:
         return _sample_text(self.files, self.delimiter, len(self.names) - len(self.partitions))
-
-    def header(self) -> Header:
-        """Returns the names of the columns; they are data if they recur in the first rows or cannot be searched for."""
-        import duckdb
-
-        # Each value once, or twice if it is the only one and recurs: a single number may be chance.
-        first = f"SELECT * FROM {self.relation} LIMIT {_SEARCHED_ROWS}"
-        held = "count(nullif(trim(CAST(COLUMNS(*) AS VARCHAR)), ''))"
-        try:
-            (found,) = self.con.execute(f"SELECT list(DISTINCT COLUMNS(*)), {held} FROM ({first})").fetchall()
-        except duckdb.Error:
-            return Header(self.names, below=[self.names])
-        lists, counts = found[: len(self.names)], found[len(self.names) :]
-        below = [(column or []) * (2 if n > 1 else 1) for column, n in zip(lists, counts, strict=True)]
-        return Header(self.names, below=below, in_text=self.in_text)
 
     def attach(self, positions: Sequence[int]) -> str:
         """Returns a subquery: DuckDB reads the selected columns only."""

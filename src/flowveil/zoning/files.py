@@ -58,8 +58,6 @@ _CSV = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz")
 _PARQUET = (".parquet", ".geoparquet", ".pq")
 #: A whole number as a program writes it that took it for a measurement.
 _FLOAT_TEXT = r"^(-?[0-9]+)\.0+$"
-#: Upper bounds for the rows, and for all values, that are searched for the texts of the first line.
-_SEARCHED_ROWS, _SEARCHED_VALUES = 100_000, 500_000
 _DRAWN = (".geojson", ".json", ".geojsonl", ".shp", ".zip", ".gpkg", ".fgb")
 #: How such files begin. The reader goes by content, not by name, and knows forms that are no map but say where else to
 #: read: another file of this machine, or an address.
@@ -155,7 +153,8 @@ def read_zones(
     table, drawn, label = load_table(source)
     if lat == "":
         drawn = None
-    header = _header(table, source)
+    declared = isinstance(source, str | os.PathLike) and os.fspath(source).casefold().endswith(_DRAWN)
+    header = Header(table.column_names, declared)
     named = {"tile": tile, "parent": parent, "lat": lat, "lon": lon, "name": name}
     columns = ZoneColumns.choose(table.column_names, drawn is not None, header=header, levels=levels, **named)
     if root is not None and not (columns.parent or columns.levels):
@@ -349,15 +348,6 @@ def load_table(source: Any, *, what: str = "the zones") -> tuple[pa.Table, Outli
                 f"table; found {type(source).__name__}."
             ) from None
     return _split_geoparquet(table, label)
-
-
-def _header(table: pa.Table, source: Any) -> Header:
-    name = os.fspath(source).casefold() if isinstance(source, str | os.PathLike) else ""
-    if name.endswith(_DRAWN):
-        return Header(table.column_names, declared=True)
-    rows = min(_SEARCHED_ROWS, _SEARCHED_VALUES // max(table.num_columns, 1))
-    below = [column.slice(0, rows).to_pylist() for column in table.columns]
-    return Header(table.column_names, below=below, in_text=name.endswith(_CSV))
 
 
 def _load_file(path: Path, what: str) -> tuple[pa.Table, Outlines | None, str]:
