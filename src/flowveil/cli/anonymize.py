@@ -113,23 +113,18 @@ def _save(request: Request, path: str) -> None:
 
 def publish_flows(output: Output, flows: Any, request: Request, writing: Mapping[str, Any]) -> Any:
     """Anonymise the flows or slices of a request, publish them and print what is published; return the release."""
-    from flowveil import __version__
     from flowveil.api import publish
     from flowveil.execution import anonymize_request
     from flowveil.flows import Flows
     from flowveil.series.ledger import recording_nothing
-    from flowveil.slice_plans import Checkpoint
 
     out, is_sliced = str(request.output.out), not isinstance(flows, Flows)
     recorded = {name: writing.get(name) for name in ("ledger", "epsilon_total")}
     label = "Anonymising slices" if is_sliced else "Anonymising"
     with output.working(label) as progress, recording_nothing(**recorded):
-        kept = Checkpoint.next_to(out, __version__) if is_sliced and request.resources.resume else None
-        release = anonymize_request(request, flows, progress=progress, resume=kept)
+        release = anonymize_request(request, flows, progress=progress)
     with output.working("Writing and recounting"):
         folder = publish(release, out, **writing)
-    if kept is not None:
-        kept.remove()
     _print_release(output, release, folder, show_measures=request.output.show_measures)
     return release
 
