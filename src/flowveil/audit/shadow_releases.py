@@ -158,7 +158,7 @@ def _score(release: PublishedRelease, flows: Flows, persons: NDArray[Any], targe
     if n_nodes[0] != n_nodes[1]:
         raise ParameterError("The method did not keep the trees of the trips, so a person cannot be placed in them.")
     # Where her trips would be counted is read off the published cells, whether anybody else made such a trip or not.
-    layer = None if shadow.plan.layer is None else shadow.plan.layer[shadow.cells.origin]
+    layer = None if shadow.plan.layer is None else shadow.plan.layer[shadow.cells.origin].astype(np.int64)
     cell = cells_containing(flows, _shown_nodes(shadow), people.cell[own], layer)
     volume = np.append(shadow.cells.trips, 1)[cell]
     return float(np.sum(np.where(cell >= 0, people.trips[own] / volume, 0.0)))
