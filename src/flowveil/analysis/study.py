@@ -24,7 +24,7 @@ from flowveil.analysis.study_tables import write_study
 from flowveil.errors import InfeasibleError, OutputError, ParameterError
 from flowveil.flows import Flows
 from flowveil.methods import METHODS, Method
-from flowveil.output import make_private_folder, refuse_inside_release
+from flowveil.output import make_private_folder
 from flowveil.paths import named_path
 from flowveil.progress import lines_every
 from flowveil.slices import SlicedFlows
@@ -250,12 +250,7 @@ def _rows(run: Run, settings: Settings) -> Iterator[dict[str, Any]]:
 
 def check_folder(directory: str | PathLike[str]) -> None:
     """Refuse a folder that cannot be written, holds something else, or lies in a release, before anything is read."""
-
-    def refuse(folder: Path) -> str | None:
-        return "holds no study" if any(folder.iterdir()) and not (folder / MARKER).exists() else None
-
-    refuse_inside_release(directory)
-    output.check_folder(directory, refuse=refuse)
+    output.check_private_folder(directory, "a study", lambda names: MARKER in names)
 
 
 def open_folder(directory: str | PathLike[str], fingerprint: str) -> Path:
