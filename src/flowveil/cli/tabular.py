@@ -243,7 +243,7 @@ def compare_command(output: Output, source: str, out: str, **given: Any) -> None
     roles = Roles(**columns, sensitive=given.pop("sensitive"), positive=more.pop("positive", None))
     files = {name: more.pop(name, None) for name in ("domains", "bins")}
     noise = {name: more.pop(name) for name in ("noise", "delta") if name in more}
-    fit = {**_fit({**files, "margins": given.pop("margins")}), **noise}
+    fit = _fit({**files, "margins": given.pop("margins")}) | noise
     fields = {"priorn": "priors", "classifier_priorn": "classifier_prior"}
     grid = Grid(**given, **{fields.get(name, name): value for name, value in more.items()})
     progress = None if output.quiet else lambda line: click.echo(line, err=True)

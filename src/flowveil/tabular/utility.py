@@ -123,16 +123,16 @@ class Design:
     columns: tuple[Column, ...]
 
     @property
-    def terms(self) -> list[str]:
+    def terms(self) -> tuple[str, ...]:
         """The terms of all columns, the intercept first."""
         terms = ["(intercept)"]
         for column in self.columns:
-            numeric = column.kind == "numeric"
-            dummies = (
-                column.labels[1:] if not numeric else column.labels[column.missing :] if column.missing >= 0 else ()
-            )
-            terms += [*([column.name] if numeric else []), *(f"{column.name}={label}" for label in dummies)]
-        return terms
+            first = 1
+            if column.kind == "numeric":
+                terms.append(column.name)
+                first = column.missing if column.missing >= 0 else column.n_values
+            terms += [f"{column.name}={label}" for label in column.labels[first:]]
+        return tuple(terms)
 
     def rows_of_codes(self, codes: Sequence[Ints]) -> Floats:
         """Return one row for each record."""
