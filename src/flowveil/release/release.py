@@ -29,7 +29,6 @@ from flowveil.slices import Key, SlicedFlows
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from flowveil.release.reconstruction import Reconstruction, Zoning
     from flowveil.release.revision import Revision
     from flowveil.release.subtraction import Differencing
 
@@ -238,15 +237,6 @@ class Release(Matrix):
     def kind(self) -> Literal["plain", "layered", "boxed", "folded"]:
         """Whether zones are nodes, nodes in layers, boxes, or nodes with times."""
         return self.plan.kind
-
-    def reconstruct(self, zones: int | Zoning) -> Reconstruction:
-        """Estimates the flows between areas, each cell spread evenly over its tiles.
-
-        ``zones`` is a level (for H3 the resolution), or a `flowveil.release.reconstruction.Zoning`.
-        """
-        from flowveil.release.reconstruction import reconstruct
-
-        return reconstruct(self, zones)
 
     def __repr__(self) -> str:
         return f"<Release {self.method}: {len(self.cells)} cells, at least {self.guarantee.in_words()} in each>"
