@@ -274,8 +274,7 @@ def reconstruct(
     """Estimate the flows of a published release between areas of choice; see `flowveil.published.disaggregation`.
 
     Args:
-        release: the folder; its published files are enough. A release in memory has `Release.reconstruct`, which
-            knows the tiles that have trips.
+        release: the folder; its published files are enough.
         zones: an H3 resolution; the release's own map, whose tiles are the areas; or any map with outlines: what
             `read_zones` returns, or what it takes.
         out: also write the table: .parquet, .csv, .omx or .gpkg.

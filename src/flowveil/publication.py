@@ -46,6 +46,8 @@ def publish(
     if revision is not None and real_place(directory) in [real_place(f.path) for f in revision.earlier.folders]:
         raise OutputError(f"'{directory}' is the release that is revised; both are needed. Hint: name a new folder.")
     content = folder_content(release, formats=formats, basemap=basemap, context=context, **about)
+    # Outlines are drawn once: zones depend neither on texts nor on formats.
+    vars(release)["zones"] = content.zones
     check_target(directory, overwrite=overwrite)
     content.formats()
     # A link to a folder stays a link: what it points to is replaced.

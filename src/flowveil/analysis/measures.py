@@ -11,7 +11,7 @@ divisions of (root, root), such as the cells of ATG and PairCut.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import numpy as np
 
 from flowveil.analysis.covering import Covering, covering_cells
-from flowveil.flows import Flows, group_pairs, to_fixed_point
+from flowveil.flows import Flows, Groups, group_pairs, to_fixed_point
 from flowveil.guarantee import UNITS, Guarantee, Unit
 from flowveil.hierarchy import Floats, Hierarchy, Ints
 from flowveil.methods.pair_divisions import PairTable
@@ -41,17 +41,11 @@ Values = dict[str, Value]
 MOST_WORK = 2_000_000_000
 
 
-class Subject:
-    """A release with its input, counted on one basis: trips or weight."""
+class Comparison:
+    """A release and its input: what does not depend on the basis."""
 
-    def __init__(self, release: Release | NoisyRelease, basis: str) -> None:
-        cells, plan = release.cells, release.plan
-        self.release, self.basis = release, basis
-        self.total, self.published = release.input.total(basis), cells.total(basis)
-        self.volume: Floats = cells.volume(basis).astype(np.float64)  # of each published cell
-        # The tiles in the origin zone and in the destination zone of each published cell.
-        zones = plan.origin_zones.size[cells.origin], plan.destination_zones.size[cells.destination]
-        self.sizes: tuple[Floats, Floats] = zones[0].astype(np.float64), zones[1].astype(np.float64)
+    def __init__(self, release: Release | NoisyRelease) -> None:
+        self.release = release
 
     @property
     def guarantee(self) -> Guarantee:
@@ -59,6 +53,38 @@ class Subject:
         if self.release.kind == "noisy" or self.release.kind == "perturbed":  # narrows the type
             raise TypeError("noisy counts have no threshold")
         return self.release.guarantee
+
+    @cached_property
+    def safe_sizes(self) -> Floats | None:
+        """See `smallest_safe_sizes`."""
+        return smallest_safe_sizes(self.release.input, self.guarantee)
+
+    @cached_property
+    def covering(self) -> Covering:
+        """The cells that cover each flow."""
+        return covering_cells(self.release)
+
+    @cached_property
+    def moved(self) -> list[tuple[Groups, Floats]]:
+        """The distances of origins and of destinations, as `_metres` returns them; empty without a map."""
+        flows, plan, kept = self.release.input, self.release.plan, self.release.cell_of_flow >= 0
+        trees, tiles = (flows.origins, flows.destinations), (flows.origin, flows.destination)
+        zones, numbers = (plan.origin_zones, plan.destination_zones), (plan.origin_zone, plan.destination_zone)
+        ends = [_metres(trees[i], tiles[i][kept], zones[i], numbers[i][kept]) for i in (0, 1)]
+        return [] if None in ends else [end for end in ends if end is not None]
+
+
+class Subject:
+    """A release with its input, counted on one basis: trips or weight."""
+
+    def __init__(self, release: Release | NoisyRelease, basis: str, comparison: Comparison | None = None) -> None:
+        cells, plan = release.cells, release.plan
+        self.release, self.basis, self.comparison = release, basis, comparison or Comparison(release)
+        self.total, self.published = release.input.total(basis), cells.total(basis)
+        self.volume: Floats = cells.volume(basis).astype(np.float64)  # of each published cell
+        # The tiles in the origin zone and in the destination zone of each published cell.
+        zones = plan.origin_zones.size[cells.origin], plan.destination_zones.size[cells.destination]
+        self.sizes: tuple[Floats, Floats] = zones[0].astype(np.float64), zones[1].astype(np.float64)
 
     def mean(self, values: Any) -> float | None:
         """Returns the mean over the published volume of a value of each cell."""
@@ -85,31 +111,24 @@ class Subject:
         allowed = self.release.parameters.get("max_suppressed")
         gone = 1 - self.published / self.total if self.total else 0.0
         share = max(gone, float(allowed) if isinstance(allowed, int | float) else 0.0)
-        return generalization_floor(self.release.input, self.guarantee, max_suppressed=share, basis=self.basis)
-
-    @cached_property
-    def covering(self) -> Covering:
-        """The cells that cover each flow."""
-        return covering_cells(self.release)
+        return _floor(self.release.input, self.comparison.safe_sizes, share, self.basis)
 
     @cached_property
     def moved(self) -> tuple[Floats, Floats] | None:
         """Geodesic metres (WGS 84) of published trip ends, and the volume of each; None without a map."""
-        release = self.release
-        flows, plan, kept = release.input, release.plan, release.cell_of_flow >= 0
-        volume = flows.volume(self.basis)[kept].astype(np.float64)
-        trees, tiles = (flows.origins, flows.destinations), (flows.origin, flows.destination)
-        zones, numbers = (plan.origin_zones, plan.destination_zones), (plan.origin_zone, plan.destination_zone)
-        ends = [_metres(trees[i], tiles[i][kept], zones[i], numbers[i][kept], volume) for i in (0, 1)]
-        known = [end for end in ends if end is not None]
-        if len(known) < 2:
+        ends = self.comparison.moved
+        if not ends:
             return None
-        distance, weight = (np.concatenate(pair) for pair in zip(*known, strict=True))
-        return None if weight.sum() == 0 else (distance, weight)
+        volume = self.release.input.volume(self.basis)[self.release.cell_of_flow >= 0].astype(np.float64)
+        metres = np.concatenate([metres for _, metres in ends])
+        weight = np.concatenate([pairs.sum(volume) for pairs, _ in ends])
+        # Ends outside the area have no place and are not counted.
+        placed = ~np.isnan(metres)
+        return None if weight[placed].sum() == 0 else (metres[placed], weight[placed])
 
 
-def _metres(tree: Hierarchy, tile: Ints, zones: Zones, zone: Ints, volume: Floats) -> tuple[Floats, Floats] | None:
-    """Returns the distance from tile to zone, and the volume, of each distinct (tile, zone) pair with a place."""
+def _metres(tree: Hierarchy, tile: Ints, zones: Zones, zone: Ints) -> tuple[Groups, Floats] | None:
+    """Returns the distinct (tile, zone) pairs and the distance of each, NaN outside the area; None without a map."""
     from pyproj import Geod
 
     pairs = group_pairs(tile, zone, tree.n_tiles, len(zones))
@@ -118,10 +137,8 @@ def _metres(tree: Hierarchy, tile: Ints, zones: Zones, zone: Ints, volume: Float
     if center is None or tree.geography is None:
         return None
     lat, lon = tree.geography.centers(tree.leaf_node[pairs.origin])
-    metres = np.asarray(Geod(ellps="WGS84").inv(lon, lat, center[1][position], center[0][position])[2], np.float64)
-    # Ends outside the area have no place and are not counted.
-    placed = ~np.isnan(metres)
-    return metres[placed], pairs.sum(volume)[placed]
+    metres = Geod(ellps="WGS84").inv(lon, lat, center[1][position], center[0][position])[2]
+    return pairs, np.asarray(metres, np.float64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -212,7 +229,7 @@ def _of_unit(unit: Unit) -> tuple[Measure, Measure]:
         values = unit.value(subject.release.cells)
         if values is None:
             return None
-        return int(np.sum(values < subject.guarantee.asks(unit.name, subject.release.input)))
+        return int(np.sum(values < subject.comparison.guarantee.asks(unit.name, subject.release.input)))
 
     return (
         Measure(f"k_{unit.name}", *unit.smallest, least, _smallest, "void"),
@@ -263,8 +280,8 @@ def _reconstruction_distance(subject: Subject, scale: float) -> float | None:
     pairs = size_o * size_d if folded is None else size_o * size_d * folded.n_values[release.cells.origin]
     original = release.input.volume(subject.basis) / subject.total
     each = release.cells.volume(subject.basis) / scale / pairs
-    on_flows = np.abs(subject.covering.rebuild(each, len(original)) - original).sum()
-    return float(on_flows + np.sum((pairs - subject.covering.flows_in_cell(len(pairs))) * each))
+    on_flows = np.abs(subject.comparison.covering.rebuild(each, len(original)) - original).sum()
+    return float(on_flows + np.sum((pairs - subject.comparison.covering.flows_in_cell(len(pairs))) * each))
 
 
 def _combined_loss(slices: Slices, key: str) -> float | None:
@@ -286,7 +303,8 @@ def _combined_discernibility(slices: Slices, key: str) -> float:
 def _average_class(subject: Subject) -> float | None:
     if not subject.published:
         return None
-    return subject.published / len(subject.volume) / subject.guarantee.class_size(subject.basis, subject.release.input)
+    class_size = subject.comparison.guarantee.class_size(subject.basis, subject.release.input)
+    return subject.published / len(subject.volume) / class_size
 
 
 def _combined_average(slices: Slices, _: str) -> float | None:
@@ -378,16 +396,16 @@ def _listed(kind: str) -> list[Measure]:
     return [m for m in _ALL if m.listed == "always" or (m.listed == "folded" and kind == "folded")]
 
 
-def measure(release: Matrix) -> dict[str, Values]:
-    """Returns all measures by basis: "trips" and, with weights, "weight". `Release.metrics` caches them.
+def measure(release: Matrix, keys: Collection[str] = ()) -> dict[str, Values]:
+    """Returns all measures, or some, by basis: "trips" and, with weights, "weight". `Release.metrics` caches all.
 
     A noisy release is compared with the true counts of the whole input, including trips outside the region or beyond
     the bound, and pairs of tiles without trips. The value of a measure without a meaning for noise is None.
     """
-    noisy, measures = release.kind in INEXACT, {}
+    noisy, measures, made = release.kind in INEXACT, {}, cast("Release | NoisyRelease", release)
+    own, comparison = [m for m in _listed(release.kind) if not keys or m.key in keys], Comparison(made)
     for basis in ("trips",) if release.cells.weight is None else ("trips", "weight"):
-        subject = Subject(cast("Release | NoisyRelease", release), basis)
-        own = _listed(release.kind)
+        subject = Subject(made, basis, comparison)
         measures[basis] = {m.key: None if noisy and m.of_noise == "void" else m.compute(subject) for m in own}
     return measures
 
@@ -397,12 +415,13 @@ def combine(
     absent: Sequence[Cells],
     whole: Cells,
     guarantee: Guarantee | PrivacyLoss | Perturbation,
+    keys: Collection[str] = (),
 ) -> dict[str, Values]:
-    """Returns the measures of published slices, which share no trips, together, by basis.
+    """Returns all measures, or some, of published slices, which share no trips, together, by basis.
 
     ``absent`` are unpublished slices, which count as suppressed; ``whole`` is the input of all slices.
     """
-    exact = [release.metrics() for release in releases]
+    exact = [measure(release, keys) if keys else release.metrics() for release in releases]
     noisy = releases[0].kind in INEXACT
     combined: dict[str, Values] = {}
     for basis in exact[0]:
@@ -417,23 +436,23 @@ def combine(
         combined[basis] = {
             m.key: None if noisy and m.of_noise == "void" else m.combine(slices, m.key)
             for m in _listed("noisy" if noisy else "plain")
-            if m.combine is not None
+            if m.combine is not None and (not keys or m.key in keys)
         }
     return combined
 
 
-def generalization_floor(
-    flows: Flows, guarantee: Guarantee, *, max_suppressed: float, basis: str | None = None
-) -> float | None:
+def generalization_floor(flows: Flows, guarantee: Guarantee, *, max_suppressed: float) -> float | None:
     """Returns a lower bound of the mean generalisation error of releases whose zones are nodes of the hierarchies.
 
     The mean over flows of their `smallest_safe_sizes`, without the costliest ``max_suppressed`` of the volume. None if
     nothing can be published within the limit, or if the trees are too deep.
     """
-    sizes = smallest_safe_sizes(flows, guarantee)
+    return _floor(flows, smallest_safe_sizes(flows, guarantee), max_suppressed, guarantee.basis)
+
+
+def _floor(flows: Flows, sizes: Floats | None, max_suppressed: float, basis: str) -> float | None:
     if sizes is None:
         return None
-    basis = guarantee.basis if basis is None else basis
     volume = flows.volume(basis).astype(np.float64)
     if basis == "weight":
         volume = to_fixed_point(volume).astype(np.float64)

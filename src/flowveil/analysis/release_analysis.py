@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from os import PathLike
 from pathlib import Path
@@ -44,6 +44,8 @@ ENDS = ("origin", "destination")
 COLLAPSED = 0.01
 #: Limits above this are not proposed.
 MOST_SUPPRESSED = 0.5
+#: The measures that sentences show.
+SUMMARY = ("suppressed_share", "mean_generalization_error", "generalization_distance_m", "k_people")
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,7 +119,11 @@ def analyze(folder: str | PathLike[str], *, against: Any, districts: Any = None,
 
 def analyze_release(release: Attached, *, districts: Any = None) -> Analysis:
     """Compute the same for a release with its trips in memory."""
-    measures, slices = _measures(release)
+    measures = _measures(release)
+    slices = tuple(
+        {"slice": dict(zip(release.slice_columns, key, strict=True)), "measures": part.metrics()}
+        for key, part in (release.parts if release.slice_columns else ())
+    )
     areas = [one for basis in measures for one in area_accuracy(release, districts=districts, basis=basis)]
     for basis, values in measures.items():
         first = main_accuracy([one for one in areas if one.basis == basis])
@@ -141,23 +147,19 @@ def analyze_release(release: Attached, *, districts: Any = None) -> Analysis:
     return Analysis(release, measures, tuple(areas), shares, slices, closeness_summary(release), tuple(notes))
 
 
-def _measures(release: Any) -> tuple[dict[str, Values], tuple[dict[str, Any], ...]]:
-    """Returns the measures of a release, and of its slices."""
+def _measures(release: Any, keys: Collection[str] = ()) -> dict[str, Values]:
+    """Returns all measures of a release, or some; of slices, of the finest ones together."""
     if not release.slice_columns:
-        return dict(release.metrics()), ()
-    slices = tuple(
-        {"slice": dict(zip(release.slice_columns, key, strict=True)), "measures": measure(part)}
-        for key, part in release.parts
-    )
+        return measure(release, keys) if keys else release.metrics()
     parts, absent = finest_parts(release)
     if not parts:
-        return {}, slices
-    return combine([part for _, part in parts], absent, release.input.whole, release.guarantee), slices
+        return {}
+    return combine([part for _, part in parts], absent, release.input.whole, release.guarantee, keys)
 
 
 def summary_lines(release: Any) -> list[str]:
     """Returns the few measures that the operator should see after a run, as sentences. Private."""
-    measures, _ = _measures(release)
+    measures = _measures(release, SUMMARY)
     parts, _ = finest_parts(release)
     levels = default_levels(parts[0][0]) if parts else []
     first = main_level(levels)

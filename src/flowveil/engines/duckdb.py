@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -26,7 +25,7 @@ from flowveil.errors import DataError, ParameterError, switched_on, with_value
 from flowveil.hierarchy import Floats
 from flowveil.reading import Reading, limits
 from flowveil.reading.areas import centers_of
-from flowveil.reading.columns import ColumnMap, complete, hints, refuse_unnamed_persons, suggested_trips
+from flowveil.reading.columns import ColumnMap, complete, hints, refuse_unnamed_persons
 from flowveil.reading.database import batches_of, in_own_words, open_database
 from flowveil.reading.persons import spelling_sql
 from flowveil.reading.plausibility import guess_timezone, to_degrees
@@ -121,7 +120,6 @@ def recognised(table: Table, reading: Reading, tiling: Tiling) -> ColumnMap:
         cells=isinstance(tiling, H3Tiling),
         partitions=table.partitions,
         header=table.header,
-        counts=lambda ends: suggested_trips([n for n in table.names if n not in ends], sample=_sampler(table)),
     )
 
 
@@ -255,22 +253,11 @@ class Query:
             tiles=None if tiles is None else (tiles[0], tiles[1]),
             trips=_numpy(batch, "trips") if self.used.trips else None,
             added={name: _numpy(batch, name) for name in self.used.added},
-            unknown_codes={} if tiles is None else self._unknown_codes(columns, tiles),
             texts=texts,
             commas=commas,
             no_attribute=self._no_attribute(batch) if self.used.by else None,
             **self._times_of(batch),
         )
-
-    def _unknown_codes(self, columns: list[Any], tiles: list[Cells64]) -> dict[str, int]:
-        """Returns the number of ends of each code that is not on the map; empty for H3."""
-        found: Counter[str] = Counter()
-        if isinstance(self.tiling, MapTiling):
-            for column, numbers in zip(columns, tiles, strict=True):
-                strange = pa.array(~self.tiling.is_tile(numbers) & (numbers != NO_TILE))
-                for entry in pc.value_counts(column.filter(strange)):
-                    found[str(entry["values"].as_py())] += entry["counts"].as_py()
-        return dict(found)
 
     def _no_attribute(self, batch: pa.RecordBatch) -> NDArray[np.bool_]:
         missing = [batch.column(f"slice{i}").is_null() for i in range(len(self.used.by))]

@@ -160,16 +160,14 @@ def _overlap(
         return h3_overlap(zones, end, level=areas, resolution=resolution, measure=measure)
     tree = areas.hierarchy
     codes = areas.tile_codes.astype(np.str_)
-    where = tree.geography
     if lookup is not None and not boxed and set(lookup["tile"].to_pylist()) <= {*codes.tolist(), OUTSIDE}:
         return map_overlap(zones, lookup, end, places=_tile_centers(tree, codes), worth=asked.by_tile())
-    outlines = None if areas.locator is None or where is None else where.polygons(tree.leaf_node)
-    if outlines is None:
+    if areas.outlines is None:
         raise ParameterError(
             "The release has tiles that this map does not have, and the map has no outlines to lay over its zones. "
             "Hint: name the map that the release was made on, with the same columns, or polygons."
         )
-    return outline_overlap(zones, end, codes, outlines, measure=measure)
+    return outline_overlap(zones, end, codes, areas.outlines, measure=measure)
 
 
 def outline_of(areas: int | ZoneMap) -> Callable[[str], Any]:

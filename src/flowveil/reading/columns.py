@@ -227,7 +227,6 @@ def complete(
     cells: bool = True,
     partitions: Sequence[str] = (),
     header: Callable[[], Header] | None = None,
-    counts: Callable[[Sequence[str]], str] = lambda _: "",
 ) -> ColumnMap:
     """Checks the named columns and recognises both ends and the person among the others.
 
@@ -239,14 +238,13 @@ def complete(
             content, before coordinates.
         partitions: columns from the paths of files; only slices may use them.
         header: decides whether messages may quote names.
-        counts: suggests a column of counts among all but these, for a message.
     """
     header = header or (lambda: Header(names))
     named = _resolve(wanted, names, header)
     _refuse_partitions(named, partitions)
     in_files = [name for name in names if name not in partitions]
     if not named.ends:
-        named = _recognise_ends(named, in_files, holds_tiles, header, counts, cells=cells)
+        named = _recognise_ends(named, in_files, holds_tiles, header, cells=cells)
     if named.person is None:
         found = [name for name in in_files if plain_name(name) in PERSONS and name not in named.names()]
         if len(found) > 1:
@@ -300,7 +298,6 @@ def _recognise_ends(
     names: Sequence[str],
     holds_tiles: Callable[[str], bool],
     header: Callable[[], Header],
-    counts: Callable[[Sequence[str]], str],
     *,
     cells: bool,
 ) -> ColumnMap:
@@ -333,7 +330,7 @@ def _recognise_ends(
         if len(held) > 1:
             raise DataError(
                 f"Columns that hold codes of the map: {listed(held)}; which are the two ends is not known. Hint: "
-                f"{with_value('origin_tile', held[0])} {with_value('destination_tile', held[1])}{counts(held)}."
+                f"{with_value('origin_tile', held[0])} {with_value('destination_tile', held[1])}."
             )
         if _are_points(by_key):
             raise DataError(
@@ -432,8 +429,10 @@ def hints(used: ColumnMap, names: Sequence[str], *, sample: Sample, header: Call
     # Rows with a weight are sampled trips. Among coordinates, only a usual name may be a count.
     if used.trips is None and used.weight is None:
         summed = {name for column in SUM_COLUMNS.values() for name in column.usual}
-        usual = [name for name in free if plain_name(name) in TRIPS]
-        found = _count_columns(free, sample, but=summed) if used.has_tiles else usual
+        others = [name for name in free if plain_name(name) not in summed and not _may_identify(name)]
+        found = [name for name in free if plain_name(name) in TRIPS]
+        if used.has_tiles and not found:
+            found = [name for name in others if _are_counts(sample(name))]
         if found:
             yield (
                 "Every row is counted as one trip, because no column with the number of trips was named; columns that "
@@ -448,19 +447,6 @@ def hints(used: ColumnMap, names: Sequence[str], *, sample: Sample, header: Call
         ]
         listed = f" Columns that look like one: {_named(found, header)}." if found else ""
         yield f"No person column was recognised, so people are not counted.{listed} Hint: {option('person')} names one."
-
-
-def suggested_trips(names: Sequence[str], *, sample: Sample) -> str:
-    """Returns the option for the column that most likely has numbers of trips, with a leading blank; or nothing."""
-    found = _count_columns(names, sample)
-    return f" {with_value('trips', found[0])}" if found else ""
-
-
-def _count_columns(names: Sequence[str], sample: Sample, but: Iterable[str] = ()) -> list[str]:
-    """Returns the columns with a usual name of counts; else those that hold numbers and identify nothing."""
-    return [name for name in names if plain_name(name) in TRIPS] or [
-        name for name in names if plain_name(name) not in but and not _may_identify(name) and _are_counts(sample(name))
-    ]
 
 
 def _free(used: ColumnMap, names: Sequence[str]) -> list[str]:

@@ -1,7 +1,7 @@
-"""Trips whose ends are geometries: GeoDataFrames with point columns, trips of trackintel, movingpandas trajectories.
+"""Trips whose ends are geometries: GeoDataFrames with columns of points or lines, such as trips of trackintel.
 
 Points become two columns of degrees, ``NAME_lat`` and ``NAME_lon``. A geometry with both ends (two points, or a line)
-becomes ``start_lat``, ``start_lon``, ``end_lat`` and ``end_lon``. The libraries are recognised and never imported.
+becomes ``start_lat``, ``start_lon``, ``end_lat`` and ``end_lon``.
 """
 
 from __future__ import annotations
@@ -19,8 +19,6 @@ _TWO_ENDS = ("MultiPoint", "LineString")
 
 def with_coordinates(source: Any) -> Any:
     """Returns the source with the geometries of its ends as columns of degrees; other sources unchanged."""
-    if type(source).__module__.partition(".")[0] == "movingpandas" and hasattr(source, "trajectories"):
-        return _from_trajectories(source)
     names = geometry_columns(source)
     if not names:
         return source
@@ -77,24 +75,3 @@ def _ends(column: Any, name: str) -> dict[str, Any]:
     found[:2, where] = points[last - counts + 1].T
     found[2:, where] = points[last].T
     return dict(zip(("start_lon", "start_lat", "end_lon", "end_lat"), found, strict=True))
-
-
-def _from_trajectories(source: Any) -> Any:
-    """Returns a row for each trajectory of movingpandas: both ends, start time, and the moving object if known."""
-    import pandas as pd
-    from pyproj import Transformer
-
-    rows = []
-    for one in source.trajectories:
-        ends = (one.get_start_location(), one.get_end_location())
-        points = np.array([(point.x, point.y) for point in ends])
-        crs = getattr(one, "crs", None)
-        if crs is not None and crs != _DEGREES:
-            points = np.array(Transformer.from_crs(crs, _DEGREES, always_xy=True).transform(*points.T)).T
-        (start_lon, start_lat), (end_lon, end_lat) = points.tolist()
-        row = {"start_lat": start_lat, "start_lon": start_lon, "end_lat": end_lat, "end_lon": end_lon}
-        row["started_at"] = one.get_start_time()
-        # The name of the trajectory is not used: one person makes several.
-        row |= {} if getattr(one, "obj_id", None) is None else {"person": one.obj_id}
-        rows.append(row)
-    return pd.DataFrame(rows)

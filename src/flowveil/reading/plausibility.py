@@ -9,7 +9,7 @@ from __future__ import annotations
 import gzip
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
 
@@ -35,14 +35,6 @@ _REMOTE_KM, _INHABITED_KM = 300.0, 100.0
 _FEWEST_ROWS = 10
 #: Rows of a batch that are checked.
 _ROWS = 20_000
-#: Degrees are never larger; metres and feet of projected systems are.
-_LARGEST_DEGREES = 400.0
-#: National grids that are suggested if the points are in their area and near a city.
-_GRIDS = (
-    2056, 2100, 2154, 2157, 2180, 2193, 2326, 3006, 3035, 3057, 3067, 3301, 3346, 3414, 3763, 3765, 3794, 3857, 3879,
-    5179, 5514, 6372, 7856, 23700, 25829, 25830, 25831, 25832, 25833, 27700, 28992, 31256, 31370, 31983, 32719,
-)  # fmt: skip
-_MOST_GRIDS = 5
 #: A study area confirms unusual places.
 _AREA = "west,south,east,north"
 
@@ -80,7 +72,7 @@ def misplaced(bins: Counter[int], used: ColumnMap) -> str | None:
 
 
 def _misplaced_end(origin: Point, destination: Point, weight: NDArray[np.int64], used: ColumnMap) -> str | None:
-    """Returns what is wrong if most trips are longer than a continent; long flights between many places are not."""
+    """Returns what is wrong if most trips are longer than a continent; None for flights between many places."""
     centers = [(_median(end[0], weight), _median(end[1], weight)) for end in (origin, destination)]
     sides = [("origin", origin, destination), ("destination", destination, origin)]
     if distance_to_city(*centers[0]) < distance_to_city(*centers[1]):
@@ -109,42 +101,6 @@ def _misplaced_end(origin: Point, destination: Point, weight: NDArray[np.int64],
 def _exchanged(end: str, used: ColumnMap) -> str:
     named = getattr(used, end) or ("LAT", "LON")
     return with_value(end, f"{named[1]},{named[0]}")
-
-
-def projected(off_earth: Sequence[tuple[float, float]], used: ColumnMap) -> Iterator[str]:
-    """Hints on points off the earth (latitude, longitude) that are coordinates of a projected reference system."""
-    if not off_earth:
-        return
-    north, east = (float(np.median(axis)) for axis in zip(*off_earth, strict=True))
-    if not (np.isfinite([north, east]).all() and max(abs(north), abs(east)) > _LARGEST_DEGREES):
-        return
-    grids = sorted(filter(None, (_fits(code, east, north) for code in _GRIDS)))
-    swapped = [] if grids else sorted(filter(None, (_fits(code, north, east) for code in _GRIDS)))
-    yield "these are not degrees but metres or feet of a projected reference system: name it."
-    for _, code, name in (grids or swapped)[:_MOST_GRIDS]:
-        yield f"{with_value('crs', code)} ({name})?"
-    if swapped:
-        yield f"With northing and easting exchanged: {_exchanged('origin', used)}, {_exchanged('destination', used)}."
-    if not grids and not swapped:
-        yield f"{with_value('crs', 'EPSG:32633')} is UTM 33 north, for example (326 and the zone; 327 in the south)."
-
-
-def _fits(code: int, east: float, north: float) -> tuple[float, str, str] | None:
-    """Returns the kilometres to the nearest city and the code and name of a grid; None if the point is not in it."""
-    from pyproj import CRS
-    from pyproj.exceptions import ProjError
-
-    try:
-        crs = CRS.from_epsg(code)
-        (lat,), (lon,) = to_degrees(f"EPSG:{code}", np.array([north]), np.array([east]))
-    except ProjError:
-        return None
-    area = crs.area_of_use
-    # Comparisons with NaN and infinity are false.
-    if area is None or not (area.west <= lon <= area.east and area.south <= lat <= area.north):
-        return None
-    distance = distance_to_city(lat, lon)
-    return (distance, f"EPSG:{code}", crs.name) if distance < _INHABITED_KM else None
 
 
 def to_degrees(crs: str, north: Floats, east: Floats) -> tuple[Floats, Floats]:

@@ -202,7 +202,7 @@ def _points_sql(delimiter: str, names: Sequence[str]) -> str:
 
     def header() -> Header:
         # The lines below are not searched, because there are many files: an unusual first line is taken for data.
-        return Header(names, in_text=True)
+        return Header(names)
 
     usual = {"lat": LATITUDES, "lon": LONGITUDES}
     place = choose_columns({"lat": None, "lon": None}, usual, names, header=header)

@@ -223,12 +223,12 @@ def _map_codes(places: Places, whole: Hierarchy | None) -> Texts:
     zone_map = ZoneMap(inside_of(whole), {})
     if places.tile is not None:
         tile = zone_map.tiles_of(places.tile)
-    elif zone_map.locator is None:
+    elif zone_map.outlines is None:
         raise ParameterError("The map has no outlines, so places cannot be found by coordinates. Hint: list tiles.")
     else:
         assert places.lat is not None, "a list has tiles or coordinates"
         assert places.lon is not None
-        tile = zone_map.locator.zones_of(places.lat, places.lon)
+        tile = zone_map.tiles_at(places.lat, places.lon)
     missing = int(np.sum(tile < 0))
     if missing:
         raise DataError(

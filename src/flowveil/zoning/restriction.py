@@ -32,9 +32,10 @@ Trees = tuple[Hierarchy, Hierarchy, Hierarchy | None]
 
 
 def restricted_tree(tree: Hierarchy, tiles: ArrayLike, *, to_the_top: bool = False) -> tuple[Hierarchy, Ints]:
-    """Returns the tree over some of its tiles, and the nodes that remain; see `flowveil.zoning.files.ZoneMap.restrict`.
+    """Returns the tree over some of its tiles, in the same order, and the nodes that remain.
 
-    A tree to the top keeps the root of the map, also if a smaller zone contains all of these tiles.
+    Its root is the smallest node that contains all of these tiles; to the top, the root of the map. What remains keeps
+    its code, name, level, centre, area and outline: a zone is as large as on the map, whichever tiles were seen.
     """
     chosen = np.asarray(tiles, dtype=np.int64).ravel()
     if len(chosen) == 0:

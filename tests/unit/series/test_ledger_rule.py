@@ -245,9 +245,12 @@ def test_a_derived_release_is_listed_if_its_source_is(ledger, tmp_path):
     with open_ledger(ledger) as book:
         assert [row["from_trips"] for row in list_entries(book)] == [True, False, False]
     foreign = write(trips(months=(2,)), tmp_path / "other-ledger", "foreign")
-    with pytest.raises(InfeasibleError, match="is not in the ledger"):
-        derive(foreign, tmp_path / "third", level=5, ledger=ledger)
+    before = (tmp_path / "young" / "manifest.json").read_bytes()
+    for out in ("third", "young"):
+        with pytest.raises(InfeasibleError, match="is not in the ledger"):
+            derive(foreign, tmp_path / out, level=5, ledger=ledger)
     assert not (tmp_path / "third").exists()
+    assert (tmp_path / "young" / "manifest.json").read_bytes() == before
     # A derived release does not count as a second release of the trips: its source may be repeated.
     write(trips(), ledger, "both", by="sex,age")
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from flowveil.analysis.pages.trade_offs import Outcome, Points, add_outcome, frontier_part, joint_part, share_in_words
+from flowveil.analysis.pages.trade_offs import frontier_part, joint_part, marks_of, share_in_words
 from flowveil.analysis.tables import SHARES, html_part
 from flowveil.errors import ParameterError
 from flowveil.output import check_place, write_files
@@ -49,11 +49,17 @@ def render_comparison(comparison: Comparison, *, internal: str) -> str:
     failures = [f"{run.name}, {run.guarantee}: {run.status}. {run.reason}" for run in every if run.reason]
     table = html_part("table", "All runs", [comparison.sheet], notes=failures)
     parts = [table]
+    limit, marks = comparison.max_suppressed, _marks(runs, methods)
     if runs:
-        parts.insert(0, joint_part(_outcomes(runs, methods), max_suppressed=comparison.max_suppressed))
-        parts.append(_charts_part(runs, methods, comparison.max_suppressed))
+        parts.insert(0, joint_part(marks, max_suppressed=limit))
+        parts.append(_charts_part(runs, methods, limit))
     if comparison.frontiers:
-        parts.append(frontier_part(_frontiers(comparison, methods), max_suppressed=comparison.max_suppressed))
+        frontiers = (
+            (f"Error against suppression, {title}", one.points, marks.get(title, []))
+            for one in comparison.frontiers
+            for title in [f"k = {one.k}, protecting {'+'.join(one.protect)}"]
+        )
+        parts.append(frontier_part(frontiers, max_suppressed=limit))
     drawn = _maps_part(runs)
     if drawn is not None:
         parts.append(drawn)
@@ -62,7 +68,7 @@ def render_comparison(comparison: Comparison, *, internal: str) -> str:
         heading="Comparison of methods",
         lead=(f"{len(methods)} methods, k = {', '.join(map(str, steps))}; " if runs else "")
         + f"{done} of {len(every)} runs gave a release. "
-        f"Up to {comparison.max_suppressed:.0%} may be suppressed; a run was stopped after "
+        f"Up to {limit:.0%} may be suppressed; a run was stopped after "
         f"{number(comparison.time_limit)} seconds.",
         parts=parts,
         footer="Measures are exact. Frontiers are computed from all flows, and rounded.",
@@ -74,12 +80,12 @@ def _distinct(values: Iterable[Any]) -> list[Any]:
     return list(dict.fromkeys(values))
 
 
-def _outcomes(runs: Sequence[Run], methods: Sequence[str]) -> dict[str, list[Outcome]]:
-    """Returns published share and error of each run that has both, by k and protection."""
-    groups: dict[str, list[Outcome]] = {}
+def _marks(runs: Sequence[Run], methods: Sequence[str]) -> dict[str, list[Mark]]:
+    """Returns the suppressed share and error of each run that has both, by k and protection."""
+    groups: dict[str, list[Mark]] = {}
     for run in runs:
-        title = f"k = {run.k}, protecting {run.protection}"
-        add_outcome(groups, title, run.name, methods.index(run.name), run.measures)
+        marks = groups.setdefault(f"k = {run.k}, protecting {run.protection}", [])
+        marks += marks_of(run.name, run.measures, methods.index(run.name))
     return groups
 
 
@@ -114,18 +120,6 @@ def _line(method: str, runs: Sequence[Run], key: str, place: int, max_suppressed
     unit = 100 if key in SHARES else 1
     points = tuple((float(k), None if v is None else unit * float(v)) for k, v in values if k is not None)
     return Line(name, points, place, faded=over)
-
-
-def _frontiers(comparison: Comparison, methods: Sequence[str]) -> Iterator[tuple[str, Points, list[Mark]]]:
-    """Yields title, points and marked runs of each frontier."""
-    for frontier in comparison.frontiers:
-        marks = []
-        for run in comparison.runs:
-            share, error = run.measures.get("suppressed_share"), run.measures.get("mean_generalization_error")
-            if (run.k, run.protect) == (frontier.k, frontier.protect) and share is not None and error:
-                marks.append(Mark(run.name, float(share), float(error), methods.index(run.name)))
-        title = f"Error against suppression, k = {frontier.k}, protecting {'+'.join(frontier.protect)}"
-        yield title, frontier.points, marks
 
 
 def _maps_part(runs: Sequence[Run]) -> Part | None:
