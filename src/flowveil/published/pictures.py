@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import shapely
 from numpy.typing import NDArray
 
-from flowveil.errors import MissingExtraError, ParameterError, did_you_mean, option
+from flowveil.errors import MissingExtraError, ParameterError, did_you_mean
 from flowveil.output import check_file, write_files
 from flowveil.published.document import fill
 from flowveil.published.exports import centers
@@ -57,7 +57,6 @@ class Style:
     caption: str | None = None  # text below it: the guarantee, and where the data come from
     # West, south, east and north of the map, in degrees; the extent of nearly all trips by default.
     bbox: Sequence[float] | None = None
-    zoom: float = 1.0  # factor by which the middle of that extent is enlarged
     over: pa.Table | None = None  # zones of another release, whose outlines are drawn over the map
 
 
@@ -75,7 +74,7 @@ def draw(flows: pa.Table, zones: pa.Table, path: str | PathLike[str], **style: A
     over = None if how.over is None else shifted_eastward(placed(how.over))
     ends = {"both": ENDS, "flows": ("flows",)}.get(show, (show.removesuffix("s"),))
     with matplotlib.rc_context({"svg.hashsalt": "flowveil", "svg.fonttype": "none", "font.size": 8}):
-        extent = (Extent.of(flows, zones, basis) if how.bbox is None else Extent.given(how.bbox)).nearer(how.zoom)
+        extent = Extent.of(flows, zones, basis) if how.bbox is None else Extent.given(how.bbox)
         figure = figure_of(figsize=size_of(extent, len(ends), how.width), layout="constrained", dpi=how.dpi)
         places = figure.subplots(1, len(ends), squeeze=False)[0]
         if show == "flows":
@@ -189,14 +188,6 @@ class Extent:
                 "--bbox is west, south, east and north in degrees, west before east, south before north."
             )
         return cls(*map(float, bbox))
-
-    def nearer(self, zoom: float) -> Extent:
-        """Returns the middle of the extent, enlarged by a factor, or raises ParameterError."""
-        if not 1 <= zoom <= 1000:
-            raise ParameterError(f"{option('zoom', flag='--style zoom')} is 1 to 1,000; found {zoom:g}.")
-        x, y = (self.west + self.east) / 2, (self.south + self.north) / 2
-        wide, high = (self.east - self.west) / 2 / zoom, (self.north - self.south) / 2 / zoom
-        return Extent(x - wide, y - high, x + wide, y + high)
 
     @property
     def narrowing(self) -> float:

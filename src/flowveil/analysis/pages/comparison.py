@@ -171,7 +171,6 @@ def draw_zones_of_runs(
     caption: str,
     show: str = "origins",
     bbox: Sequence[float] | None = None,
-    zoom: float = 1.0,
     dpi: int = 200,
 ) -> Path:
     """Draw the zones of all runs that have tables into a .png, .svg or .pdf; never inside a release.
@@ -200,8 +199,7 @@ def draw_zones_of_runs(
     check_place(path)
     matplotlib, figure_of = pictures.load_matplotlib()
     with matplotlib.rc_context({"svg.hashsalt": "flowveil", "svg.fonttype": "none", "font.size": 8}):
-        around = pictures.Extent.of(*drawn[0][1:], "trips") if bbox is None else pictures.Extent.given(bbox)
-        extent = around.nearer(zoom)
+        extent = pictures.Extent.of(*drawn[0][1:], "trips") if bbox is None else pictures.Extent.given(bbox)
         width, height = pictures.size_of(extent, len(drawn), None)
         figure = figure_of(figsize=(width, height * len(ends)), layout="constrained", dpi=dpi)
         places = figure.subplots(len(ends), len(drawn), squeeze=False)
