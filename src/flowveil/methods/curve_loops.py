@@ -230,3 +230,34 @@ def _costs(point: Any, volume: Any, first: Any, published: Any, step: Any) -> tu
             sides += (np.int64(high) - low + 1) * step[d]
         cost += held * sides
     return cost, left
+
+
+@njit(cache=True)
+def hilbert_positions(point: Any, bits: int) -> NDArray[np.uint64]:
+    """Returns the position of each point (a column of numbers below 2**bits) on the Hilbert curve.
+
+    Skilling's transposition (Programming the Hilbert curve, 2004): from the highest bit on, each dimension is reflected
+    or exchanged with the first, and the Gray code of the result is interleaved across the dimensions.
+    """
+    positions = np.zeros(point.shape[1], np.uint64)
+    for i in range(point.shape[1]):
+        x = point[:, i].copy()
+        for bit in range(bits - 1, 0, -1):
+            low = np.uint32((1 << bit) - 1)
+            for d in range(len(x)):
+                if x[d] >> bit & 1:
+                    x[0] ^= low
+                else:
+                    exchanged = (x[0] ^ x[d]) & low
+                    x[0] ^= exchanged
+                    x[d] ^= exchanged
+        for d in range(1, len(x)):
+            x[d] ^= x[d - 1]
+        flip = np.uint32(0)
+        for bit in range(bits - 1, 0, -1):
+            if x[-1] >> bit & 1:
+                flip ^= np.uint32((1 << bit) - 1)
+        for bit in range(bits - 1, -1, -1):
+            for d in range(len(x)):
+                positions[i] = positions[i] << np.uint64(1) | np.uint64((x[d] ^ flip) >> bit & 1)
+    return positions

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, Decimal, localcontext
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
@@ -66,7 +67,8 @@ def privtree(
     tree = PublicTree.from_domain(domain)
     counted = CountedTrips.from_flows(flows, privacy, domain)
     bits = random_bits(unsafe_seed_for_tests)
-    origin, destination = (np.where(counted.inside, zone, 0) for zone in (counted.origin, counted.destination))
+    plan = counted.plan
+    origin, destination = (np.where(plan.kept, zone, 0) for zone in (plan.origin_zone, plan.destination_zone))
     leaves, leaf = divide_pairs(tree, noise, origin, destination, counted.trips, bits)
     noisy = leaves.trips + noise.counts.draw(len(leaves), bits)
     shown = replace(leaves, trips=noisy).select(noisy >= 1)
@@ -78,8 +80,9 @@ def privtree(
         "domain": {**domain.described, "pairs": "pairs of zones of all levels, divided by noisy counts"},
         "steps": noise.steps,
     }
-    zones = tree.zones, leaves.origin[leaf], leaves.destination[leaf]
-    return counted.released(cells, loss, unsafe_seed_for_tests, zones=zones)
+    ends: dict[str, Any] = {"origin_zone": leaves.origin[leaf], "destination_zone": leaves.destination[leaf]}
+    plan = replace(plan, **ends, origin_zones=tree.zones, destination_zones=tree.zones, homogeneous=False)
+    return counted.released(cells, loss, unsafe_seed_for_tests, plan=plan)
 
 
 # ---- the budget ---------------------------------------------------------------------------------------------------
