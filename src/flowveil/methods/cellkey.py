@@ -64,9 +64,6 @@ def cellkey(
     )
 
 
-# ---- the perturbation table ------------------------------------------------------------------------------------------
-
-
 def noise_table(maximum: int, variance: float, small: int) -> Keys:
     """Returns how many of all 2**32 cell keys give each noise: a row for each count from 1 on, a column for each noise.
 
@@ -136,9 +133,6 @@ def _whole_shares(noise: Ints, p: Any) -> Keys:
     shares[at + 1] += mean - int(noise[at]) * rest
     shares[at] += rest - (mean - int(noise[at]) * rest)
     return shares
-
-
-# ---- keyed cells -----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)

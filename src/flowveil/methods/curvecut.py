@@ -4,7 +4,7 @@ Flows are points in four dimensions, sorted along a Hilbert curve. Dynamic progr
 partition of that order into safe runs, which become boxes, and suppressed flows. The price of a suppressed unit is
 searched until the suppression limit is met; the rest is spent where a lower price would spend it. Then neighbouring
 boxes exchange flows: in rounds of bounded work, boxes are sorted along another curve and consecutive boxes are
-repartitioned if that costs less (`flowveil.methods.curve_loops`).
+repartitioned if that costs less (`flowveil.methods.box_loops`).
 """
 
 from __future__ import annotations
@@ -348,10 +348,7 @@ def other_curve(point: Places, number: int) -> NDArray[np.uint64]:
 def _compiled_loops() -> Any:
     """Imports the compiled loops."""
     with boxes_extra("CurveCut"):
-        return import_module("flowveil.methods.curve_loops")
-
-
-# ---- the Hilbert curve -------------------------------------------------------------------------------------------
+        return import_module("flowveil.methods.box_loops")
 
 
 def hilbert_keys(point: NDArray[np.integer[Any]], *, shift: NDArray[np.float64] | None = None) -> Keys:

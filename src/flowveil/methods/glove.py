@@ -91,7 +91,7 @@ def _points(frame: Frame) -> Floats:
 def _merge(flows: Flows, guarantee: Guarantee, frame: Frame, neighbors: int) -> tuple[Numbers, NDArray[np.bool_]]:
     """Returns the box that each box was merged into, and whether it is unsafe; the flows are the first boxes."""
     with boxes_extra("GLOVE"):
-        from flowveil.methods.glove_merging import UNSAFE, merge_boxes
+        from flowveil.methods.box_loops import UNSAFE, merge_boxes
     point, n = _points(frame), len(flows)
     sums, least = guarantee.sums(flows)
     # Every merge adds a box after those of the flows.
@@ -141,7 +141,7 @@ def _absorb(
     """Merges a remaining unsafe group into the box it enlarges least, unless it may be suppressed."""
     if not short.any() or short.all() or volume[short].sum() <= budget:
         return group, short
-    from flowveil.methods.glove_merging import stretch
+    from flowveil.methods.box_loops import stretch
 
     hulls = Hulls.around(frame.point, group)
     left = int(group[short][0])

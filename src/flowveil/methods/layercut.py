@@ -68,7 +68,8 @@ def layercut(
     weights = fold_weights(flows, guarantee, USUAL_SHARE, "error", given)
     volume = flows.volume(guarantee.basis)
     budget = max_suppressed * float(np.sum(volume))
-    layers = _Layers.empty(flows, guarantee, weights, cell_rule)
+    leaves = tuple(tree.leaf_node[tile] for tree, tile in flows.ends)
+    layers = _Layers(flows, guarantee, weights, cell_rule, np.zeros(len(flows), dtype=np.int8), leaves)
     for price in _prices(flows, weights):
         layers = layers.add(price)
     if layers.left > budget:
@@ -115,14 +116,6 @@ class _Layers:
     cell_rule: CellRule | None
     number: NDArray[np.int8]
     nodes: tuple[Ints, ...]
-
-    @classmethod
-    def empty(
-        cls, flows: Flows, guarantee: Guarantee, weights: tuple[float, ...], cell_rule: CellRule | None
-    ) -> _Layers:
-        number = np.zeros(len(flows), dtype=np.int8)
-        leaves = tuple(tree.leaf_node[tile] for tree, tile in flows.ends)
-        return cls(flows, guarantee, weights, cell_rule, number, leaves)
 
     @property
     def left(self) -> float:

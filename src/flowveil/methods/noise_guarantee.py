@@ -56,16 +56,21 @@ class NoiseGuarantee:
         check_whole("bound", 1 if bound is None else bound)
         check_whole("unsafe_seed_for_tests", 0 if seed is None else seed, least=0)
         unit, most = _unit_and_bound(method, flows, bound)
-        if most / epsilon > LARGEST_SCALE:
-            raise ParameterError(
-                f"Noise of scale bound / epsilon = {most / epsilon:,.0f} makes the counts useless; at most "
-                f"{LARGEST_SCALE:,.0f} is allowed. Hint: a smaller bound or a larger epsilon."
-            )
+        check_scale("bound / epsilon", most / epsilon)
         return cls(unit, epsilon, float(delta), most)
 
     def scale(self) -> Fraction:
         """Returns the scale of discrete Laplace noise for the whole ε: exact, and at least bound / ε."""
         return Fraction(noise_scale(self.bound, self.epsilon))
+
+
+def check_scale(what: str, scale: float | Fraction) -> None:
+    """Raises ParameterError if noise of a scale would hide the counts."""
+    if scale > LARGEST_SCALE:
+        raise ParameterError(
+            f"The {what} gives noise of scale {float(scale):,.0f}, which makes the counts useless; at most "
+            f"{LARGEST_SCALE:,.0f} is allowed. Hint: a larger epsilon or share of it, or a smaller bound."
+        )
 
 
 def rounded_up(scale: Fraction) -> float:

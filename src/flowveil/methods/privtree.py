@@ -18,7 +18,7 @@ from flowveil.errors import ParameterError
 from flowveil.flows import Cells, Flows, concat_cells
 from flowveil.hierarchy import Ints
 from flowveil.methods.discrete_noise import Bits, Counts, DiscreteLaplace, random_bits
-from flowveil.methods.noise_guarantee import LARGEST_SCALE, CountedTrips, NoiseGuarantee, rounded_up
+from flowveil.methods.noise_guarantee import CountedTrips, NoiseGuarantee, check_scale, rounded_up
 from flowveil.methods.public_domain import PublicTree, public_domain
 from flowveil.methods.topdown import parse_shares
 from flowveil.release.noisy import NoiseStep, NoisyCounts
@@ -85,9 +85,6 @@ def privtree(
     return counted.released(cells, loss, unsafe_seed_for_tests, plan=plan)
 
 
-# ---- the budget ---------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, eq=False)
 class _Budget:
     """The noise that the budget pays for, and its entries in the report.
@@ -113,11 +110,7 @@ class _Budget:
         b = Fraction(decay)
         scales = privacy.bound * (2 * b - 1) / ((b - 1) * parts[0]), privacy.bound / parts[1]
         for name, scale in zip(PARTS, scales, strict=True):
-            if scale > LARGEST_SCALE:
-                raise ParameterError(
-                    f"The share of the {name} gives noise of scale {float(scale):,.0f}, which makes the counts "
-                    f"useless; at most {LARGEST_SCALE:,.0f} is allowed. Hint: a larger epsilon or a smaller bound."
-                )
+            check_scale(f"share of the {name}", scale)
         distributions = [DiscreteLaplace(scale) for scale in scales]
         steps = tuple(
             NoiseStep(name, rounded_up(distribution.scale), distribution.standard_deviation, epsilon=float(part))
@@ -131,9 +124,6 @@ def decay_step(scale: Fraction, decay: float) -> int:
     with localcontext(prec=50):
         exact = Decimal(scale.numerator) / Decimal(scale.denominator) * Decimal(decay).ln()
         return int((exact * (1 + Decimal(10) ** -40)).to_integral_value(ROUND_CEILING))
-
-
-# ---- the divisions ------------------------------------------------------------------------------------------------
 
 
 def divide_pairs(
