@@ -12,7 +12,6 @@ from typing import Any
 import pyarrow as pa
 
 from flowveil.errors import ParameterError
-from flowveil.headers import Header
 from flowveil.reading.matrices import Form
 
 PEEKED_ROWS = 1000
@@ -58,14 +57,6 @@ class Table(ABC):
     def sample(self, position: int) -> list[Any]:
         """Returns some values of a column, spread over the table if that is possible without reading all of it."""
         return self.peek(position)
-
-    def timezone_of(self, position: int) -> str | None:
-        """Returns the time zone that the type of a column names, or None."""
-        return self.timezones.get(position)
-
-    def header(self) -> Header:
-        """Returns the names of the columns for messages."""
-        return Header(self.names)
 
     @abstractmethod
     def attach(self, positions: Sequence[int]) -> str:

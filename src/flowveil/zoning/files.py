@@ -156,7 +156,7 @@ def read_zones(
     declared = isinstance(source, str | os.PathLike) and os.fspath(source).casefold().endswith(_DRAWN)
     header = Header(table.column_names, declared)
     named = {"tile": tile, "parent": parent, "lat": lat, "lon": lon, "name": name}
-    columns = ZoneColumns.choose(table.column_names, drawn is not None, header=header, levels=levels, **named)
+    columns = ZoneColumns.choose(header, drawn is not None, levels=levels, **named)
     if root is not None and not (columns.parent or columns.levels):
         raise ParameterError(
             "root is given, but the map has neither a parent column nor levels: a dendrogram has its own root."
