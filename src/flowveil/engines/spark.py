@@ -41,7 +41,7 @@ from flowveil.engines.spark_batches import (
 from flowveil.engines.spark_session import chosen, context_of, on_the_cluster, session
 from flowveil.engines.spark_tables import ROWS as SOURCE
 from flowveil.engines.spark_tables import FirstLines, SparkTable, is_dataframe, open_spark_table
-from flowveil.engines.staging import FRACTION
+from flowveil.engines.staging import FRACTION, kept_columns
 from flowveil.errors import DataError, FlowveilError, option
 from flowveil.read_summary import ReadSummary
 from flowveil.reading import Reading
@@ -144,18 +144,13 @@ class _Task:
         yield pack(ACCOUNT, 0, 1, pickle.dumps(counted))
 
     def _kept(self, kept: Kept, rows: pa.RecordBatch, nobody: Counter[str]) -> pa.Table:
-        at = pa.array(kept.rows)
-        columns: dict[str, Any] = {name: rows.column(name).take(at).cast(pa.string()) for name in self.grouping.slices}
-        columns |= {"origin": kept.origin, "destination": kept.destination}
+        columns = kept_columns(kept, rows, self.grouping.columns)
         if self.query.used.person:
-            placeholders = rows.column("placeholder").take(at)
+            placeholders = rows.column("placeholder").take(pa.array(kept.rows))
             for entry in pc.value_counts(placeholders.drop_null()):
                 nobody[placeholder_name(entry["values"].as_py())] += entry["counts"].as_py()
-            case = self.query.reading.person_case
-            columns["person"] = known_persons(rows.column("person").take(at), placeholders, case=case).cast(pa.string())
-        fraction = {} if kept.fraction is None else {FRACTION: kept.fraction}
-        keys = {} if self.query.reading.key is None else {RECORD_KEY: rows.column(RECORD_KEY).take(at)}
-        return pa.table(columns | {"trips": kept.trips, **fraction, **kept.added, **keys})
+            columns["person"] = known_persons(columns["person"], placeholders, case=self.query.reading.person_case)
+        return pa.table(columns)
 
     def _check_versions(self) -> None:
         found = _versions()
