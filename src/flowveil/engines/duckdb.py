@@ -233,6 +233,7 @@ class Query:
         points = tuple(c.to_numpy(zero_copy_only=False) for c in columns) if tiles is None else None
         if points is not None and self.reading.crs is not None:
             points = (*to_degrees(self.reading.crs, *points[:2]), *to_degrees(self.reading.crs, *points[2:]))
+        missing = [batch.column(f"slice{i}").is_null() for i in range(len(self.used.by))]
         return Batch(
             points=points,
             tiles=None if tiles is None else (tiles[0], tiles[1]),
@@ -240,13 +241,9 @@ class Query:
             added={name: _numpy(batch, name) for name in self.used.added},
             texts=texts,
             commas=commas,
-            no_attribute=self._no_attribute(batch) if self.used.by else None,
+            no_attribute=reduce(pc.or_, missing).to_numpy(zero_copy_only=False) if missing else None,
             **self._times_of(batch),
         )
-
-    def _no_attribute(self, batch: pa.RecordBatch) -> NDArray[np.bool_]:
-        missing = [batch.column(f"slice{i}").is_null() for i in range(len(self.used.by))]
-        return reduce(pc.or_, missing).to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
 
     def _times_of(self, batch: pa.RecordBatch) -> dict[str, Any]:
         """Returns the rows with a missing time and those with an unreadable one."""

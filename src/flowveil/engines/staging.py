@@ -1,10 +1,7 @@
 """Groups screened rows into flows, in DuckDB, which spills to disk.
 
-Rows are grouped while they arrive, into one row for each flow and person. Names of persons are stored once each in a
-table of DuckDB and stay there; each spelling is normalised once, not once per trip. Numpy gets a row for each flow, and
-three numbers for each pair of flow and person.
-
-Measured by `python -m benchmarks ingest`.
+Rows are grouped while they arrive, into one row for each flow and person. Names of persons stay in a table of DuckDB;
+each spelling is normalised once. Numpy gets a row for each flow, and three numbers for each pair of flow and person.
 """
 
 from __future__ import annotations

@@ -90,16 +90,8 @@ _T = TypeVar("_T")
 class ColumnMap:
     """Column names by role; None if not named, an empty text if the user says that there is no such column.
 
-    Attributes:
-        origin, destination: latitude and longitude of each end.
-        origin_tile, destination_tile: tiles of the ends, instead of coordinates.
-        person: who travelled.
-        weight: weight of a row, of all its trips together; see `flowveil.flows.SUM_COLUMNS`.
-        trips: number of trips of a row.
-        by: attributes by which trips are sliced.
-        time: time by which trips are sliced.
-        record_id: id of a record, from which its key is made; see `flowveil.record_keys`.
-        mean, total_of, median: columns of numbers that cells publish; see `flowveil.record_values`.
+    Ends are a latitude and a longitude each, or tiles. A weight is that of all trips of a row. `flowveil.request`
+    describes the roles.
     """
 
     origin: Pair | None = None
