@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import pyarrow as pa
-
 from flowveil.analysis.pages.trade_offs import frontier_part, joint_part, marks_of, share_in_words
 from flowveil.analysis.tables import SHARES, html_part
 from flowveil.published import maps
@@ -128,9 +125,13 @@ def _maps_part(runs: Sequence[Run]) -> Part | None:
     basis = "weight" if all(run.basis == "weight" for run in shown) else "trips"
     layers, outlines = {}, []
     for i, run in enumerate(shown):
+        assert run.flows is not None
+        assert run.zones is not None
         for end in maps.ENDS:
-            layers[f"run{i}_{end}"], drawn = _layer(run, end, basis)
-            outlines.append(drawn)
+            zones = maps.largest_zones(run.flows, maps.placed(run.zones), end, basis, most=_MAX_ZONES)
+            drawn = {**maps.look(end, f"{basis} per km²", scale="main"), "overlap": not run.homogeneous}
+            layers[f"run{i}_{end}"] = maps.zone_layer(run.flows, zones, end, basis) | drawn
+            outlines.append(maps.geometries(zones))
     frame, shapes = maps.place_layers(layers, outlines)
     if frame is None:
         return None
@@ -152,25 +153,3 @@ def _maps_part(runs: Sequence[Run]) -> Part | None:
         for protection, k in _distinct((run.protection, run.k) for run in shown)
     ]
     return Part("maps", "Maps of all runs", fill("compared_maps.html", basis=basis, groups=groups), data)
-
-
-def _layer(run: Run, end: str, basis: str) -> tuple[dict[str, Any], maps.Geometries]:
-    assert run.flows is not None
-    assert run.zones is not None
-    zones = maps.placed(maps.zones_of(run.zones, end))
-    volume = maps.volume_of(run.flows, zones, end, basis)
-    area = zones["area_km2"].to_numpy(zero_copy_only=False).astype(np.float64)
-    order = np.lexsort((np.arange(len(zones)), -volume))[:_MAX_ZONES]
-    order = order[np.lexsort((order, -np.nan_to_num(area[order])))]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        density = np.nan_to_num(volume / area, posinf=0.0)[order]
-    table = zones.take(pa.array(order))
-    layer = {
-        "code": table["zone"].to_pylist(),
-        "lat": np.round(table["lat"].to_numpy(), 5).tolist(),
-        "lon": np.round(table["lon"].to_numpy(), 5).tolist(),
-        "values": [float(f"{v:.4g}") for v in density.tolist()],
-        **maps.look(end, f"{basis} per km²", scale="main"),
-        "overlap": not run.homogeneous,
-    }
-    return layer, maps.geometries(table)
