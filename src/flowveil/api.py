@@ -268,14 +268,12 @@ def reconstruct(
     decay: bool = True,
     whole: bool = False,
     bounds: bool = False,
-    per: Literal["day"] | None = None,
     totals: Any = None,
 ) -> pa.Table:
     """Estimate the flows of a published release between areas of choice; see `flowveil.published.disaggregation`.
 
     Args:
-        release: the folder; its published files are enough. A release in memory has `Release.reconstruct`, which
-            knows the tiles that have trips.
+        release: the folder; its published files are enough.
         zones: an H3 resolution; the release's own map, whose tiles are the areas; or any map with outlines: what
             `read_zones` returns, or what it takes.
         out: also write the table: .parquet, .csv, .omx or .gpkg.
@@ -285,7 +283,6 @@ def reconstruct(
         decay: fit how trips get rarer with distance.
         whole: round to whole trips, totals kept.
         bounds: add ``trips_low`` and ``trips_high``: trips that cells prove, and the most that they allow.
-        per: ``day``: the mean of a day of the declared period.
         totals: known totals to scale to: ``area``, ``origins`` and ``destinations``, or one of the two.
 
     Returns:
@@ -305,7 +302,6 @@ def reconstruct(
         decay=decay,
         whole=whole,
         bounds=bounds,
-        per=per,
         totals=None if totals is None else load_table(totals, what="the totals")[0],
     )
     with taken_at_its_word(folder.path):

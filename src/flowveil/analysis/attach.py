@@ -267,8 +267,8 @@ def _attach_noise(statement: Statement, table: pa.Table, flows: Flows) -> NoisyR
         homogeneous=method != "privtree",
         suppression=Suppression("noise"),
     )
-    counts = NoisyCounts(plan, _cells(table, rows), _privacy_loss(statement), {}, domain.public, repeatable=False)
-    return NoisyRelease(flows, counts, method, MappingProxyType(dict(statement.parameters)))
+    counts = NoisyCounts(plan, _cells(table, rows), _privacy_loss(statement), left_out={}, repeatable=False)
+    return NoisyRelease.of(flows, counts, method=method, parameters=statement.parameters)
 
 
 def _numbers(zones: Any, codes: list[str]) -> Ints:

@@ -31,8 +31,6 @@ def atg_dual(
     """Plans by ATG-Dual: the finest generalisation whose suppressed volume stays within the budget.
 
     Args:
-        flows: the flows to anonymise.
-        guarantee: thresholds that every cell must reach.
         max_suppressed: largest share of the volume that may be suppressed; never exceeded.
         v_target: target volume of origin zones; "auto" balances the mean sizes of origin and destination zones.
     """

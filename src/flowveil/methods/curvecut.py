@@ -61,7 +61,6 @@ def curvecut(
 
     Args:
         flows: the flows to anonymise; their tiles need coordinates.
-        guarantee: thresholds that every cell must reach.
         max_suppressed: largest share of the volume that may be suppressed; never exceeded.
         effort: work of the exchange; 0 skips it.
         window: flows by which a run may exceed the shortest safe run from the same flow.

@@ -36,7 +36,6 @@ def glove(
 
     Args:
         flows: the flows to anonymise; their tiles need coordinates. Memory grows with flows times neighbours.
-        guarantee: thresholds that every cell must reach.
         max_suppressed: largest share of the volume that may be suppressed; never exceeded.
         neighbors: number of nearest neighbours of each flow (L1 distance) that are candidates.
         grid_m: width in metres of the grid of box edges; by default that of a tile.

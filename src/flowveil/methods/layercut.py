@@ -68,8 +68,6 @@ def layercut(
     """Plans cells in layers that together publish nearly all flows.
 
     Args:
-        flows: the flows to anonymise.
-        guarantee: thresholds that every cell must reach.
         max_suppressed: largest share of the volume in no layer; never exceeded, and usually far from reached.
         time_weight: if time is folded, the tiles that an hour is worth, as for PairCut.
         fold_weight: if attributes fold, the tiles that a step up their trees is worth, as for PairCut.

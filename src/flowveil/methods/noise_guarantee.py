@@ -149,7 +149,6 @@ class CountedTrips:
                 **{"threshold": None, "domain": domain.described, **loss},
             ),
             left_out=self._uncounted(),
-            zones_are_public=domain.public,
             repeatable=seed is not None,
         )
 

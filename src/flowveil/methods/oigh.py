@@ -25,8 +25,6 @@ def oigh(flows: Flows, guarantee: Guarantee, *, max_suppressed: float = 0.1) -> 
     published cells), and on ties the one with the finest origins. The top of the lattice if no point is good.
 
     Args:
-        flows: the flows to anonymise.
-        guarantee: thresholds that every cell must reach.
         max_suppressed: largest share of the volume in cells below the threshold, which are suppressed. 0 as in the
             ODkAnon papers; 0.1 as in Matet et al.
     """

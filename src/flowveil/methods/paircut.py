@@ -54,8 +54,6 @@ def paircut(
     """Plans fine cells that do not intersect and suppress at most a share of the volume.
 
     Args:
-        flows: the flows to anonymise.
-        guarantee: thresholds that every cell must reach.
         max_suppressed: largest share of the volume that may be suppressed; never exceeded.
         objective: what is minimised, as in `flowveil.methods.twincut.twincut`.
         spend: whether to spend the rest of the budget on nearly tied pairs, and to compare other methods of the class.
