@@ -266,7 +266,7 @@ class _Work:
     def _weights(self, blocks: Blocks, places: tuple[int, int], matrices: Sequence[PublishedMatrix]) -> None:
         """Remainders that are short in weight, where a threshold of the population is a number."""
         below = self._population_limit(places)
-        sums = np.zeros((2, len(blocks.origin)))
+        sums = np.zeros((2, len(blocks.nodes)))
         for s, matrix in enumerate(matrices):
             weight = _millionths(matrix)
             if below is None or weight is None:

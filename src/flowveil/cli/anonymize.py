@@ -149,7 +149,7 @@ def _print_release(output: Output, release: Any, folder: Path, *, show_measures:
 
 
 def _private_lines(release: Any) -> Iterator[str]:
-    from flowveil.analysis import summary_lines
+    from flowveil.analysis.release_analysis import summary_lines
 
     summary = release.input.intake
     yield "For the operator, not for publication:"

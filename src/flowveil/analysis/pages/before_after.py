@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from flowveil.analysis.areas import AreaAccuracy, Zoning, area_accuracy, estimated_pairs, true_pairs, zoning_at
 from flowveil.analysis.measures import MEASURES
-from flowveil.analysis.pages.trade_offs import frontier_part, rounded_points
+from flowveil.analysis.pages.trade_offs import frontier_part, marks_of, rounded_points
 from flowveil.errors import ParameterError
 from flowveil.hierarchy import Floats
-from flowveil.published.charts import Mark, Shape, bar_chart, polyline, shape, size_histogram
+from flowveil.published.charts import Shape, bar_chart, polyline, shape, size_histogram
 from flowveil.published.document import Figure, Part, fill, number, page, sensible
 from flowveil.published.html import promise, short_promise
 from flowveil.published.maps import MAX_ZONES, further_layer, look, map_of_release
@@ -190,12 +190,11 @@ def _frontier_part(release: Any) -> Part:
     from flowveil.methods.twincut import frontier
 
     measures = release.metrics()[release.guarantee.basis]
-    share, error = measures["suppressed_share"], measures["mean_generalization_error"]
-    marks = [Mark(release.method, float(share), float(error))] if share is not None and error else []
     limit = release.parameters.get("max_suppressed")
     points = rounded_points(frontier(release.input, release.guarantee))
-    most = float(limit) if isinstance(limit, int | float) else float(share or 0.0)
-    return frontier_part([("Error against suppression", points, marks)], max_suppressed=most)
+    most = float(limit) if isinstance(limit, int | float) else float(measures["suppressed_share"] or 0.0)
+    drawn = ("Error against suppression", points, marks_of(release.method, measures))
+    return frontier_part([drawn], max_suppressed=most)
 
 
 def _histogram(title: str, flows: Cells, k: int) -> Figure:
