@@ -132,12 +132,6 @@ class Comparison:
         write_private_files(make_private_folder(folder), dict(zip(FILES, content, strict=True)))
         return folder
 
-    def picture(self, path: str | PathLike[str], **style: Any) -> Path:
-        """Draw the zones of all runs, of two runs over each other. Not for publication."""
-        from flowveil.analysis.pages.comparison import draw_zones_of_runs
-
-        return draw_zones_of_runs(self.runs, path, caption=f"Not for publication: {INTERNAL}", **style)
-
     def _repr_html_(self) -> str:
         from flowveil.published.document import frame
 

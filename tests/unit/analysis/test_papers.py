@@ -17,7 +17,6 @@ import pyarrow.parquet as pq
 import pytest
 
 import flowveil
-from conftest import trip_table
 from flowveil.analysis.papers import PRESETS
 from flowveil.analysis.study_tables import published_results, published_sheet
 from flowveil.analysis.tables import HEADS
@@ -403,40 +402,3 @@ def test_what_a_benchmark_cannot_be_of_is_refused(survey, tmp_path):
     with pytest.raises(ParameterError, match=r"laplace\.bound"):
         flowveil.run_study(survey, tmp_path / "a", **times, **READ)
     assert not (tmp_path / "a").exists()
-
-
-# ---- figures -----------------------------------------------------------------------------------------------------
-
-
-def test_two_runs_are_drawn_over_each_other_and_not_into_a_release(tmp_path):
-    """Of one town: how useful a comparison is, is counted by the square kilometre."""
-    pytest.importorskip("matplotlib")
-    trips, picture, out = tmp_path / "trips.parquet", tmp_path / "figure.svg", tmp_path / "comparison"
-    pq.write_table(trip_table(), trips)
-    drawn = (
-        "--protect",
-        "trips",
-        "--protect",
-        "population",
-        "--population-only",
-        "--methods",
-        "odkanon",
-        *CLI[2:4],
-        "--k",
-        "5",
-    )
-    drawn += ("--resolution", "6")
-    main(["compare", str(trips), *drawn, "--out", str(out), "--picture", str(picture)])
-    text = picture.read_text("utf-8")
-    # Of each of the two: below its map, and in the description for those who do not see it.
-    assert text.count("Dark outlines: 1 zone of another release") == 4
-    assert "odkanon, population: origins" in text
-    assert "Not for publication" in text
-    found = flowveil.compare(
-        str(trips), methods="odkanon", k=5, protect=("trips", "population"), population_only=True, **READ
-    )
-    (tmp_path / "manifest.json").write_text(json.dumps({"format": RELEASE_FORMAT}), "utf-8")
-    with pytest.raises(OutputError, match="inside a release"):
-        found.picture(tmp_path / "other.svg")
-    with pytest.raises(ParameterError, match="allowed"):
-        found.picture(tmp_path.parent / "other.svg", show="flows")
