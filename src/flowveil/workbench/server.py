@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import json
 import os
@@ -14,23 +13,20 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-import h11
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from starlette.types import ASGIApp
 
 from flowveil.errors import FlowveilError, ParameterError, speaking_of_flags
 from flowveil.published.document import asset, module
 from flowveil.workbench.choices import choices_in_recipe, index
-from flowveil.workbench.guard import POLICY_OF_REPORTS, App, Door, Guard, RefusedError, in_answer, refusal
+from flowveil.workbench.guard import POLICY_OF_REPORTS, Door, Guard, RefusedError, refusal
 from flowveil.workbench.jobs import DONE, Job
 from flowveil.workbench.session import ENDINGS, STARTED, File, Session, listing, suffix_of
 
-#: Seconds within which the headers of a request must arrive.
-HEAD_SECONDS = 10.0
 _TYPES = {".css": "text/css", ".mjs": "text/javascript", ".svg": "image/svg+xml"}
 #: Jobs on a published release: type and name of the file that each makes.
 FOLLOW_UPS = {
@@ -43,7 +39,7 @@ FOLLOW_UPS = {
 Answer = Response | Job | dict[str, Any] | None
 
 
-def workbench(room: Path, root: Path, door: Door, *, demo_people: int = 3_320, ledger: Path | None = None) -> App:
+def workbench(room: Path, root: Path, door: Door, *, demo_people: int = 3_320, ledger: Path | None = None) -> ASGIApp:
     """Returns the app behind its guard.
 
     Args:
@@ -80,7 +76,7 @@ def workbench(room: Path, root: Path, door: Door, *, demo_people: int = 3_320, l
             *(at(path, handler, "POST") for path, handler in _CHANGES.items()),
             at("/api/demo", lambda here, _: here.demo(demo_people), "POST"),
         ],
-        exception_handlers={HTTPException: _failed, FlowveilError: _failed, Exception: _failed},
+        exception_handlers=dict.fromkeys((HTTPException, FlowveilError, Exception), refusal),
     )
     return Guard(app, door)
 
@@ -89,14 +85,6 @@ def _respond(session: Session, answer: Answer) -> Response:
     if isinstance(answer, Job):
         return JSONResponse(answer.to_dict(), 202)
     return answer if isinstance(answer, Response) else JSONResponse(session.state() if answer is None else answer)
-
-
-async def _failed(request: Request, problem: Exception) -> Response:
-    status, message = in_answer(problem)
-    if isinstance(problem, HTTPException):
-        status, message = problem.status_code, problem.detail
-    status, headers, body = refusal(request.scope, status, message)
-    return Response(body, status, headers)
 
 
 async def _content(request: Request) -> dict[str, Any]:
@@ -269,37 +257,3 @@ _CHANGES: dict[str, Callable[[Session, dict[str, Any]], Answer]] = {
     "/api/publish": _publish,
     "/api/remove-release": lambda here, asked: here.remove_release(asked.get("id")),
 }
-
-
-class HeaderTimeout(H11Protocol):
-    """HTTP/1.1 connection that is closed if headers take longer than `HEAD_SECONDS`; uvicorn limits idle ones only."""
-
-    _timer: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: Any) -> None:
-        """Starts the timer."""
-        super().connection_made(transport)
-        self._start_timer()
-
-    def data_received(self, data: bytes) -> None:
-        """Stops the timer when the headers are complete, starts it when the next request begins."""
-        super().data_received(data)
-        if self.conn.their_state is h11.IDLE and self.cycle is not None and not self.cycle.response_complete:
-            return
-        if self.conn.their_state is not h11.IDLE:
-            self._stop_timer()
-        elif self._timer is None:
-            self._start_timer()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Stops the timer."""
-        self._stop_timer()
-        super().connection_lost(exc)
-
-    def _start_timer(self) -> None:
-        self._timer = self.loop.call_later(HEAD_SECONDS, self.transport.close)
-
-    def _stop_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None

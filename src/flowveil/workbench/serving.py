@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from flowveil.errors import MissingExtraError, OutputError, ParameterError
-from flowveil.output import scratch_folder
-from flowveil.workbench.guard import Door, notice
+from flowveil.output import scratch_folder, write_files
 
 #: Seconds after which an idle connection is closed.
 IDLE_SECONDS = 20
@@ -23,6 +22,7 @@ IDLE_SECONDS = 20
 MOST_CONNECTIONS = 600
 #: No log, no headers about the server, no trust in headers of proxies.
 _CONFIG: dict[str, Any] = {
+    "http": "h11",
     "ws": "none",
     "loop": "asyncio",
     "lifespan": "on",
@@ -64,7 +64,8 @@ def serve(
         import uvicorn
     except ImportError:
         raise MissingExtraError("The workbench needs its web server. Hint: pip install 'flowveil[web]'.") from None
-    from flowveil.workbench.server import HeaderTimeout, workbench
+    from flowveil.workbench.guard import Door, notice
+    from flowveil.workbench.server import workbench
 
     # Addresses hold the token, and traces may quote rows: the server keeps no log.
     for name in ("uvicorn", "uvicorn.error", "uvicorn.access", "uvicorn.asgi", "asyncio"):
@@ -74,26 +75,17 @@ def serve(
             os.mkdir(room / name, 0o700)
         door = Door(host, listener.getsockname()[1], max_upload)
         app = workbench(room, root, door, demo_people=demo_people, ledger=ledger)
-        config = uvicorn.Config(app, http=HeaderTimeout, **_CONFIG)
+        server = uvicorn.Server(uvicorn.Config(app, **_CONFIG))
         ready(door.new_address())
         if open_browser:
-            webbrowser.open(redirect_file(room, door).as_uri())
-        server = uvicorn.Server(config)
+            # The browser gets the path of a file, readable by its owner only, that forwards with a separate token: all
+            # users of the machine can read the command lines of processes, and a token there would let them in.
+            page = notice("Opening the workbench", _FORWARDING, forward=door.new_address())
+            write_files({room / "open.html": page}, private=True)
+            webbrowser.open((room / "open.html").as_uri())
         # To be stopped is how a server ends.
         with contextlib.suppress(KeyboardInterrupt):
             asyncio.run(server.serve(sockets=[listener]))
-
-
-def redirect_file(room: Path, door: Door) -> Path:
-    """Writes a page that forwards to the workbench, with a separate token, readable by its owner only.
-
-    The browser gets the path of this file: all users of the machine can read the command lines of processes, and a
-    token there would let them in.
-    """
-    path = room / "open.html"
-    with open(path, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
-        file.write(notice("Opening the workbench", _FORWARDING, forward=door.new_address()))
-    return path
 
 
 def _is_loopback(host: str) -> bool:
