@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from flowveil.cli.command import Output, place, with_output
-from flowveil.errors import ParameterError
+from flowveil.errors import MissingExtraError, ParameterError
 
 _SIZE = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)\s*([kMGT]?B)", re.IGNORECASE)
 _UNITS = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
@@ -42,7 +42,10 @@ def serve(output: Output, *, no_open: bool, max_upload: str, ledger: str | None,
 
     Files below the folder that it is started in can be picked in the page; others are dropped onto it.
     """
-    from flowveil.workbench.serving import serve as run
+    try:
+        from flowveil.workbench.server import serve as run
+    except ImportError:
+        raise MissingExtraError("The workbench needs its web server. Hint: pip install 'flowveil[web]'.") from None
 
     def ready(address: str) -> None:
         output.result({"address": address})
