@@ -14,7 +14,6 @@ from flowveil.flows import Flows
 from flowveil.progress import lines_every
 from flowveil.reading import Reading
 from flowveil.reading.geometries import named_points, with_coordinates
-from flowveil.reading.limits import is_limited, temporary_folder
 from flowveil.request import refuse_unknown
 from flowveil.slices import SlicedFlows, check_slice_columns
 from flowveil.zoning.restriction import flows_during
@@ -60,8 +59,7 @@ def read_flows(
     engine = "spark" if type(source).__module__.startswith("pyspark.") else engine
     read = load_engine(engine)(source, reading, progress=progress or lines_every("Reading"))
     if reading.during is None:
-        # With limited memory, slices wait on disk.
-        return read.on_disk(temporary_folder()) if is_limited() and len(read) > 1 else read
+        return read
     return SlicedFlows((), ((),), (flows_during(read, reading.during),))
 
 
