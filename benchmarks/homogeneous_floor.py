@@ -153,7 +153,8 @@ def proven_score(
     # Position in the second forest of each pair of the first.
     place = np.lexsort((forests[1].node, forests[1].axis.other))
     total = trees.objective.total
-    saving = price * trees.origins.volume - trees.origins.cost
+    sizes = trees.origins.size[forests[0].node] + trees.destinations.size[trees.origins.other]
+    saving = price * trees.origins.volume - trees.origins.volume * sizes
     target = price * (total - known_suppressed) - known_cost
     shared = saving / 2
     best, best_shared = np.inf, shared

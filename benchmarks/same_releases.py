@@ -28,7 +28,7 @@ from typing import Any
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 ALL_FORMATS = "csv,geojson,gpkg,omx,flowmap,kepler,arrow"
-TREE_METHODS = ("twincut", "paircut", "odkanon", "atg-dual", "atg-soft", "oigh", "suppression")
+TREE_METHODS = ("layercut", "twincut", "paircut", "odkanon", "atg-dual", "atg-soft", "oigh", "suppression")
 BOX_METHODS = ("mondrian", "glove", "glove-sk", "curvecut")
 NOISY_METHODS = ("laplace", "topdown", "privtree")
 
@@ -53,7 +53,8 @@ def commands(survey: Path) -> Iterator[tuple[str, list[str]]]:
         yield f"survey-{method}-people", [*base, "--method", method, "--protect", "people"]
     for method in TREE_METHODS:
         combined = ["--protect", "people", "--protect", "population"]
-        yield f"survey-{method}-population", [*base, "--method", method, "--protect", "population", "--format", "csv"]
+        alone = ["--protect", "population", "--population-only", "--format", "csv"]
+        yield f"survey-{method}-population", [*base, "--method", method, *alone]
         yield f"survey-{method}-combined-l", [*base, "--method", method, *combined, "--l", "2"]
     plain = ["anonymize", str(survey), "--resolution", "7"]
     around = ["--option", "bound=5", "--option", "region=841fb47ffffffff"]
@@ -80,24 +81,25 @@ def _public() -> Iterator[tuple[str, list[str]]]:
     """Public data sets, where they are."""
     if not DATA.is_dir():
         return
+    skipping = ["--set", "input.skip_unknown=true", "--max-dropped", "0.5"]
     santiago = ["anonymize", str(DATA / "santiago_taxi/trips.parquet"), "--origin", "o_lat,o_lon"]
     santiago += ["--destination", "d_lat,d_lon", "--resolution", "8", "--protect", "trips"]
-    for method in ("twincut", "odkanon", "atg-dual", "mondrian"):
+    for method in ("layercut", "twincut", "odkanon", "atg-dual", "mondrian"):
         yield f"santiago-{method}", [*santiago, "--method", method]
     cabs = ["anonymize", str(DATA / "cabspotting_sf/trips.parquet"), "--resolution", "8", "--person", "cab_id"]
     yield "cabs-people", [*cabs, "--method", "twincut", "--protect", "people"]
     legs = ["anonymize", str(DATA / "montpellier_emd/legs.parquet"), "--origin-tile", "o_zone"]
     legs += ["--destination-tile", "d_zone", "--zones", str(DATA / "montpellier_emd/zone_hierarchy.csv")]
-    legs += ["--zones-levels", "sector,zone", "--skip-unknown", "--max-dropped", "0.5"]
+    legs += ["--zones-levels", "sector,zone", *skipping]
     legs += ["--person", "person_id", "--weight", "w_person_COEP", "--protect", "people"]
     yield "montpellier", [*legs, "--method", "twincut"]
     taxi = ["anonymize", str(DATA / "nyc_green_taxi_zones/trips.parquet"), "--origin-tile", "PULocationID"]
     taxi += ["--destination-tile", "DOLocationID", "--zones", str(DATA / "nyc_green_taxi_zones/zones.geojson")]
-    taxi += ["--zones-tile", "LocationID", "--skip-unknown", "--max-dropped", "0.5", "--protect", "trips"]
+    taxi += ["--zones-tile", "LocationID", *skipping, "--protect", "trips"]
     yield "taxi-zones", [*taxi, "--method", "twincut", "--format", "omx,geojson"]
     bristol = ["anonymize", str(DATA / "bristol/bristol_od.csv"), "--origin-tile", "o", "--destination-tile", "d"]
     bristol += ["--trips", "all", "--zones", str(DATA / "bristol/bristol_zones.geojson"), "--zones-tile", "geo_code"]
-    yield "bristol", [*bristol, "--method", "twincut", "--skip-unknown", "--max-dropped", "0.5", "--protect", "trips"]
+    yield "bristol", [*bristol, "--method", "twincut", *skipping, "--protect", "trips"]
 
 
 def make(out: Path, only: str) -> None:

@@ -17,7 +17,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from flowveil.analysis import analyze as analyze
+    from flowveil.analysis.release_analysis import analyze as analyze
     from flowveil.api import compare as compare
     from flowveil.api import derive as derive
     from flowveil.api import describe as describe
@@ -45,7 +45,7 @@ __version__ = "0.3.0"
 
 #: The public names of each module.
 _PUBLIC = {
-    "analysis": "analyze",
+    "analysis.release_analysis": "analyze",
     "anonymization": "anonymize anonymize_slices",
     "api": "compare derive describe freeze picture reconstruct",
     "audit.auditing": "audit_releases",

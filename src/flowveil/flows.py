@@ -165,7 +165,8 @@ class People:
     def renumber(self, place: Ints) -> People:
         """Returns the same people of cells that have other numbers, each its own; the number of trips stays known."""
         cell = place[self.cell].astype(np.int32)
-        order = np.lexsort((self.person, cell))
+        # One key sorts faster than two. Rows are distinct, so the sort need not be stable.
+        order = np.argsort(cell.astype(np.int64) * (int(self.person.max(initial=0)) + 1) + self.person)
         return People(cell[order], self.person[order], None if self.trips is None else self.trips[order])
 
 

@@ -115,16 +115,17 @@ def place_for_folder(path: Place) -> Path:
     return target
 
 
-def check_folder(path: Place, *, refuse: Callable[[Path], str | None]) -> Path:
-    """Refuses a place where no folder can be written, before anything is computed; returns it with links followed.
+def check_private_folder(path: Place, what: str, is_one: Callable[[set[str]], bool]) -> None:
+    """Refuses a place inside a release, and a folder that cannot be written or holds something else than ``what``.
 
-    ``refuse`` says of a folder that is there why it may not be replaced, as the rest of a sentence, or None.
+    ``is_one`` recognises an earlier result, which may be replaced, by the names of its files.
     """
+    refuse_inside_release(path)
     target = place_for_folder(path)
-    reason = refuse(target) if target.is_dir() else None
-    if reason is not None:
-        raise OutputError(f"'{path}' {reason}. Nothing was changed. Hint: name a new folder.")
-    return try_place(path)
+    names = set(os.listdir(target)) if target.is_dir() else set()
+    if names and not is_one(names):
+        raise OutputError(f"'{path}' holds something else than {what}. Nothing was changed. Hint: name a new folder.")
+    try_place(path)
 
 
 def write_files(files: Mapping[Place, Content], *, private: bool = False) -> None:

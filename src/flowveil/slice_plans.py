@@ -1,37 +1,20 @@
-"""Plans and releases of slices: one plan for each slice, in parallel, or common zones for all.
-
-A run can keep its plans in a checkpoint: a folder next to the release, from which a later run resumes. A plan reveals
-which flows are suppressed. So the folder is hidden, readable by its owner alone, and removed when the release is
-written. A plan read from it is applied and recounted like a new one, so a manipulated file cannot publish anything
-below the guarantee. Files contain arrays of numbers and JSON; reading them executes nothing.
-"""
+"""Plans and releases of slices: one plan for each slice, in parallel, or common zones for all."""
 
 from __future__ import annotations
 
-import hashlib
-import io
-import json
 import os
-import shutil
-import stat
 import time
-import zipfile
-import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from flowveil.errors import InfeasibleError, OutputError, ParameterError, option
+from flowveil.errors import InfeasibleError, ParameterError
 from flowveil.flows import Flows
 from flowveil.methods.odkanon import Cuts, common_cuts
 from flowveil.methods.zones_of import MapCells
-from flowveil.paths import open_regular
 from flowveil.reading.limits import is_limited
-from flowveil.release.plan import NodeZones, Plan, Suppression
+from flowveil.release.plan import NodeZones, Plan
 from flowveil.release.release import Release
 from flowveil.remote_people import RemotePeople
 from flowveil.slices import Key, SlicedFlows
@@ -66,28 +49,11 @@ class SliceTask:
 
     flows: SlicedFlows
     run: Run
-    checkpoint: Checkpoint | None = None
 
     def plan(self, key: Key) -> Plan | None:
-        """Returns the plan of a slice, from the checkpoint if it has one; None if nothing can be published."""
-        run, part = self.run, self.flows.together(self.flows.members(key))
-        if self.checkpoint is None:
-            return self._decide(part)
-        name = _fingerprint(part, (self.checkpoint.version, key, run.method.name, run.guarantee, run.parameters))
-        kept = self.checkpoint.get(name)
-        if kept is not None:
-            # Plans that cannot be read are made again.
-            with suppress(ValueError):
-                return _unpack_plan(kept, self.flows, part)
-        plan = self._decide(part)
-        content = _pack_plan(plan, self.flows)
-        if content is not None:
-            self.checkpoint.put(name, content)
-        return plan
-
-    def _decide(self, part: Flows) -> Plan | None:
+        """Returns the plan of a slice; None if nothing can be published."""
         try:
-            return self.run.plan(part)
+            return self.run.plan(self.flows.together(self.flows.members(key)))
         except InfeasibleError:
             return None
 
@@ -212,129 +178,3 @@ def _on_trees(plan: Plan, origins: Any, destinations: Any) -> Plan:
         for own, tree in ((plan.origin_zones, origins), (plan.destination_zones, destinations))
     ]
     return replace(plan, origin_zones=zones[0], destination_zones=zones[1])
-
-
-# ---- checkpoints -----------------------------------------------------------------------------------------------
-
-#: Entries of a file: arrays of the plan, and its other fields as JSON. Files with other entries are ignored.
-_ARRAYS = ("origin_zone", "destination_zone", "kept", "origin_nodes", "destination_nodes")
-_FIELDS = "fields"
-
-
-@dataclass(frozen=True)
-class Checkpoint:
-    """A folder with one file for each planned slice, created with the first file.
-
-    Plans of another ``version`` of the program are not used.
-    """
-
-    folder: Path
-    version: str = ""
-
-    @classmethod
-    def next_to(cls, out: str | os.PathLike[str], version: str) -> Checkpoint:
-        """Returns the checkpoint of a release that will be written to ``out``."""
-        place = Path(out).expanduser()
-        return cls(place.parent / f".{place.name}.checkpoint", version)
-
-    def get(self, name: str) -> bytes | None:
-        """Returns the content of a file; None if it is missing or not private."""
-        try:
-            self._check_private()
-            with open_regular(self.folder / name) as file:
-                return file.read()
-        except OSError:
-            return None
-
-    def put(self, name: str, content: bytes) -> None:
-        """Writes a file, atomically."""
-        try:
-            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._check_private()
-            draft = self.folder / f"{name}.{os.getpid()}"
-            draft.unlink(missing_ok=True)
-            with open(draft, "xb", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
-                file.write(content)
-            draft.replace(self.folder / name)
-        except OSError:
-            raise OutputError(
-                f"Plans of slices cannot be kept for a later run ({option('resume')}): their folder cannot be written, "
-                f"or others may read it. Hint: remove '{self.folder}'."
-            ) from None
-
-    def _check_private(self) -> None:
-        """Refuses a folder that is a link, or that others can read."""
-        found = os.lstat(self.folder)
-        is_private = not hasattr(os, "getuid") or (found.st_uid == os.getuid() and not found.st_mode & 0o077)
-        if not stat.S_ISDIR(found.st_mode) or not is_private:
-            raise PermissionError("not private")
-
-    def remove(self) -> None:
-        """Removes the folder."""
-        shutil.rmtree(self.folder, ignore_errors=True)
-
-
-def _fingerprint(flows: Flows, settings: Iterable[Any]) -> str:
-    """Returns a hash of flows, trees and settings."""
-    digest = hashlib.sha256(repr(list(settings)).encode())
-    people = () if flows.people is None else (flows.people.cell, flows.people.person)
-    trees = [array for tree in (flows.origins, flows.destinations) for array in (tree.parent, tree.code)]
-    for array in (flows.origin, flows.destination, flows.trips, *flows.added().values(), *people, *trees):
-        # An array of objects holds addresses, not contents.
-        has_text = array is not None and array.dtype == object
-        digest.update(repr(array.tolist()).encode() if has_text else repr(array is None).encode())
-        if array is not None and not has_text:
-            digest.update(np.ascontiguousarray(array).tobytes())
-    return digest.hexdigest()
-
-
-def _pack_plan(plan: Plan | None, flows: SlicedFlows) -> bytes | None:
-    """Returns a plan as named arrays and JSON, no entries for None; None if it has parts that these cannot hold."""
-    buffer = io.BytesIO()
-    if plan is None:
-        np.savez(buffer, allow_pickle=False)
-        return buffer.getvalue()
-    zones = (plan.origin_zones, plan.destination_zones)
-    nodes = [
-        own.nodes
-        for own, tree in zip(zones, (flows.origins, flows.destinations), strict=True)
-        if type(own) is NodeZones and own.hierarchy is tree
-    ]
-    values = {"homogeneous": plan.homogeneous, "suppression": vars(plan.suppression), "notes": dict(plan.notes)}
-    try:
-        text = json.dumps(values, allow_nan=False)
-        others = (plan.boxes, plan.frozen, plan.stricter)
-        if len(nodes) < 2 or any(part is not None for part in others) or json.loads(text) != values:
-            return None
-    except (TypeError, ValueError):
-        return None
-    content = dict(zip(_ARRAYS, (plan.origin_zone, plan.destination_zone, plan.kept, *nodes), strict=True))
-    np.savez(buffer, allow_pickle=False, **content, **{_FIELDS: np.frombuffer(text.encode(), np.uint8)})
-    return buffer.getvalue()
-
-
-def _unpack_plan(content: bytes, flows: SlicedFlows, part: Flows) -> Plan | None:
-    """Returns the plan for ``part`` in untrusted bytes of `_pack_plan`; raises ValueError if there is none."""
-    try:
-        with np.load(io.BytesIO(content), allow_pickle=False) as file:
-            if not file.files:
-                return None
-            arrays = {name: np.asarray(file[name]) for name in file.files}
-        values = json.loads(arrays.pop(_FIELDS).tobytes())
-        origin, destination, kept, *nodes = (arrays.pop(name) for name in _ARRAYS)
-        trees = (flows.origins, flows.destinations)
-        # All numbers are valid indices of flows, zones and nodes; cells are recounted later.
-        stops = (len(nodes[0]), len(nodes[1]), *(tree.n_nodes for tree in trees))
-        whole = all(
-            own.dtype == np.int32 and own.ndim == 1 and np.all((own >= 0) & (own < stop))
-            for own, stop in zip((origin, destination, *nodes), stops, strict=True)
-        )
-        lengths = {origin.shape, destination.shape, kept.shape, (len(part),)}
-        if arrays or not whole or kept.dtype != np.bool_ or len(lengths) > 1:
-            raise ValueError("not a plan")
-        zones_o, zones_d = NodeZones(trees[0], nodes[0]), NodeZones(trees[1], nodes[1])
-        rule, notes = Suppression(**values["suppression"]), dict(values["notes"])
-        same = bool(values["homogeneous"])
-        return Plan(origin, destination, kept, zones_o, zones_d, same, suppression=rule, notes=notes)
-    except (OSError, EOFError, KeyError, TypeError, zipfile.BadZipFile, zlib.error) as problem:
-        raise ValueError("not a plan") from problem

@@ -13,9 +13,9 @@ from pyarrow import csv
 from browser.pages import COLOURS, redrawn, violations
 from conftest import trip_table
 from flowveil import anonymize, anonymize_slices, read_slices, read_trips
-from flowveil.analysis import analyze_release
 from flowveil.analysis.comparison import Comparison
 from flowveil.analysis.experiment import Run
+from flowveil.analysis.release_analysis import analyze_release
 from flowveil.analysis.tables import Sheet, html_part
 from flowveil.cli import main
 from flowveil.published.document import page

@@ -8,7 +8,7 @@ import pytest
 
 from conftest import trip_table
 from flowveil import anonymize, read_trips, read_zones
-from flowveil.analysis import analyze_release
+from flowveil.analysis.release_analysis import analyze_release
 from samples.drafts import unchecked
 
 REGION = h3.latlng_to_cell(48.85, 2.35, 5)

@@ -18,7 +18,7 @@ import pytest
 from browser.pages import redrawn
 from conftest import trip_table
 from flowveil import anonymize, anonymize_slices, compare, read_slices, read_tree, read_trips
-from flowveil.analysis import analyze_release
+from flowveil.analysis.release_analysis import analyze_release
 from flowveil.flows import Flows
 from flowveil.zoning.h3 import h3_hierarchy
 from samples.drafts import unchecked

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest.mock import patch
+
 import numpy as np
 import pytest
 from benchmarks.homogeneous_floor import homogeneous_floor
@@ -79,10 +81,11 @@ def test_safe_pairs_are_all_there_are(problem):
 
 
 @SEARCH
-@given(small_problems())
-def test_both_tables_hold_all_safe_pairs(problem):
+@given(small_problems(), st.sampled_from([1, 3, 1000]))
+def test_both_tables_hold_all_safe_pairs(problem, batch):
     flows, guarantee = problem
-    trees = TwinTrees.from_flows(flows, guarantee)
+    with patch("flowveil.methods.twin_trees.BATCH", batch):
+        trees = TwinTrees.from_flows(flows, guarantee)
     assume(trees is not None)
     want = {}
     for level in safe_levels(flows, guarantee, trees.origins.sketch, trees.destinations.sketch):
@@ -95,6 +98,30 @@ def test_both_tables_hold_all_safe_pairs(problem):
         assert list(zip(mine, theirs, strict=True)) == sorted(zip(mine, theirs, strict=True))
         pairs = zip(*((theirs, mine) if end else (mine, theirs)), strict=True)
         assert dict(zip(pairs, axis.volume.tolist(), strict=True)) == want
+
+
+@SEARCH
+@given(small_problems(), st.sampled_from([1, 3, 1000]), st.data())
+def test_sums_after_other_cuts_equal_those_of_the_cut_alone(problem, batch, data):
+    flows, guarantee = problem[1].to_fixed_point(problem[0])
+    trees = TwinTrees.from_flows(flows, guarantee)
+    assume(trees is not None)
+    ends = data.draw(st.lists(st.sampled_from([0, 1]), min_size=2, max_size=6))
+    got, want = [], []
+    for end in ends:
+        fixed, free = trees.axis(end), trees.axis(1 - end)
+        cut = fixed.from_full(np.array(data.draw(st.sampled_from(sorted(all_cuts(fixed.full)))), np.int32))
+        with patch("flowveil.methods.twin_trees.BATCH", batch):
+            got.append(trees.given(end, cut))
+        volume, cost = [0.0] * len(free), [0.0] * len(free)
+        for node in cut.tolist():
+            for pair in range(fixed.first[node], fixed.first[node + 1]):
+                other = int(fixed.other[pair])
+                volume[other] += float(fixed.volume[pair])
+                cost[other] += float(fixed.volume[pair]) * float(fixed.size[node] + free.size[other])
+        want.append((volume, cost))
+    # Later cuts do not change the sums of earlier ones.
+    assert [(costs.volume.tolist(), costs.cost.tolist()) for costs in got] == want
 
 
 @SEARCH

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from flowveil import anonymize, read_trips
-from flowveil.methods import K_METHODS
+from flowveil.methods import k_methods
 from samples.drafts import unchecked
 
 CELLS = sorted(h3.grid_disk(h3.latlng_to_cell(48.85, 2.35, 8), 2))
@@ -36,7 +36,7 @@ def _read(rows: dict[str, list], order: np.ndarray, *, parts: int = 1):
     return read_trips(table, origin_tile="o", destination_tile="d", weight="w")
 
 
-@pytest.mark.parametrize("method", K_METHODS)
+@pytest.mark.parametrize("method", k_methods())
 def test_the_order_of_the_rows_leaves_no_trace_and_weights_are_clean(method):
     rows, rng = _rows(600), np.random.default_rng(1)
     asked = {"method": method, "k": 5, "protect": ["trips", "population"]}

@@ -26,12 +26,11 @@ from numpy.typing import NDArray
 
 from flowveil.errors import ParameterError
 from flowveil.flows import Flows, group_pairs
-from flowveil.hierarchy import OUTSIDE, OUTSIDE_CELL, Floats
+from flowveil.hierarchy import OUTSIDE, OUTSIDE_CELL, Floats, Hierarchy
 from flowveil.published.disaggregation import disaggregate
 from flowveil.published.maps import zones_of
 from flowveil.published.zone_overlaps import Overlap, h3_overlap, hexagons_around, outline_overlap
 from flowveil.reading.plausibility import kilometres
-from flowveil.release.reconstruction import Shares, nodes_at
 from flowveil.zoning.h3 import is_h3, parent_of
 
 if TYPE_CHECKING:
@@ -157,6 +156,16 @@ def zoning_at(flows: Flows, level: int) -> Zoning | None:
     return Zoning(name, level, codes, places, origin, destination)
 
 
+def nodes_at(tree: Hierarchy, level: int) -> NDArray[Any]:
+    """Returns the node of a level above each tile; a tile above the level is an area itself."""
+    node = tree.leaf_node.copy()
+    for _ in range(tree.max_depth):
+        # Not below the level, and not a part of a zone of this level.
+        above = (tree.parent[node] >= 0) & (tree.level[tree.lift(node)] >= level)
+        node = np.where(above, tree.lift(node), node)
+    return node
+
+
 def zoning_of_districts(flows: Flows, districts: Any) -> Zoning:
     """Returns the user's polygons as areas; a tile belongs to the district around its centre."""
     tree = districts.hierarchy
@@ -179,7 +188,7 @@ def zoning_of_districts(flows: Flows, districts: Any) -> Zoning:
 
 
 @dataclass(frozen=True, eq=False)
-class _Pairs:
+class Pairs:
     """Volumes of pairs of areas: sorted distinct keys ``origin * n + destination``; n - 1 is outside all areas."""
 
     n: int
@@ -187,16 +196,18 @@ class _Pairs:
     volume: Floats
 
     @classmethod
-    def summed(cls, n: int, origin: Any, destination: Any, volume: Any) -> _Pairs:
+    def summed(cls, n: int, origin: Any, destination: Any, volume: Any) -> Pairs:
+        """Sums volumes by pair."""
         key = np.asarray(origin, dtype=np.int64) * n + np.asarray(destination, dtype=np.int64)
         used, at = np.unique(key, return_inverse=True)
         return cls(n, used, np.bincount(at, weights=volume, minlength=len(used)).astype(np.float64, copy=False))
 
     @property
     def ends(self) -> tuple[Numbers, Numbers]:
+        """Origin and destination area of each pair."""
         return self.key // self.n, self.key % self.n
 
-    def at(self, other: _Pairs) -> Floats:
+    def at(self, other: Pairs) -> Floats:
         """Returns the volume of each pair of another table; 0 if it is missing."""
         if len(self.key) == 0:
             return np.zeros(len(other.key))
@@ -204,13 +215,14 @@ class _Pairs:
         return np.where(self.key[place] == other.key, self.volume[place], 0.0)
 
 
-def _true_pairs(flows: Flows, zoning: Zoning, basis: str) -> _Pairs:
+def true_pairs(flows: Flows, zoning: Zoning, basis: str) -> Pairs:
+    """Returns the input volumes between areas."""
     n = len(zoning.codes) + 1
     origin, destination = zoning.origin[flows.origin] % n, zoning.destination[flows.destination] % n
-    return _Pairs.summed(n, origin, destination, flows.volume(basis).astype(np.float64))
+    return Pairs.summed(n, origin, destination, flows.volume(basis).astype(np.float64))
 
 
-def _estimated_pairs(release: Any, flows: Flows, zoning: Zoning, basis: str) -> tuple[_Pairs, str] | None:
+def estimated_pairs(release: Any, flows: Flows, zoning: Zoning, basis: str) -> tuple[Pairs, str] | None:
     """Returns the reader's estimate and how it was made; None if zones have no place or there are too many rows."""
     table = release.flows
     if basis not in table.column_names:
@@ -233,7 +245,7 @@ def _estimated_pairs(release: Any, flows: Flows, zoning: Zoning, basis: str) -> 
         np.array([number.get(code, n - 1) for code in overlap.codes.tolist()], dtype=np.int64)
         for overlap in (origins, destinations)
     )
-    return _Pairs.summed(n, area_o[pairs[0]], area_d[pairs[1]], pairs[2]), how
+    return Pairs.summed(n, area_o[pairs[0]], area_d[pairs[1]], pairs[2]), how
 
 
 def _overlap(release: Any, flows: Flows, zoning: Zoning, end: str) -> Overlap | None:
@@ -268,17 +280,23 @@ def _spread_evenly(
     zone_o: Numbers, zone_d: Numbers, volume: Any, origins: Overlap, destinations: Overlap
 ) -> tuple[Numbers, Numbers, Floats]:
     """Returns pairs of areas and their volume, one end after the other. Raises ParameterError for too many rows."""
-    rows, area, share = _shares(origins).spread(zone_o.astype(np.int32), most=_MOST_EVEN_ROWS)
+    rows, area, share = _spread(zone_o, origins)
     half = group_pairs(area, zone_d[rows].astype(np.int32), len(origins.codes), len(destinations.zones))
     sums = half.sum(volume[rows] * share)
-    rows, area, share = _shares(destinations).spread(half.destination, most=_MOST_EVEN_ROWS)
+    rows, area, share = _spread(half.destination, destinations)
     return half.origin[rows].astype(np.int64), area.astype(np.int64), sums[rows] * share
 
 
-def _shares(overlap: Overlap) -> Shares:
-    """Returns the share of each area in its zone."""
+def _spread(zone: Any, overlap: Overlap) -> tuple[Numbers, Any, Floats]:
+    """Repeats rows over the areas of their zones: which row, which area, which share of the zone."""
+    length = np.diff(overlap.first)[zone]
+    if int(length.sum()) > _MOST_EVEN_ROWS:
+        raise ParameterError("The areas are too fine for these cells. Hint: use larger areas.")
     whole = np.add.reduceat(overlap.measure, overlap.first[:-1])
-    return Shares(overlap.first, overlap.area, overlap.measure / np.repeat(whole, np.diff(overlap.first)))
+    share = overlap.measure / np.repeat(whole, np.diff(overlap.first))
+    rows = np.repeat(np.arange(len(zone)), length)
+    at = np.repeat(overlap.first[zone] - np.cumsum(length) + length, length) + np.arange(len(rows))
+    return rows, overlap.area[at], share[at]
 
 
 def _accuracy(
@@ -287,9 +305,9 @@ def _accuracy(
     n, missing = len(zoning.codes) + 1, np.zeros(3)
     true, estimated, how = [], [], set()
     for flows, release in [*parts, *((flows, None) for flows in absent)]:
-        here = _true_pairs(flows, zoning, basis)
-        nothing = _Pairs.summed(n, [], [], []), RECONSTRUCTION
-        guess = nothing if release is None else _estimated_pairs(release, flows, zoning, basis)
+        here = true_pairs(flows, zoning, basis)
+        nothing = Pairs.summed(n, [], [], []), RECONSTRUCTION
+        guess = nothing if release is None else estimated_pairs(release, flows, zoning, basis)
         if guess is None:
             return None
         missing += _missing(here, guess[0])
@@ -297,9 +315,7 @@ def _accuracy(
         estimated.append(guess[0])
         how.add(guess[1])
     whole, estimate = (
-        _Pairs.summed(
-            n, *(np.concatenate(column) for column in zip(*((*p.ends, p.volume) for p in pairs), strict=True))
-        )
+        Pairs.summed(n, *(np.concatenate(column) for column in zip(*((*p.ends, p.volume) for p in pairs), strict=True)))
         for pairs in (true, estimated)
     )
     total = float(whole.volume.sum())
@@ -322,7 +338,7 @@ def _accuracy(
     )
 
 
-def _missing(true: _Pairs, guess: _Pairs) -> Floats:
+def _missing(true: Pairs, guess: Pairs) -> Floats:
     """Returns the missing volume between areas, in origins, and in destinations."""
     missing = [float(np.maximum(true.volume - guess.at(true), 0.0).sum())]
     for true_end, guess_end in zip(true.ends, guess.ends, strict=True):
@@ -332,7 +348,7 @@ def _missing(true: _Pairs, guess: _Pairs) -> Floats:
     return np.array(missing)
 
 
-def _mean_length(pairs: _Pairs, places: Floats) -> float | None:
+def _mean_length(pairs: Pairs, places: Floats) -> float | None:
     """Returns the mean distance in km between areas with known places, weighted by volume."""
     origin, destination = pairs.ends
     known = (origin < len(places)) & (destination < len(places))
@@ -344,7 +360,7 @@ def _mean_length(pairs: _Pairs, places: Floats) -> float | None:
     return float(np.average(kilometres(*a.T, *b.T), weights=volume))
 
 
-def _accessibility_error(true: _Pairs, guess: _Pairs, places: Floats) -> float | None:
+def _accessibility_error(true: Pairs, guess: Pairs, places: Floats) -> float | None:
     length = _mean_length(true, places)
     used = np.unique(np.concatenate(true.ends))
     used = used[used < len(places)]

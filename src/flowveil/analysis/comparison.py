@@ -8,7 +8,6 @@ for each ε.
 from __future__ import annotations
 
 import io
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
@@ -18,7 +17,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from flowveil import output
 from flowveil.analysis.areas import PLANNER
 from flowveil.analysis.experiment import Run, Settings, Source, Task, methods_of, run_tasks
 from flowveil.analysis.pages.trade_offs import rounded_points
@@ -30,7 +28,7 @@ from flowveil.guarantee import Guarantee, default_units
 from flowveil.methods import METHODS, Method
 from flowveil.methods.epsilon import check_epsilon
 from flowveil.methods.paircut import usual_weight
-from flowveil.output import make_private_folder, refuse_inside_release, write_private_files
+from flowveil.output import check_private_folder, make_private_folder, write_private_files
 from flowveil.paths import named_path
 from flowveil.progress import lines_every
 from flowveil.published.spreadsheets import write_csv
@@ -134,12 +132,6 @@ class Comparison:
         write_private_files(make_private_folder(folder), dict(zip(FILES, content, strict=True)))
         return folder
 
-    def picture(self, path: str | PathLike[str], **style: Any) -> Path:
-        """Draw the zones of all runs, of two runs over each other. Not for publication."""
-        from flowveil.analysis.pages.comparison import draw_zones_of_runs
-
-        return draw_zones_of_runs(self.runs, path, caption=f"Not for publication: {INTERNAL}", **style)
-
     def _repr_html_(self) -> str:
         from flowveil.published.document import frame
 
@@ -148,13 +140,7 @@ class Comparison:
 
 def check_folder(directory: str | PathLike[str]) -> None:
     """Refuse a folder that holds anything but a comparison or cannot be written, before anything is run."""
-
-    def refuse(folder: Path) -> str | None:
-        strangers = set(os.listdir(folder)) - set(FILES)
-        return f"holds {len(strangers)} entries that are not part of a comparison" if strangers else None
-
-    refuse_inside_release(directory)
-    output.check_folder(directory, refuse=refuse)
+    check_private_folder(directory, "a comparison", lambda names: names <= set(FILES))
 
 
 def compare_flows(

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
-from bisect import bisect_left
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from os import PathLike
@@ -23,15 +21,10 @@ from flowveil.analysis.areas import (
     main_level,
 )
 from flowveil.analysis.attach import Attached, attach
-from flowveil.analysis.closeness import closeness_summary
-from flowveil.analysis.measures import Values, combine, measure
-from flowveil.errors import InfeasibleError
-from flowveil.flows import Flows
-from flowveil.guarantee import Guarantee
-from flowveil.methods.twincut import frontier, twincut
-from flowveil.methods.twincut_same_zones import twincut_same_zones
+from flowveil.analysis.measures import Values, combine, measure, weighted_quantile
 from flowveil.output import Content, make_private_folder, refuse_inside_release, write_private_files
 from flowveil.paths import named_path
+from flowveil.release.post_rules import total_variation
 from flowveil.release.release import Release
 from flowveil.release.statement import INEXACT
 from flowveil.times import TIME
@@ -40,10 +33,8 @@ WARNING = "Not for publication: computed from raw trips."
 #: The files of `Analysis.write`.
 MEASURES, PAGE, PROFILE = "measures.json", "before-after.html", "profile.svg"
 ENDS = ("origin", "destination")
-#: An end has collapsed if it has less than this share of the zones that another limit would give.
-COLLAPSED = 0.01
-#: Limits above this are not proposed.
-MOST_SUPPRESSED = 0.5
+#: Statistics of closeness over the zones, weighted by trips.
+_QUANTILES = {"median": 0.5, "upper_quartile": 0.75, "upper_decile": 0.9}
 #: The measures that sentences show.
 SUMMARY = ("suppressed_share", "mean_generalization_error", "generalization_distance_m", "k_people")
 
@@ -144,7 +135,7 @@ def analyze_release(release: Attached, *, districts: Any = None) -> Analysis:
         "rows_dropped": {reason: n / summary.rows for reason, n in sorted(summary.left_out.items()) if summary.rows},
         "suppressed": {basis: values.get("suppressed_share") for basis, values in measures.items()},
     }
-    return Analysis(release, measures, tuple(areas), shares, slices, closeness_summary(release), tuple(notes))
+    return Analysis(release, measures, tuple(areas), shares, slices, closeness(release), tuple(notes))
 
 
 def _measures(release: Any, keys: Collection[str] = ()) -> dict[str, Values]:
@@ -155,6 +146,25 @@ def _measures(release: Any, keys: Collection[str] = ()) -> dict[str, Values]:
     if not parts:
         return {}
     return combine([part for _, part in parts], absent, release.input.whole, release.guarantee, keys)
+
+
+def closeness(release: Any) -> dict[str, Any] | None:
+    """Returns how far the trips of zones are distributed from all published trips (t-closeness, Li et al. 2007).
+
+    A person known to start in a zone is known to have gone where its trips go. By end, statistics over its zones; None
+    if zones overlap, and for a revision.
+    """
+    if release.kind != "plain" or release.revision is not None or not release.plan.homogeneous:
+        return None
+    zones, found = {"origin": release.cells.origin, "destination": release.cells.destination}, {}
+    for end, other in (ENDS, ENDS[::-1]):
+        used, at = np.unique(zones[end], return_inverse=True)
+        trips = np.bincount(at, weights=release.cells.trips).astype(np.float64)
+        distance = total_variation(at, zones[other], release.cells.trips, len(used), int(zones[other].max()) + 1)
+        quantiles = {name: weighted_quantile(distance, trips, level) for name, level in _QUANTILES.items()}
+        mean, largest = float(np.average(distance, weights=trips)), float(distance.max())
+        found[end] = {"total_variation": {"mean": mean, **quantiles, "largest": largest}}
+    return found
 
 
 def summary_lines(release: Any) -> list[str]:
@@ -197,54 +207,10 @@ def _lines(release: Any, measures: dict[str, Values], areas: Sequence[AreaAccura
 
 
 def collapse_lines(release: Release) -> list[str]:
-    """Returns what to say of a release with an end of one zone, or of far fewer than another limit would give.
-
-    Costs a few runs of TwinCut without local search, but only if an end has one zone or less than 1 % of its tiles.
-    """
-    zones = [len(np.unique(number)) for number in (release.cells.origin, release.cells.destination)]
-    tiles = [release.input.origins.n_tiles, release.input.destinations.n_tiles]
-    few = [end for end in (0, 1) if tiles[end] > 1 and (zones[end] == 1 or zones[end] < COLLAPSED * tiles[end])]
-    if not few:
-        return []
-    found = _next_limit(release, zones, few) if release.plan.homogeneous and release.kind == "plain" else None
-    if found is None:
-        return [f"There is only one {ENDS[end]} zone." for end in few if zones[end] == 1]
-    share, better = found
-    lines = [f"The map has collapsed: {zones[end]:,} {ENDS[end]} zones, {better[end]:,} are possible." for end in few]
-    counts = " x ".join(f"{n:,}" for n in better)
-    return [
-        *lines,
-        f"TwinCut with --max-suppressed {share:g} has about {counts} zones; --method layercut needs no such limit.",
-    ]
-
-
-def _next_limit(release: Release, zones: Sequence[int], few: Sequence[int]) -> tuple[float, list[int]] | None:
-    """Returns the next point of the frontier at which no end has collapsed: its share, rounded up, and its zones."""
-    flows, guarantee = release.guarantee.to_fixed_point(release.input)
-    volume = flows.volume(guarantee.basis).astype(np.float64)
-    suppressed = float(volume[release.cell_of_flow < 0].sum() / volume.sum())
-    points = {
-        math.ceil(point.suppressed_share * 1000) / 1000
-        for point in frontier(flows, guarantee, up_to=MOST_SUPPRESSED)
-        if suppressed < point.suppressed_share
-    }
-    shares = sorted(share for share in points if share <= MOST_SUPPRESSED)
-    counted: dict[float, list[int]] = {}
-
-    def suffices(share: float) -> bool:
-        counted[share] = n = _zones_at(flows, guarantee, share)
-        return all(zones[end] < max(COLLAPSED * n[end], 2) and n[end] > 1 for end in few)
-
-    # More suppression gives more zones, so the first point is found by bisection.
-    at = bisect_left(shares, True, key=suffices)
-    return (shares[at], counted[shares[at]]) if at < len(shares) else None
-
-
-def _zones_at(flows: Flows, guarantee: Guarantee, share: float) -> list[int]:
-    """Returns how many zones of each end TwinCut publishes within a limit."""
-    plan_map = twincut_same_zones if flows.same_zones else twincut
-    try:
-        plan = plan_map(flows, guarantee, max_suppressed=share, effort=0.0)
-    except InfeasibleError:
-        return [0, 0]
-    return [len(np.unique(number[plan.kept])) for number in (plan.origin_zone, plan.destination_zone)]
+    """Returns what to say of a release with an end that has collapsed into one zone."""
+    cells, flows = release.cells, release.input
+    tiles = {"origin": flows.origins.n_tiles, "destination": flows.destinations.n_tiles}
+    one = [end for end, n in tiles.items() if n > 1 and len(np.unique(getattr(cells, end))) == 1]
+    lines = [f"The map has collapsed: 1 {end} zone of {tiles[end]:,} tiles." for end in one]
+    hint = "A larger --max-suppressed gives finer zones; --method layercut needs no such limit."
+    return [*lines, hint] if lines and release.plan.homogeneous else lines

@@ -24,7 +24,7 @@ from flowveil.analysis.study_tables import write_study
 from flowveil.errors import InfeasibleError, OutputError, ParameterError
 from flowveil.flows import Flows
 from flowveil.methods import METHODS, Method
-from flowveil.output import make_private_folder, refuse_inside_release
+from flowveil.output import make_private_folder
 from flowveil.paths import named_path
 from flowveil.progress import lines_every
 from flowveil.slices import SlicedFlows
@@ -250,12 +250,7 @@ def _rows(run: Run, settings: Settings) -> Iterator[dict[str, Any]]:
 
 def check_folder(directory: str | PathLike[str]) -> None:
     """Refuse a folder that cannot be written, holds something else, or lies in a release, before anything is read."""
-
-    def refuse(folder: Path) -> str | None:
-        return "holds no study" if any(folder.iterdir()) and not (folder / MARKER).exists() else None
-
-    refuse_inside_release(directory)
-    output.check_folder(directory, refuse=refuse)
+    output.check_private_folder(directory, "a study", lambda names: MARKER in names)
 
 
 def open_folder(directory: str | PathLike[str], fingerprint: str) -> Path:
@@ -324,38 +319,8 @@ def describe_data(flows: SlicedFlows, k: int, steps: Sequence[str]) -> dict[str,
     if whole.people is not None:
         found["people"] = len(np.unique_values(whole.people.person))
     if whole.weight is not None:
-        represented = _represented_population(flows)
         found["weight"] = float(whole.weight.sum())
-        found |= {} if represented is None else {"population": represented}
     return found
-
-
-def _represented_population(flows: SlicedFlows) -> float | None:
-    """Returns the sum of the persons' weights, as the papers define it; None unless every weight is determined.
-
-    Flows hold the weight of each cell and the trips of each person in it. A cell in which all weights but one are known
-    determines that one. A person whose weight differs between trips has none.
-    """
-    rows, weights, n_cells = [], [], 0
-    for part in flows.slices:
-        if part.people is None or part.weight is None or part.people.trips is None:
-            return None
-        rows.append(np.stack([part.people.cell + n_cells, part.people.person, part.people.trips]).astype(np.int64))
-        weights.append(part.weight)
-        n_cells += len(part)
-    (cell, person, trips), weight = np.hstack(rows), np.concatenate(weights)
-    known = np.full(int(person.max(initial=-1)) + 1, np.nan)
-    n_known = -1
-    while n_known < (n_known := int(np.count_nonzero(~np.isnan(known)))):
-        unknown = np.isnan(known[person])
-        rest = weight - np.bincount(cell, np.where(unknown, 0.0, trips * known[person]), minlength=n_cells)
-        last = unknown & (np.bincount(cell, unknown, minlength=n_cells)[cell] == 1)
-        known[person[last]] = rest[cell[last]] / trips[last]
-    of_persons = known[np.unique_values(person)]
-    if np.isnan(of_persons).any():
-        return None
-    total = np.bincount(cell, trips * known[person], minlength=n_cells)
-    return float(of_persons.sum()) if np.allclose(total, weight, rtol=1e-4) else None
 
 
 def _describe_matrices(flows: SlicedFlows, k: int, steps: Sequence[str]) -> dict[str, float]:

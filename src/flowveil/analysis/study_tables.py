@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from importlib.resources import files
-from itertools import product
+from itertools import chain, product
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -21,7 +22,7 @@ import pyarrow.parquet
 
 from flowveil.analysis.areas import PLANNER
 from flowveil.analysis.experiment import FAILED, INFEASIBLE, TIMED_OUT
-from flowveil.analysis.pages.trade_offs import Boxes, Outcome, add_outcome, joint_part, ratios_part
+from flowveil.analysis.pages.trade_offs import joint_part, marks_of
 from flowveil.analysis.tables import (
     HEADS,
     NOT_FOR_PUBLICATION,
@@ -34,6 +35,7 @@ from flowveil.analysis.tables import (
 )
 from flowveil.guarantee import UNITS
 from flowveil.output import Content, write_files
+from flowveil.published.charts import Mark
 from flowveil.published.document import page
 from flowveil.published.spreadsheets import write_csv
 
@@ -45,6 +47,8 @@ WARNING = "exact measures reveal what releases suppress. This study is for the o
 
 #: Names of protections. The papers say participants and count trips; here participants are people.
 _PROTECTED = {"people": "the participants", "population": "the population"}
+#: What tables show where a run has no release.
+_MISSING = {TIMED_OUT: "N/A", FAILED: "N/A", INFEASIBLE: "none"}
 #: Names of the bases of measures.
 _BASES = {"trips": "trips", "weight": "the population"}
 _NAMES = {
@@ -99,29 +103,18 @@ def study_sheets(study: Study) -> list[Sheet]:
 
 
 def _page(sheets: Sequence[Sheet], study: Study) -> str:
-    """Returns charts and all tables as one page."""
-    outcomes = _outcomes(study)
-    parts = [joint_part(outcomes, max_suppressed=study.settings.max_suppressed)] if any(outcomes.values()) else []
-    plots = [] if study.every is None else _ratio_plots(study)
-    if any(plot.values for plot in plots):
-        parts.append(ratios_part(plots))
-    parts.append(
-        html_part("tables", "Tables", [sheet.without_repeats() for sheet in sheets], notes=list(_notes(study)))
-    )
+    """Returns charts of the runs on the whole data set, by protection, and all tables as one page."""
+    groups: dict[str, list[Mark]] = {}
+    for row in rows_of(study, by=None, basis="trips"):
+        marks = groups.setdefault(f"k = {study.k}, protecting {_protected(row['protect'])}", [])
+        marks += marks_of(_named(row["method"]), row, study.methods.index(row["method"]))
+    tables = html_part("tables", "Tables", [sheet.without_repeats() for sheet in sheets], notes=list(_notes(study)))
+    charts = [joint_part(groups, max_suppressed=study.settings.max_suppressed)] if any(groups.values()) else []
     segments = f"segments by {', '.join(study.by)}" if study.by else "no segments"
     over = segments if study.every is None else f"steps of {study.every}"
     heading = "Study: methods, protections and segments" if study.every is None else "Study: methods and matrices"
     lead = f"{len(study.methods)} methods, k = {study.k}; {over}."
-    return page(title="Study", heading=heading, lead=lead, parts=parts, internal=WARNING)
-
-
-def _outcomes(study: Study) -> dict[str, list[Outcome]]:
-    """Returns published share and error of each run on the whole data set, by protection."""
-    groups: dict[str, list[Outcome]] = {}
-    for row in rows_of(study, by=None, basis="trips"):
-        title = f"k = {study.k}, protecting {_protected(row['protect'])}"
-        add_outcome(groups, title, _named(row["method"]), study.methods.index(row["method"]), row)
-    return groups
+    return page(title="Study", heading=heading, lead=lead, parts=[*charts, tables], internal=WARNING)
 
 
 def _notes(study: Study) -> Iterator[str]:
@@ -159,6 +152,14 @@ def _named(method: str) -> str:
     return _NAMES.get(method, method)
 
 
+#: Entries that say what a run is.
+_LEAD: dict[str, Callable[[Row], Any]] = {
+    "Protecting": lambda row: _protected(row["protect"]),
+    "Data": lambda row: row["segment"] or "all",
+    "Method": lambda row: _named(row["method"]),
+}
+
+
 def rows_of(study: Study, **wanted: Any) -> list[Row]:
     """Returns the rows that have these values."""
     return [row for row in study.rows if all(row[name] == value for name, value in wanted.items())]
@@ -179,16 +180,12 @@ def _value_of(study: Study, row: Row, name: str) -> Any:
     if name == "seconds":
         late = row["status"] == TIMED_OUT
         return f">{study.settings.time_limit:,.1f}" if late else ("-" if row[name] is None else row[name])
+    if row["status"] in _MISSING:
+        return _MISSING[row["status"]]
     if name == "od_dimension":
         ends = [row.get("n_origin_zones"), row.get("n_destination_zones")]
-        return _entry(row, None if None in ends else "×".join(f"{n:,}" for n in ends))
-    return _entry(row, measure_entry(name, row.get(name)))
-
-
-def _entry(row: Row, value: Any) -> Any:
-    """Returns a value, or why it is missing."""
-    missing = {TIMED_OUT: "N/A", FAILED: "N/A", INFEASIBLE: "none"}.get(row["status"])
-    return missing or ("-" if value is None else value)
+        return "-" if None in ends else "×".join(f"{n:,}" for n in ends)
+    return measure_entry(name, row.get(name))
 
 
 #: Measures that compare between segments; less is better. G does not: it counts the tiles of each segment.
@@ -196,7 +193,6 @@ _COARSENESS = ("area_error", "generalization_distance_m", "suppressed_share")
 #: Numbers of the data set, in the order of the papers.
 _DATA_SET = {
     "people": "participants with trips",
-    "population": "represented population (sum over participants)",
     "weight": "sum of the weights of all trips",
     "trips": "trips",
     "od_pairs": "unique OD pairs",
@@ -244,53 +240,46 @@ def _comparisons(study: Study) -> Iterator[tuple[str | None, str, str, str]]:
         yield by, protect, basis, number or ""
 
 
+def _table(study: Study, rows: Iterable[Row], lead: Sequence[str], columns: Mapping[str, str], title: str) -> Sheet:
+    """Returns a row for each run: what it is, by the names of `_LEAD` or an attribute, and its measures."""
+    get = [_LEAD.get(name, itemgetter("segment")) for name in lead]
+    values = ((*(of(row) for of in get), *(_value_of(study, row, name) for name in columns)) for row in rows)
+    return Sheet((*lead, *columns.values()), tuple(values), title)
+
+
 def _cross_check(study: Study) -> Sheet:
     """Returns Table 3 of the report: the k reached in each unit."""
-    names = [f"{what}_{unit}" for unit in UNITS for what in ("k", "cells_under_k")]
-    rows = tuple(
-        (_protected(protect), _named(method), *(_entry(row, row.get(name)) for name in names))
-        for protect, method, found in _grid(study, None)
-        for row in found
-    )
-    head = ("Protecting", "Method", *(name for unit in UNITS for name in (f"k {unit}", "below")))
+    columns = {
+        f"{what}_{unit}": head for unit in UNITS for what, head in (("k", f"k {unit}"), ("cells_under_k", "below"))
+    }
+    rows = (row for _, _, found in _grid(study, None) for row in found)
     title = "k-anonymity reached in each unit on the whole data set, and the number of cells below the threshold"
-    return Sheet(head, rows, title)
+    return _table(study, rows, ("Protecting", "Method"), columns, title)
 
 
 def _overview(study: Study) -> Sheet:
     """Returns Table 2 of the abstract: the whole data set and every segment, for each protection."""
-    columns = _columns(study)
-    rows = tuple(
-        (
-            _protected(protect),
-            row["segment"] or "all",
-            _named(row["method"]),
-            *(_value_of(study, row, name) for name in columns),
-        )
-        for protect in study.protections
-        for row in rows_of(study, protect=protect, basis="trips")
-    )
-    head = ("Protecting", "Data", "Method", *(HEADS[name] for name in columns))
-    return Sheet(head, rows, "Result comparison by protection and segment, calculating metrics on trips")
+    rows = (row for protect in study.protections for row in rows_of(study, protect=protect, basis="trips"))
+    title = "Result comparison by protection and segment, calculating metrics on trips"
+    return _table(study, rows, ("Protecting", "Data", "Method"), _columns(study), title)
 
 
-def _columns(study: Study) -> tuple[str, ...]:
-    """Returns the measures of tables: the planner's error first, then those of the paper, or all."""
-    return _COLUMNS if study.preset is None else ("area_error", *study.preset.columns, "suppressed_share", "seconds")
+def _columns(study: Study) -> dict[str, str]:
+    """Returns the measures of tables with their heads: the planner's error first, then those of the paper, or all."""
+    paper = study.preset
+    names = _COLUMNS if paper is None else ("area_error", *paper.columns, "suppressed_share", "seconds")
+    return {name: HEADS[name] for name in names}
 
 
 def _comparison(study: Study, by: str | None, protect: str, basis: str) -> Sheet:
-    # The papers time whole data sets only.
-    columns = [name for name in _columns(study) if by is None or study.preset is None or name != "seconds"]
-    rows = tuple(
-        (_named(method), *(() if by is None else (row["segment"],)), *(_value_of(study, row, name) for name in columns))
-        for method in study.methods
-        for row in rows_of(study, by=by, method=method, protect=protect, basis=basis)
-    )
-    head = ("Method", *(() if by is None else (by,)), *(HEADS[name] for name in columns))
+    columns = _columns(study)
+    if by is not None and study.preset is not None:
+        # The papers time whole data sets only.
+        del columns["seconds"]
+    found = (rows_of(study, by=by, method=method, protect=protect, basis=basis) for method in study.methods)
     what = "on the whole dataset" if by is None else f"segmenting on {by}"
     title = f"Result comparison {what}, protecting {_protected(protect)}, calculating metrics on {_BASES[basis]}"
-    return Sheet(head, rows, title)
+    return _table(study, chain.from_iterable(found), ("Method", *([by] if by else [])), columns, title)
 
 
 def _coarseness(study: Study, by: str) -> Sheet:
@@ -366,15 +355,6 @@ def _matrix_sheets(study: Study) -> list[Sheet]:
     return [sheet for sheet in sheets if sheet.rows]
 
 
-def _ratio_plots(study: Study) -> list[Boxes]:
-    """Returns the ratios of every method to the reference, matrix by matrix, for each measure."""
-    protect, reference = study.protections[0], _named(_reference(study))
-    return [
-        Boxes(title, reference, [(_named(method), v) for method, v in _ratios(study, protect, measure).items()])
-        for measure, title in _RATIOS.items()
-    ]
-
-
 def _reference(study: Study) -> str:
     return _REFERENCE if _REFERENCE in study.methods else study.methods[0]
 
@@ -440,35 +420,16 @@ def _quartiles(study: Study, protect: str) -> Sheet:
     return Sheet(head, tuple(rows), f"Means and quartiles over matrices, protecting {_protected(protect)}")
 
 
-def _ratios(study: Study, protect: str, measure: str) -> dict[str, list[float]]:
-    """Returns ratios of each method to the reference, on matrices where both values are above 0."""
-    reference, ratios = _reference(study), {}
-    base = _values(study, protect, reference, measure)
-    for method in study.methods:
-        values = _values(study, protect, method, measure)
+def _ratio_sheet(study: Study, protect: str) -> Sheet:
+    """Returns quartiles of the ratio of each method to the reference, on matrices where both values are above 0."""
+    reference, rows = _reference(study), []
+    for (measure, title), method in product(_RATIOS.items(), study.methods):
+        base, values = (_values(study, protect, name, measure) for name in (reference, method))
         shared = [value / base[step] for step, value in values.items() if base.get(step, 0) > 0 and value > 0]
         if method != reference and shared:
-            ratios[method] = shared
-    return ratios
-
-
-def _ratio_sheet(study: Study, protect: str) -> Sheet:
-    """Returns the numbers of the box plots."""
-    rows = tuple(
-        (title, _named(method), len(values), *_quantiles(values, _ALL_QUARTILES))
-        for measure, title in _RATIOS.items()
-        for method, values in _ratios(study, protect, measure).items()
-    )
-    reference = _named(_reference(study))
-    title = f"Ratio to {reference}, matrix by matrix (figure 12), protecting {_protected(protect)}"
-    return Sheet(("measure", "solver", "matrices", *_ALL_QUARTILES.values()), rows, title)
-
-
-#: Trips of the papers' data sets, to recognise other data.
-_TRIPS = {
-    "odkanon-abstract": 81_291, "odkanon-report": 81_291, "odkanon-thesis": 81_289, "odkanon-turin": 873_234,
-    "odkanon-porto": 1_674_160,
-}  # fmt: skip
+            rows.append((title, _named(method), len(shared), *_quantiles(shared, _ALL_QUARTILES)))
+    title = f"Ratio to {_named(reference)}, matrix by matrix (figure 12), protecting {_protected(protect)}"
+    return Sheet(("measure", "solver", "matrices", *_ALL_QUARTILES.values()), tuple(rows), title)
 
 
 class Published(NamedTuple):
@@ -490,22 +451,20 @@ def published_results() -> tuple[Published, ...]:
 
 
 def published_sheet(study: Study) -> Sheet:
-    """Returns every published number that the study has a result for: ours, theirs, the ratio and the reason."""
+    """Returns every published number that the study has a result for: ours, theirs and the ratio."""
     rows: list[tuple[Any, ...]] = []
-    for entry, ours, protect in _pairs(study):
-        ratio = ours / entry.value if entry.value else None
-        reason = "; ".join(_reasons(study, entry, protect)) if ratio is None or abs(ratio - 1) > 0.01 else ""
+    for entry, ours in _pairs(study):
         own, theirs = _named(_counterpart(study, entry)), _named(entry.method)
         name = own if own == theirs else f"{own} (published: {theirs})"
         values = (measure_entry(entry.measure, ours), measure_entry(entry.measure, entry.value))
-        shown = (*values, "-" if ratio is None else ratio, reason)
-        rows.append((entry.table, name, entry.segment or "all", HEADS[entry.measure], *shown))
-    head = ("Table", "Method", "Data", "Measure", "ours", "published", "ratio", "why they differ")
+        ratio = ours / entry.value if entry.value else "-"
+        rows.append((entry.table, name, entry.segment or "all", HEADS[entry.measure], *values, ratio))
+    head = ("Table", "Method", "Data", "Measure", "ours", "published", "ratio")
     return Sheet(head, tuple(rows), "Our results next to the published ones")
 
 
-def _pairs(study: Study) -> Iterator[tuple[Published, float, str]]:
-    """Yields published numbers with our value of the same measure, and the protection."""
+def _pairs(study: Study) -> Iterator[tuple[Published, float]]:
+    """Yields published numbers with our value of the same measure."""
     paper = study.preset
     if paper is None:
         return
@@ -518,13 +477,13 @@ def _pairs(study: Study) -> Iterator[tuple[Published, float, str]]:
             if (entry.preset, entry.table, entry.segment) == paper.published and entry.method in study.methods:
                 ours = matrix_means(study, entry.method, study.protections[0]).get(entry.measure)
                 if ours is not None:
-                    yield entry, ours, "trips"
+                    yield entry, ours
             continue
         table = _table_of(paper.name, entry)
         for by, protect, basis, label in tables:
             ours = _ours(study, entry, by, protect, basis) if table and label == table else None
             if ours is not None:
-                yield entry._replace(table=label.split()[0]), ours, protect
+                yield entry._replace(table=label.split()[0]), ours
 
 
 def _table_of(preset: str, entry: Published) -> str | None:
@@ -558,24 +517,3 @@ def _segment_key(text: str) -> str:
     if number:
         return str(int(number[0]) // 10 * 10)
     return "F" if text[:1].upper() in "FW" else text[:1].upper()
-
-
-def _reasons(study: Study, entry: Published, protect: str) -> Iterator[str]:
-    trips = study.data.get("trips")
-    if study.every is not None or study.preset is None or trips != _TRIPS.get(study.preset.name):
-        yield "other data"
-    if entry.measure == "seconds":
-        yield "other machine and code"
-        return
-    if entry.preset != "matet-2023" and entry.method.startswith("atg"):
-        yield "the paper's ATG is a port with H3 resolutions for areas and a limit on suppression, as ATG-Dual has"
-    if study.settings.reading != "authors":
-        if entry.method == "odkanon" and entry.measure in ("mean_generalization_error", "reconstruction_loss"):
-            yield (
-                "the authors build the trees after suppression (on equal zones G 517 for our 541, E 1.854 for 1.897): "
-                "--reading authors"
-            )
-        if entry.measure == "c_dm":
-            yield "the authors count rows, not trips: --reading authors"
-    if "population" in protect and study.settings.k_population is None:
-        yield "the authors' threshold is 26,742, from the mean weight before cutting Paris out: --reading authors"

@@ -147,19 +147,12 @@ def html_part(name: str, title: str, sheets: Sequence[Sheet], *, notes: Sequence
         (
             sheet.label,
             sheet.title,
-            [(_hyphenate(head), sheet.is_right(column)) for column, head in enumerate(sheet.head)],
+            [(head, sheet.is_right(column)) for column, head in enumerate(sheet.head)],
             [[(text_of(value), sheet.is_right(column)) for column, value in enumerate(row)] for row in sheet.rows],
         )
         for sheet in sheets
     ]
     return Part(name, title, fill("sheets.html", notes=notes, tables=tables, label=title))
-
-
-def _hyphenate(head: str) -> str:
-    """Returns a head with soft hyphens, so that columns can be narrow."""
-    for word in ("accessi-bility", "produc-tions", "attrac-tions", "desti-nation", "sup-pressed", "mis-placed"):
-        head = head.replace(word.replace("-", ""), word.replace("-", "\u00ad"))
-    return head
 
 
 def _text(value: Any, power: str) -> str:

@@ -195,21 +195,15 @@ def audit(
     seed: int = 0,
     **reading: Any,
 ) -> Audit:
-    """Attack published releases as a reader would, and with the trips say how much of it is true.
+    """Attacks published releases as a reader would; ``against`` are their trips, which say how much of it is true.
 
     Args:
-        releases: folders, or what `read_release` returns.
-        against: the trips that the releases were made from; without them nothing is read but what is published.
         fail_on: the largest accepted share by figure: homogeneity (zones that send 90 % to one zone), dominance (cells
             that are mostly one person's), linkage (persons alone with up to four known trips), membership (advantage),
             minimality (zones whose short parts are given away by their not being divided).
         shadows: runs of the method with the trips: pairs of runs for each person (membership), and zones to try
             (minimality); 0 skips both.
-        seed: of samples.
         **reading: how to read the trips, where it should differ from what a report says.
-
-    Raises:
-        ParameterError: no release, or an unknown figure.
     """
     limits = dict(fail_on or {})
     unknown = sorted(set(limits) - set(FIGURES))
@@ -363,13 +357,20 @@ def _findings(one: AuditOfOne) -> Iterator[str]:
         yield f"minimality: {sentence}."
 
 
+def _sections(audit: Audit) -> list[tuple[str, str, list[str]]]:
+    """Anchor, title and lines of each section; what was not compared and what is disclosed only where something is."""
+    optional = [
+        ("not-compared", "What was not compared", audit.not_compared),
+        ("verdict", "What is disclosed", audit.failures),
+    ]
+    return [*(section for section in optional if section[2]), ("found", "What was computed", list(audit_lines(audit)))]
+
+
 def _markdown(audit: Audit, content: Mapping[str, Any]) -> str:
     lines = ["# Audit of published releases", "", f"**Internal, not for publication:** {WARNING}", ""]
-    lines += [f"**{audit.sentence}.**", ""]
-    if audit.not_compared:
-        lines += ["## What was not compared", "", *(f"- {line}" for line in audit.not_compared), ""]
-    lines += [*(f"- {line}" for line in audit.failures), "", "## What was computed", ""]
-    lines += [f"- {line}" for line in audit_lines(audit)]
+    lines += [f"**{audit.sentence}.**"]
+    for _, title, findings in _sections(audit):
+        lines += ["", f"## {title}", "", *(f"- {line}" for line in findings)]
     if "groups" in content:
         lines += ["", "## Groups", "", "| kind | origin | destination | smallest | largest |", "|---|---|---|---|---|"]
         for group in content["groups"]:
@@ -379,14 +380,7 @@ def _markdown(audit: Audit, content: Mapping[str, Any]) -> str:
 
 
 def _page(audit: Audit, content: Mapping[str, Any]) -> str:
-    lists = (
-        ("not-compared", "What was not compared", audit.not_compared),
-        ("verdict", "What is disclosed", audit.failures),
-        ("found", "What was computed", list(audit_lines(audit))),
-    )
-    parts = [
-        Part(name, title, fill("list.html", lines=lines)) for name, title, lines in lists if lines or name == "found"
-    ]
+    parts = [Part(name, title, fill("list.html", lines=lines)) for name, title, lines in _sections(audit)]
     if "groups" in content:
         rows = [
             (f"{g['origin']} to {g['destination']}", f"{g['kind']}: {g['low']:g} to {g['high']:g} {g['unit']}")

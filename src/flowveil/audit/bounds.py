@@ -79,9 +79,7 @@ class Blocks:
 
     sides: tuple[Side, Side]
     listed: dict[Pair, dict[int, list[int]]]  # by end and side: the listed zones of each block
-    origin: Nodes
-    destination: Nodes
-    nodes: list[Pair]
+    nodes: list[Pair]  # of both ends
     shown: Counts  # the sum of what each side publishes in it
     pairs: Counts  # how many pairs of listed zones of each side there are in it
     published: Counts  # how many of these are published
@@ -103,7 +101,7 @@ class Blocks:
     @cached_property
     def _cells(self) -> list[list[Counts]]:
         """The cells of each block, by side."""
-        n = len(self.origin)
+        n = len(self.nodes)
         return [
             np.split(np.argsort(of, kind="stable"), np.cumsum(np.bincount(of, minlength=n))[:-1])
             for of in self.block_of_cell
@@ -133,8 +131,7 @@ def blocks_of(ground: Ground, sides: tuple[Side, Side]) -> Blocks:
     keys = [block_of[0, s][sides[s].origin] * n + block_of[1, s][sides[s].destination] for s in (0, 1)]
     distinct, place = np.unique(np.concatenate(keys), return_inverse=True)
     of_cell = (place[: len(keys[0])], place[len(keys[0]) :])
-    origin, destination = distinct // n, distinct % n
-    ends = list(zip(origin.tolist(), destination.tolist(), strict=True))
+    ends = list(zip((distinct // n).tolist(), (distinct % n).tolist(), strict=True))
     shown, pairs, published, rest, most = (np.zeros((2, len(distinct)), dtype=np.int64) for _ in range(5))
     for s in (0, 1):
         np.add.at(shown[s], of_cell[s], sides[s].trips)
@@ -144,7 +141,7 @@ def blocks_of(ground: Ground, sides: tuple[Side, Side]) -> Blocks:
         unlisted = (pairs[s] - published[s]) * sides[s].most_unlisted
         open_end = (rest[s] > 0) | (not sides[s].exact)
         most[s] = np.where(open_end, UNKNOWN, np.minimum(shown[s] + unlisted, UNKNOWN))
-    return Blocks(sides, listed, origin, destination, ends, shown, pairs, published, rest > 0, most, of_cell)
+    return Blocks(sides, listed, ends, shown, pairs, published, rest > 0, most, of_cell)
 
 
 def confined(blocks: Blocks, below: int) -> Iterator[Finding]:

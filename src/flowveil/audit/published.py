@@ -87,10 +87,8 @@ def read_release(folder: str | Path) -> PublishedRelease:
     """Read a published folder. Its files are taken at their word; `flowveil verify` checks them."""
     release = ReleaseFolder(Path(folder))
     read = published_release(release.flows, release.zones, release.report, name=str(folder))
-    try:
-        return replace(read, manifest=release.sha256("manifest.json"))
-    except OSError:
-        return read
+    has_manifest = (release.path / "manifest.json").exists()
+    return replace(read, manifest=release.sha256("manifest.json") if has_manifest else None)
 
 
 def published_release(
@@ -221,15 +219,15 @@ def inside(part: PublishedRelease, whole: PublishedRelease) -> bool:
     return whole.period[0] <= part.period[0] and part.period[1] <= whole.period[1]
 
 
-def disjoint_parts(releases: Sequence[PublishedRelease], i: int) -> list[int]:
-    """Releases of parts of the period of one, no two of which share a day; gaps between them are allowed.
+def disjoint_parts(releases: Sequence[PublishedRelease], places: Sequence[int], i: int) -> list[int]:
+    """Of releases at some places, those of parts of the period of one, no two of which share a day; gaps are allowed.
 
     Of periods that overlap the shorter is taken, because a reader can subtract more of them.
     """
     whole, chosen = releases[i], list[int]()
     candidates = sorted(
         (r.period[1] - r.period[0], r.period, j)
-        for j, r in enumerate(releases)
+        for j, r in ((j, releases[j]) for j in places)
         if j != i and r.period and r.period != whole.period and inside(r, whole) and not incomparable(whole, r)
     )
     for _, _, j in candidates:

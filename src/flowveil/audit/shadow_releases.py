@@ -2,17 +2,13 @@
 
 *Membership.* Each other person is drawn with even odds, repeatedly, and the method is run with the target and without.
 The score of a release is the share of the target's trips in published cells, each weighted by one over the cell's
-volume. The threshold is set on half of the shadows and tested on the others. The advantage is the true positive rate
-minus the false positive rate: 0 is guessing, 1 is certainty.
+volume; in layers, the first cell around it. The threshold is set on half of the shadows and tested on the others. The
+advantage is the true positive rate minus the false positive rate: 0 is guessing, 1 is certainty.
 
-*Minimality, or downcoding.* A zone is large because a part of a smaller one would be short. Two figures:
-
-- Certain: TwinCut and PairCut divide whatever can be divided where nothing may be suppressed. A zone of several tiles
-  that is in one published cell has a part below the guarantee then, and for PairCut every cell of such a zone does.
-- Tried, for any method, with the trips. The trips of the short parts of a zone (of nested cells: a cell) are moved to
-  the largest part of the same cell, which leaves the published table as it is. If the method divides the zone in that
-  world, a reader who finds it whole knows that its short parts are why. Worlds with only one part are not tried: they
-  differ in which tiles are used, not in what is short.
+*Minimality, or downcoding* (docs/audit/minimality.md). A zone is large because a part of a smaller one would be short.
+Certain without the trips: TwinCut and PairCut divide whatever can be divided where nothing may be suppressed. Tried
+with the trips: those of the short parts of a zone are moved to the largest part of the same cell, which leaves the
+published table as it is. If the method divides the zone in that world, its short parts are why it was whole.
 """
 
 from __future__ import annotations
@@ -161,8 +157,9 @@ def _score(release: PublishedRelease, flows: Flows, persons: NDArray[Any], targe
     n_nodes = [(of_end.origins.n_nodes, of_end.destinations.n_nodes) for of_end in (shadow.input, flows)]
     if n_nodes[0] != n_nodes[1]:
         raise ParameterError("The method did not keep the trees of the trips, so a person cannot be placed in them.")
-    # Where her trips would be counted is read off the published zones, whether anybody else made such a trip or not.
-    cell = cells_containing(flows, _shown_nodes(shadow), people.cell[own])
+    # Where her trips would be counted is read off the published cells, whether anybody else made such a trip or not.
+    layer = None if shadow.plan.layer is None else shadow.plan.layer[shadow.cells.origin].astype(np.int64)
+    cell = cells_containing(flows, _shown_nodes(shadow), people.cell[own], layer)
     volume = np.append(shadow.cells.trips, 1)[cell]
     return float(np.sum(np.where(cell >= 0, people.trips[own] / volume, 0.0)))
 

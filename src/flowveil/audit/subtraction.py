@@ -1,9 +1,8 @@
 """Finds groups of trips that several releases confine together, though each of them is safe alone.
 
-Every published cell is an equation: it states the number of trips between its two zones. Cells of two releases overlap,
-so the equations have terms in common, and their differences are counts that were not published. A *group* is what a
-release does not publish of an area that another counts, a pair of zones that is not listed, or what one cell of each
-release share. It is confined if its smallest and its largest possible value lie above 0 and below the guarantee.
+A *group* is what a release does not publish of an area that another counts, a pair of zones that is not listed, or what
+one cell of each release share. It is confined if its smallest and its largest possible value lie above 0 and below the
+guarantee (docs/audit/subtraction.md).
 
 - Two homogeneous matrices of the same trips are solved exactly (`flowveil.audit.bounds`).
 - From each cell, and from each sum over slices that all publish, the cells of other matrices inside it are subtracted:
@@ -11,15 +10,13 @@ release share. It is confined if its smallest and its largest possible value lie
 - Three or more matrices, nested zones and slices are solved by linear programs, component by component.
 
 Guaranteed: no group is reported that some trips which give the published tables would contradict, if the releases are
-of the trips that they state and a release lists all values of its slice columns. Releases without a period count the
-same trips; disjoint periods share none; a period inside another is a part of it; periods that overlap in part share an
-unknown part, and are not compared. What is not compared is listed.
+of the trips that they state and a release lists all values of its slice columns. What is not compared is listed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from itertools import combinations
 from typing import Any
@@ -108,23 +105,19 @@ def confined_groups(releases: Sequence[PublishedRelease]) -> Groups:
     """Returns every group that these releases confine together to values above 0 and below the guarantee.
 
     Deterministic; empty for a single release without slices. Releases derived from others of these are not compared:
-    everything that follows from them follows from their sources.
-
-    Raises:
-        DataError: zones of the only release overlap in part. Of several, the pairs are reported as not compared.
+    everything that follows from them follows from their sources. Where zones overlap in part, the only release is
+    refused (DataError), and of several the pairs are reported as not compared.
     """
     derived = published.derived_places(releases)
-    if derived:
-        kept = [i for i in range(len(releases)) if i not in derived]
-        return _renumbered(confined_groups([releases[i] for i in kept]), kept)
-    placed = [i for i, r in enumerate(releases) if r.nodes and not r.noisy]
+    kept = [i for i in range(len(releases)) if i not in derived]
+    placed = [i for i in kept if releases[i].nodes and not releases[i].noisy]
     try:
         work = _Work(releases, placed, ground_of([releases[i] for i in placed]))
     except DataError as problem:
-        if len(releases) < 2:
+        if len(kept) < 2:
             raise
         work = _Work(releases, [], ground_of([]), misplaced=str(problem))
-    for i, j in combinations(range(len(releases)), 2):
+    for i, j in combinations(kept, 2):
         work.compare(i, j)
     for i in work.places:
         work.compare_slices(i)
@@ -132,17 +125,6 @@ def confined_groups(releases: Sequence[PublishedRelease]) -> Groups:
     work.compare_many()
     counts = (work.compared, work.contradicted, tuple(work.unchecked), work.solved, work.bounded)
     return Groups(tuple(work.found.values()), *counts)
-
-
-def _renumbered(found: Groups, places: Sequence[int]) -> Groups:
-    """Returns the same groups with the places of releases in a longer list."""
-    absent = {-1: -1, **dict(enumerate(places))}
-    groups = tuple(
-        replace(group, releases=tuple(places[i] for i in group.releases), absent=absent[group.absent])
-        for group in found.groups
-    )
-    unchecked = tuple((tuple(places[i] for i in listed), reason) for listed, reason in found.unchecked)
-    return replace(found, groups=groups, unchecked=unchecked)
 
 
 @dataclass
@@ -160,12 +142,16 @@ class _Work:
     met: int = 0
     solved: int = 0
     bounded: int = 0
+    # The matrices of each release, and those that follow by summing over slices.
     _wholes: dict[int, tuple[PublishedMatrix, ...]] = field(default_factory=dict)
     _nodes: dict[tuple[int, int], Nodes] = field(default_factory=dict)
     _codes: dict[int, str] = field(default_factory=lambda: {-1: ""})
 
     def __post_init__(self) -> None:
         for n, i in enumerate(self.places):
+            matrices = self.releases[i].matrices
+            sums = published.sums_over_slices(self.releases[i]) if len(matrices) > 1 else ()
+            self._wholes[i] = (*matrices, *sums)
             for end, codes in enumerate((self.releases[i].origin_zones, self.releases[i].destination_zones)):
                 self._nodes[i, end] = self.ground.nodes(n, codes)
                 self._codes.update(zip(self._nodes[i, end].tolist(), codes, strict=True))
@@ -211,21 +197,13 @@ class _Work:
     def _compare_part(self, whole: int, part: int) -> None:
         """Subtracts cells of one release from those of another, published ones and sums over its slices."""
         a, b = self.releases[whole], self.releases[part]
-        for matrix in self.wholes(whole):
+        for matrix in self._wholes[whole]:
             values = published.fixed_values(a, matrix)
             for family in published.families(b, values):
                 same = len(family) == 1 and published.fixed_values(b, family[0]) == values and matrix in a.matrices
                 # Two homogeneous matrices of the same trips have been compared exactly.
                 if not (same and a.period == b.period and a.homogeneous and b.homogeneous):
                     self._subtract(whole, matrix, [(part, m) for m in family])
-
-    def wholes(self, i: int) -> tuple[PublishedMatrix, ...]:
-        """The matrices of a release, and those that follow by summing over slices."""
-        if i not in self._wholes:
-            release = self.releases[i]
-            sums = published.sums_over_slices(release) if len(release.matrices) > 1 else ()
-            self._wholes[i] = (*release.matrices, *sums)
-        return self._wholes[i]
 
     def compare_slices(self, i: int) -> None:
         """The matrices of one release: a total and its slices."""
@@ -237,8 +215,8 @@ class _Work:
 
     def compare_sum(self, i: int) -> None:
         """A release, and all others of separate parts of its period together."""
-        parts = published.disjoint_parts(self.releases, i)
-        for matrix in self.wholes(i) if len(parts) > 1 else ():
+        parts = published.disjoint_parts(self.releases, self.places, i)
+        for matrix in self._wholes[i] if len(parts) > 1 else ():
             fine: list[Placed] = []
             for j in parts:
                 sets = list(published.families(self.releases[j], published.fixed_values(self.releases[i], matrix)))
@@ -280,10 +258,7 @@ class _Work:
         for found in confined(blocks, min(self.releases[i].k for i in places)):
             names = [self._codes.get(node, "") for node in found.members]
             key = (places, found.kind, found.block, found.side, found.members)
-            absent, pairs = (
-                places[found.side] if found.side >= 0 else -1,
-                tuple(zip(names[::2], names[1::2], strict=True)),
-            )
+            absent, pairs = (*places, -1)[found.side], tuple(zip(names[::2], names[1::2], strict=True))
             more: dict[str, Any] = {"single": bool(found.members), "absent": absent, "pairs": pairs}
             self._note(key, found.block, found.low, found.high, found.kind, **more)
         self._weights(blocks, places, (one[1], other[1]))
@@ -291,7 +266,7 @@ class _Work:
     def _weights(self, blocks: Blocks, places: tuple[int, int], matrices: Sequence[PublishedMatrix]) -> None:
         """Remainders that are short in weight, where a threshold of the population is a number."""
         below = self._population_limit(places)
-        sums = np.zeros((2, len(blocks.origin)))
+        sums = np.zeros((2, len(blocks.nodes)))
         for s, matrix in enumerate(matrices):
             weight = _millionths(matrix)
             if below is None or weight is None:

@@ -71,14 +71,11 @@ def publish_request(output: Output, request: Request, *, save_recipe: str | None
         run.anonymize_arguments(request)
         with output.working("Reading") as progress:
             flows = run.read_request(request, progress=progress)
-        release = publish_flows(output, flows, request, writing)
+        publish_flows(output, flows, request, writing)
         if save_recipe is not None:
             _save(given, save_recipe)
             output.say(f"Recipe: {save_recipe}")
         output.say(f"Verify: {shlex.join(_verify_words(request))}")
-        over_map = request.method.zones_of is not None and not request.method.revision and not run.has_slices(request)
-        if over_map and (request.output.show_measures or (sys.stderr.isatty() and not output.quiet)):
-            _print_loss(output, release, request.value("new_map_at"))
 
 
 def _verify_words(request: Request) -> list[str]:
@@ -114,35 +111,20 @@ def _save(request: Request, path: str) -> None:
     write_recipe(request.with_values(options={**request.method.options, **kept}), path, version=__version__)
 
 
-def _print_loss(output: Output, release: Any, new_map_at: float) -> None:
-    """Prints on stderr how much finer a new map would be: a measure of raw trips, for the operator."""
-    from flowveil.series.loss import loss_against_best
-
-    with output.working("Measuring against the best map"):
-        loss = loss_against_best(release)
-    for line in ["There is no better map of these trips."] if loss is None else loss.in_words(new_map_at):
-        click.echo(line, err=True)
-
-
 def publish_flows(output: Output, flows: Any, request: Request, writing: Mapping[str, Any]) -> Any:
     """Anonymise the flows or slices of a request, publish them and print what is published; return the release."""
-    from flowveil import __version__
     from flowveil.api import publish
     from flowveil.execution import anonymize_request
     from flowveil.flows import Flows
     from flowveil.series.ledger import recording_nothing
-    from flowveil.slice_plans import Checkpoint
 
     out, is_sliced = str(request.output.out), not isinstance(flows, Flows)
     recorded = {name: writing.get(name) for name in ("ledger", "epsilon_total")}
     label = "Anonymising slices" if is_sliced else "Anonymising"
     with output.working(label) as progress, recording_nothing(**recorded):
-        kept = Checkpoint.next_to(out, __version__) if is_sliced and request.resources.resume else None
-        release = anonymize_request(request, flows, progress=progress, resume=kept)
+        release = anonymize_request(request, flows, progress=progress)
     with output.working("Writing and recounting"):
         folder = publish(release, out, **writing)
-    if kept is not None:
-        kept.remove()
     _print_release(output, release, folder, show_measures=request.output.show_measures)
     return release
 
@@ -167,7 +149,7 @@ def _print_release(output: Output, release: Any, folder: Path, *, show_measures:
 
 
 def _private_lines(release: Any) -> Iterator[str]:
-    from flowveil.analysis import summary_lines
+    from flowveil.analysis.release_analysis import summary_lines
 
     summary = release.input.intake
     yield "For the operator, not for publication:"

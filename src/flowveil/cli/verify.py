@@ -162,16 +162,19 @@ def audit(output: Output, folders: tuple[str, ...], request: Request, **given: A
     Several releases are subtracted from each other. Which trips each holds is stated by its --period: releases without
     one are taken to be of the same trips.
     """
-    from flowveil.audit.auditing import audit, audit_files, audit_lines
+    from flowveil.audit.auditing import NAMES, audit, audit_files, audit_lines
     from flowveil.execution import reading_arguments, resources
-    from flowveil.output import write_folder
+    from flowveil.output import check_private_folder, refuse_inside_release, write_folder
 
     out, show_cells = given.pop("out"), given.pop("show_cells")
     asked = {name: given.pop(name) for name in ("against", "shadows")}
     asked["seed"] = request.method.seed or 0
     limits = named_values("--fail-on", given.pop("fail_on"), dict.fromkeys(_SHARES, float))
     if out is not None:
-        _check_out(out, folders)
+        # Refused before anything is computed.
+        for folder in folders:
+            refuse_inside_release(out, release=folder)
+        check_private_folder(out, "an audit", lambda names: names <= set(NAMES))
     with resources(request), output.working("Auditing"):
         found = audit(folders, fail_on=limits, **asked, **reading_arguments(request))
     if out is not None:
@@ -186,17 +189,3 @@ def audit(output: Output, folders: tuple[str, ...], request: Request, **given: A
     if found.not_compared:
         output.complain("Not everything could be compared; this says nothing about the rest.")
         sys.exit(4)
-
-
-def _check_out(out: str, folders: tuple[str, ...]) -> None:
-    """Refuses a release, a folder inside one, and a folder with other files, before anything is computed."""
-    from flowveil.audit.auditing import NAMES
-    from flowveil.output import check_folder, check_place
-
-    def refuse(found: Path) -> str | None:
-        others = {file.name for file in found.iterdir()} - set(NAMES)
-        return "holds something else than an audit" if others else None
-
-    for folder in folders:
-        check_place(Path(out) / NAMES[0] if Path(out).is_dir() else out, release=folder)
-    check_folder(out, refuse=refuse)

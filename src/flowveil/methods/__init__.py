@@ -3,11 +3,17 @@
 A method is a function ``(flows, guarantee, *, max_suppressed, **options) -> Plan``, or, if it adds noise,
 ``(flows, **options) -> NoisyCounts``. Registering it here is enough: the command line, the comparison and the contract
 tests use `METHODS`. Options and their types are read from the signature.
+
+Methods from outside are a function, a `Method`, or an entry point of the group ``flowveil.methods``. Their plans are
+applied and recounted like any other, and refused if a cell is below the threshold.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from flowveil.errors import ParameterError, did_you_mean
@@ -22,14 +28,13 @@ from flowveil.methods.mondrian import mondrian
 from flowveil.methods.odkanon import odkanon
 from flowveil.methods.oigh import oigh, one_level, suppression
 from flowveil.methods.paircut import paircut
-from flowveil.methods.plugins import method_of, registered, registered_names
 from flowveil.methods.privtree import privtree
 from flowveil.methods.rounding import rounding
 from flowveil.methods.topdown import topdown
 from flowveil.methods.twincut import twincut
 from flowveil.methods.twincut_same_zones import twincut_same_zones
 
-__all__ = ["K_METHODS", "METHODS", "Method", "find_method", "k_methods"]
+__all__ = ["METHODS", "Method", "find_method", "k_methods"]
 
 #: One line for the help, by name.
 _SUMMARIES = {
@@ -80,37 +85,77 @@ _PLANS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
 METHODS: dict[str, Method] = {
     name: Method(name, plan, _SUMMARIES[name], **traits) for name, (plan, traits) in _PLANS.items()
 }
-#: The names of our methods that guarantee k.
-K_METHODS = tuple(name for name, method in METHODS.items() if method.promises == "k")
+#: Valid names of methods; the name is used in reports and commands.
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,59}")
 
 
 def find_method(method: str | Method | Callable[..., Any]) -> Method:
     """Returns the method for a name of ours or of another package, a `Method`, or a function.
 
     Raises:
-        ParameterError: the name is unknown, or a user's method has the name of one of ours.
+        ParameterError: the name is unknown or invalid, or a user's method has the name of one of ours.
     """
     if not isinstance(method, str):
-        custom = method_of(method)
+        custom = _from_object(method)
         if custom.name in METHODS and custom.plan is not METHODS[custom.name].plan:
             raise ParameterError(
                 f"A user-defined method cannot be called '{custom.name}': flowveil has a method of that name. "
                 "Hint: Method('another-name', function, 'what it does')."
             )
         return custom
-    known = METHODS.get(method) or registered(method)
+    known = METHODS.get(method) or _registered(method)
     if known is None:
-        names = (*METHODS, *registered_names())
+        names = method_names()
         raise ParameterError(f"Unknown method '{method}'; allowed: {', '.join(names)}." + did_you_mean(method, names))
     return known
 
 
 def method_names() -> tuple[str, ...]:
     """Returns the names of all methods, those of other packages last."""
-    return (*METHODS, *(name for name in registered_names() if name not in METHODS))
+    return (*METHODS, *(name for name in sorted(_entry_points()) if name not in METHODS))
 
 
 def k_methods() -> tuple[str, ...]:
     """Returns the names of all methods that guarantee k, those of other packages last."""
-    others = [name for name in registered_names() if name not in METHODS]
-    return (*K_METHODS, *(name for name in others if find_method(name).promises == "k"))
+    return tuple(name for name in method_names() if find_method(name).promises == "k")
+
+
+def _from_object(given: Any, *, name: str | None = None) -> Method:
+    """Returns a method from a `Method`, or from a function, named after it by default."""
+    if isinstance(given, Method):
+        method = given
+    elif callable(given):
+        function_name = str(getattr(given, "__name__", type(given).__name__)).strip("_").replace("_", "-")
+        summary = (getattr(given, "__doc__", None) or "").strip().partition("\n")[0]
+        method = Method(name or function_name, given, summary or "a user-defined method")
+    else:
+        raise ParameterError(f"method must be a name, a function or a Method; found {type(given).__name__}.")
+    if _NAME.fullmatch(method.name) is None:
+        raise ParameterError(
+            "Invalid name of a method: letters, digits, '-', '_' and '.' are allowed, starting with a letter. "
+            "Hint: wrap a lambda or a partial function: Method('my-name', function, 'what it does')."
+        )
+    return method
+
+
+@cache
+def _entry_points() -> dict[str, EntryPoint]:
+    """Returns the methods that other packages registered, by name; nothing is loaded."""
+    return {entry.name: entry for entry in entry_points(group="flowveil.methods")}
+
+
+@cache
+def _registered(name: str) -> Method | None:
+    """Returns the method that another package registered under a name; None if the name is unknown."""
+    if (entry := _entry_points().get(name)) is None:
+        return None
+    try:
+        loaded = entry.load()
+    except Exception as problem:
+        raise ParameterError(
+            f"Method '{name}' is registered by another package, but cannot be loaded: {type(problem).__name__}. "
+            "Hint: install that package again, or remove it."
+        ) from None
+    if isinstance(loaded, Method) and loaded.name != name:
+        raise ParameterError(f"Method '{name}' is registered under a different name than its own, '{loaded.name}'.")
+    return _from_object(loaded, name=name)

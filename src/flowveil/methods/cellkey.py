@@ -13,7 +13,7 @@ parameters; the key is the only secret. 0 stays 0.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,7 +25,6 @@ from flowveil.hierarchy import Ints
 from flowveil.methods.public_domain import PairDomain, pair_domain
 from flowveil.record_keys import MODULUS, Keys, sum_keys
 from flowveil.release.noisy import NoisyCounts, Perturbation
-from flowveil.release.plan import Plan, Suppression
 
 #: Largest maximum of the noise: the table of every distribution is published.
 LARGEST_MAXIMUM = 20
@@ -50,27 +49,19 @@ def cellkey(
     """
     table = noise_table(maximum, variance, small)
     cumulative = np.cumsum(table, axis=1)
-
-    def perturb(pairs: KeyedPairs) -> Keys:
-        row = np.minimum(pairs.cells.trips, len(table)) - 1
-        key = spread(pairs.keys)
-        noise = np.full(len(key), -maximum, dtype=np.int64)
-        for column in range(2 * maximum):
-            noise += key >= cumulative[row, column]
-        return pairs.cells.trips + noise
-
-    return perturbed(
-        flows,
-        level,
-        perturb,
+    pairs = KeyedPairs.from_flows(flows, level)
+    row = np.minimum(pairs.cells.trips, len(table)) - 1
+    key = spread(pairs.keys)
+    noise = np.full(len(key), -maximum, dtype=np.int64)
+    for column in range(2 * maximum):
+        noise += key >= cumulative[row, column]
+    return pairs.released(
+        pairs.cells.trips + noise,
         "noise from a published table, looked up with the sum of record keys; 0 stays 0",
         maximum=maximum,
         deviation=math.sqrt(variance),
         details={"variance": variance, "small": small, "table": table.tolist()},
     )
-
-
-# ---- the perturbation table ------------------------------------------------------------------------------------------
 
 
 def noise_table(maximum: int, variance: float, small: int) -> Keys:
@@ -144,19 +135,11 @@ def _whole_shares(noise: Ints, p: Any) -> Keys:
     return shares
 
 
-# ---- keyed cells -----------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, eq=False)
 class KeyedPairs:
-    """The pairs of zones with trips, with their cell keys.
+    """The pairs of zones with trips, their true counts in order, and the sum of the record keys of each."""
 
-    Attributes:
-        domain: the zones.
-        cells: the true counts, sorted.
-        keys: the sum of the record keys of each pair.
-    """
-
+    flows: Flows
     domain: PairDomain
     cells: Cells
     keys: Keys
@@ -174,7 +157,26 @@ class KeyedPairs:
         ends = domain.origins.zone[flows.origin], domain.destinations.zone[flows.destination]
         group = group_pairs(*ends, len(domain.origins.zones), len(domain.destinations.zones))
         cells = Cells(group.origin, group.destination, group.sum(flows.trips))
-        return cls(domain, cells, sum_keys(group.row, flows.keys, len(cells)))
+        return cls(flows, domain, cells, sum_keys(group.row, flows.keys, len(cells)))
+
+    def released(
+        self, counts: Keys, mechanism: str, *, maximum: int, deviation: float, details: Mapping[str, Any]
+    ) -> NoisyCounts:
+        """Returns the result of a method: the perturbed counts above 0.
+
+        ``mechanism`` says how counts are perturbed; ``maximum`` and ``deviation`` are the largest absolute perturbation
+        and its standard deviation; ``details`` are further parameters of the guarantee.
+        """
+        flows, listed = self.flows, counts > 0
+        pairs = "those with trips whose perturbed count is above 0"
+        described = {"level": self.domain.described["level"], "pairs": pairs, "zones_from_data": True}
+        return NoisyCounts(
+            plan=self.domain.plan(flows),
+            cells=Cells(self.cells.origin[listed], self.cells.destination[listed], counts[listed]),
+            guarantee=Perturbation(mechanism, maximum, deviation, flows.intake.key, described, details),
+            left_out={},
+            repeatable=flows.intake.key is None,
+        )
 
 
 def with_trial_keys(flows: Flows) -> Flows:
@@ -193,47 +195,3 @@ def spread(keys: Keys) -> Keys:
     for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35)):
         mixed = (mixed ^ (mixed >> np.uint32(shift))) * np.uint32(factor)
     return (mixed ^ (mixed >> np.uint32(16))).astype(np.int64)
-
-
-def perturbed(
-    flows: Flows,
-    level: int | None,
-    perturb: Callable[[KeyedPairs], Keys],
-    mechanism: str,
-    *,
-    maximum: int,
-    deviation: float,
-    details: Mapping[str, Any],
-) -> NoisyCounts:
-    """Returns the perturbed counts of all pairs of zones with trips; those that become 0 are not listed.
-
-    Args:
-        flows: flows with record keys.
-        level: level of the zones.
-        perturb: returns the counts to publish.
-        mechanism: how counts are perturbed, for the report.
-        maximum, deviation: largest absolute perturbation, and its standard deviation.
-        details: further parameters of the guarantee.
-    """
-    pairs = KeyedPairs.from_flows(flows, level)
-    counts = perturb(pairs)
-    domain, listed = pairs.domain, counts > 0
-    described = {"level": domain.described["level"], "pairs": "those with trips whose perturbed count is above 0"}
-    return NoisyCounts(
-        plan=Plan(
-            origin_zone=domain.origins.zone[flows.origin],
-            destination_zone=domain.destinations.zone[flows.destination],
-            kept=np.ones(len(flows), dtype=np.bool_),
-            origin_zones=domain.origins.zones,
-            destination_zones=domain.destinations.zones,
-            homogeneous=True,
-            suppression=Suppression("noise"),
-        ),
-        cells=Cells(pairs.cells.origin[listed], pairs.cells.destination[listed], counts[listed]),
-        guarantee=Perturbation(
-            mechanism, maximum, deviation, flows.intake.key, {**described, "zones_from_data": True}, details
-        ),
-        left_out={},
-        zones_are_public=domain.public,
-        repeatable=flows.intake.key is None,
-    )

@@ -38,7 +38,6 @@ def mondrian(
 
     Args:
         flows: the flows to anonymise; their tiles need coordinates.
-        guarantee: thresholds that every cell must reach.
         max_suppressed: not used; Mondrian suppresses nothing.
         partitioning: ``"strict"`` keeps flows at the median together, so that boxes are disjoint; ``"relaxed"`` may
             divide them, in the order of their tiles, for more equal sides.

@@ -38,8 +38,6 @@ def odkanon(
     """Plans homogeneous zones by the ODkAnon schedule.
 
     Args:
-        flows: the flows to anonymise.
-        guarantee: thresholds that every cell must reach.
         max_suppressed: with ``budget="rows"``, largest share of flows (rows, as published by the authors) that the
             pre-filter may suppress; with ``budget="volume"``, largest share of the volume that may be suppressed.
         levels: the pre-filter suppresses flows whose cell is not safe with both ends lifted by up to this many levels.

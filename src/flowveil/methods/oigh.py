@@ -7,6 +7,7 @@ cells, so one descent along the staircase of good points finds it. The baseline 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,8 +26,6 @@ def oigh(flows: Flows, guarantee: Guarantee, *, max_suppressed: float = 0.1) -> 
     published cells), and on ties the one with the finest origins. The top of the lattice if no point is good.
 
     Args:
-        flows: the flows to anonymise.
-        guarantee: thresholds that every cell must reach.
         max_suppressed: largest share of the volume in cells below the threshold, which are suppressed. 0 as in the
             ODkAnon papers; 0.1 as in Matet et al.
     """
@@ -51,11 +50,8 @@ def one_level(flows: Flows, guarantee: Guarantee, *, max_suppressed: float = 0.1
     Arguments as in `oigh`; both ends are tiles of one tree.
     """
     lattice = Lattice(flows, guarantee, max_suppressed)
-    low, high = -1, lattice.origins.top
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if lattice.average(middle, middle) is None else (low, middle)
-    return lattice.plan(high, high)
+    up = bisect_left(range(lattice.origins.top), True, key=lambda level: lattice.average(level, level) is not None)
+    return lattice.plan(up, up)
 
 
 def suppression(flows: Flows, guarantee: Guarantee, *, max_suppressed: float = 0.1) -> Plan:  # noqa: ARG001

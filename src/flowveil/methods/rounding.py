@@ -17,7 +17,7 @@ import numpy as np
 
 from flowveil.errors import ParameterError
 from flowveil.flows import Flows
-from flowveil.methods.cellkey import KeyedPairs, perturbed, spread
+from flowveil.methods.cellkey import KeyedPairs, spread
 from flowveil.record_keys import MODULUS, Keys
 from flowveil.release.noisy import NoisyCounts
 
@@ -51,22 +51,18 @@ def rounding(
         raise ParameterError(f"base must be a whole number from 2 to {LARGEST_BASE}; found {base!r}.")
     if mode not in ("random", "controlled"):
         raise ParameterError(f"mode must be random or controlled; found {mode!r}.")
-
-    def perturb(pairs: KeyedPairs) -> Keys:
-        counts = pairs.cells.trips
-        remainder = counts % base if not small_only else np.where(counts < base, counts, 0)
-        if mode == "controlled":
-            return counts - remainder + base * _controlled(pairs, remainder, int(base))
-        return counts - remainder + base * (spread(pairs.keys) * base < remainder * MODULUS)
-
-    how = "as the sum of record keys says, with probability remainder / base"
+    pairs = KeyedPairs.from_flows(flows, level)
+    counts = pairs.cells.trips
+    remainder = counts % base if not small_only else np.where(counts < base, counts, 0)
     if mode == "controlled":
         how = "so that totals of origins, of destinations and of all are rounded too (Cox 1987)"
+        rounded_up = _controlled(pairs, remainder, int(base))
+    else:
+        how = "as the sum of record keys says, with probability remainder / base"
+        rounded_up = (spread(pairs.keys) * base < remainder * MODULUS).astype(np.int64)
     of = f"counts below {base}, the others are exact" if small_only else "counts"
-    return perturbed(
-        flows,
-        level,
-        perturb,
+    return pairs.released(
+        counts - remainder + base * rounded_up,
         f"{of}: rounded to multiples of {base}, up or down {how}; 0 stays 0",
         maximum=int(base) - 1,
         # That of the remainder with the largest one.

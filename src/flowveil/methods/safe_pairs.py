@@ -219,13 +219,14 @@ class _Search:
 
     def _members(self, order: Positions, group: Positions) -> dict[str, Repeats]:
         """Returns the people and tiles that must be counted once in each pair."""
-        rows: dict[str, tuple[Ints, Ints]] = {}
+        rows: dict[str, tuple[Ints, Ints, int]] = {}
         if self.guarantee.people is not None and self.flows.people is not None:
-            rows["people"] = self.flows.people.cell, self.flows.people.person
+            rows["people"] = self.flows.people.cell, self.flows.people.person, self.guarantee.people
         if self.guarantee.locations is not None:
             tiles = self.guarantee.prepare(self.flows).tiles
             assert tiles is not None, "locations are counted"
-            rows |= {"begin": tiles.begin, "end": tiles.end}
+            locations = self.guarantee.locations
+            rows |= {"begin": (*tiles.begin, locations), "end": (*tiles.end, locations)}
         common = AncestorDepth(self.origins)
         return {name: Repeats(*columns, order, self.leaf_o, group, common) for name, columns in rows.items()}
 
@@ -285,9 +286,9 @@ class _Runs(Cells):
 def _divide(start: Positions, stop: Positions, fresh: Positions) -> tuple[Positions, Positions]:
     """Divides ascending, disjoint runs at the fresh starts inside them."""
     run = np.searchsorted(start, fresh, side="right") - 1
-    fresh = fresh[(fresh < stop[run]) & (fresh > start[run])]
-    starts = np.sort(np.concatenate((start, fresh)))
-    ends = stop[np.searchsorted(start, starts, side="right") - 1]
+    inside = np.flatnonzero((fresh < stop[run]) & (fresh > start[run]))
+    fresh, run = fresh[inside], run[inside]
+    starts, ends = np.insert(start, run + 1, fresh), np.insert(stop, run + 1, stop[run])
     ends[:-1] = np.minimum(ends[:-1], starts[1:])
     return starts, ends
 
@@ -332,13 +333,22 @@ class Repeats:
     """
 
     def __init__(
-        self, flow: Ints, member: Ints, order: Positions, leaf_o: Ints, group: Positions, common: AncestorDepth
+        self,
+        flow: Ints,
+        member: Ints,
+        least: int,
+        order: Positions,
+        leaf_o: Ints,
+        group: Positions,
+        common: AncestorDepth,
     ) -> None:
         n = len(leaf_o)
         self.each = np.bincount(flow, minlength=n)
+        # A flow with enough members makes every pair that contains it safe, so its repeats need not be known.
         used = np.zeros(n, dtype=np.bool_)
-        used[order] = True
-        flow, member = flow[used[flow]], member[used[flow]]
+        used[order] = self.each[order] < least
+        rows = np.flatnonzero(used[flow])
+        flow, member = flow[rows], member[rows]
         by_origin = np.argsort(leaf_o, kind="stable")
         place = np.empty(n, dtype=np.int64)
         place[by_origin] = np.arange(n)

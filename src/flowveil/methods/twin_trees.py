@@ -10,8 +10,10 @@ Measured by `python -m benchmarks methods`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import groupby, pairwise
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -28,8 +30,13 @@ NO_PLACE = "Distances cannot be minimised: the zones have no place on the map. H
 Goal = Literal["error", "metres", "reconstruction", "cells"]
 Positions = NDArray[np.int64]
 
+#: Safe pairs: nodes of one tree, nodes of the other, volume, and the cost if it is stored.
+Pairs = tuple[NDArray[Any], ...]
+
 #: Deepest level that is kept; deeper trees are thinned to it.
 DEEPEST = 48
+#: Pairs that are summed or transposed at once: their temporary arrays stay small.
+BATCH = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -70,13 +77,15 @@ class Objective:
 
 @dataclass(frozen=True, eq=False)
 class TwinAxis:
-    """One tree, reduced to the nodes that occur in a safe pair, with the safe pairs sorted by node.
+    """One tree, reduced to the nodes that occur in a safe pair, with the safe pairs sorted by node and other node.
 
     Attributes:
         full, sketch: the hierarchy, and the sketch that it was reduced to first.
         nodes: the remaining sketch nodes, in order. All other node numbers here are positions in this array.
         layers: for each depth below the root: nodes, their parents, start of each sibling group, parent of each group.
+        size: the tiles of each node.
         first: the safe pairs of node n are the slice ``first[n]:first[n + 1]`` of other node, volume and cost.
+        cost: empty if the cost of a pair is its volume times the tiles of both ends, and sums of costs are exact.
     """
 
     full: Hierarchy
@@ -84,6 +93,7 @@ class TwinAxis:
     nodes: Positions
     parent: Positions
     layers: tuple[tuple[Positions, Positions, Positions, Positions], ...]
+    size: Floats
     first: Positions
     other: Ints
     volume: NDArray[Any]
@@ -91,13 +101,14 @@ class TwinAxis:
 
     @classmethod
     def from_pairs(
-        cls, full: Hierarchy, reduced: Sketch, occurring: Any, ends: tuple[Ints, Ints], pairs: Sequence[NDArray[Any]]
+        cls, full: Hierarchy, reduced: Sketch, occurring: NDArray[np.bool_], length: Positions, pairs: Iterable[Pairs]
     ) -> TwinAxis:
-        """Lays out the pairs: ``ends`` are sketch node here and node number there, ``pairs`` volume and cost."""
-        nodes, number = np.flatnonzero(occurring), np.cumsum(occurring, dtype=np.int32) - np.int32(1)
-        own, other = number[ends[0]], ends[1]
-        order = np.lexsort((other, own))
-        parent = np.where(nodes > 0, number[np.maximum(reduced.tree.parent[nodes], 0)], -1).astype(np.int64)
+        """Lays out batches of pairs; ``length`` is the number of pairs of each node.
+
+        The batches of a node must come in the order of the other nodes.
+        """
+        nodes, number = np.flatnonzero(occurring), np.cumsum(occurring) - 1
+        parent = np.where(nodes > 0, number[np.maximum(reduced.tree.parent[nodes], 0)], -1)
         layers = []
         depth = reduced.tree.depth[nodes]
         for d in range(1, int(depth.max()) + 1):
@@ -105,18 +116,43 @@ class TwinAxis:
             above = parent[here]
             group = np.flatnonzero(np.append(True, above[1:] != above[:-1]))
             layers.append((here, above, group, above[group]))
-        first = np.concatenate(([0], np.cumsum(np.bincount(own, minlength=len(nodes)))))
-        volume, cost = (column[order] for column in pairs)
-        return cls(full, reduced, nodes, parent, tuple(layers), first, other[order], volume, cost)
+        first = np.concatenate(([0], np.cumsum(length)))
+        columns: list[NDArray[Any]] = []
+        free = first[:-1].copy()
+        for own, *values in pairs:
+            columns = columns or [np.empty(first[-1], column.dtype) for column in values]
+            # One key sorts faster than two. Pairs are distinct, so the sort need not be stable.
+            order = np.argsort(own.astype(np.int64) * (int(values[0].max()) + 1) + values[0])
+            held = np.bincount(own, minlength=len(nodes))
+            place = np.repeat(free - (np.cumsum(held) - held), held) + np.arange(len(own))
+            free += held
+            for into, column in zip(columns, values, strict=True):
+                into[place] = column[order]
+        other, volume, cost = (*columns, np.zeros(0))[:3]
+        size = reduced.size[nodes].astype(np.float64)
+        return cls(full, reduced, nodes, parent, tuple(layers), size, first, other, volume, cost)
 
     def __len__(self) -> int:
         return len(self.nodes)
 
     def rows(self, nodes: Positions) -> Positions:
         """Returns the positions of the safe pairs of these nodes."""
-        length = self.first[nodes + 1] - self.first[nodes]
+        length = self.length[nodes]
         rows = np.repeat(self.first[nodes] - (np.cumsum(length) - length), length)
-        return rows + np.arange(len(rows))
+        rows += np.arange(len(rows))
+        return rows
+
+    @cached_property
+    def length(self) -> Positions:
+        """The number of safe pairs of each node."""
+        return np.diff(self.first)
+
+    def transposed(self) -> Iterator[Pairs]:
+        """Yields the safe pairs in batches: other node, node, volume, and cost if it is stored."""
+        for nodes in _batches(self.length):
+            pairs = slice(self.first[nodes[0]], self.first[nodes[-1] + 1])
+            stored = (self.cost[pairs],) if len(self.cost) else ()
+            yield self.other[pairs], np.repeat(nodes.astype(np.int32), self.length[nodes]), self.volume[pairs], *stored
 
     def best(self, saving: Floats) -> tuple[Positions, Floats, Floats]:
         """Returns the cut with the largest saving, and for each node the best saving and the saving if divided.
@@ -159,13 +195,15 @@ class TwinAxis:
 class TwinTrees:
     """Both trees, the safe pairs between them, and the objective.
 
-    ``thinned`` is True if a tree was too deep and lost nodes; cuts that need those nodes are not found.
+    ``thinned`` is True if a tree was too deep and lost nodes; cuts that need those nodes are not found. ``summed`` is
+    the last cut of each end and its sums (`_sums`).
     """
 
     origins: TwinAxis
     destinations: TwinAxis
     objective: Objective
     thinned: bool = False
+    summed: dict[int, tuple[Positions, Floats]] = field(default_factory=dict)
 
     @classmethod
     def from_flows(cls, flows: Flows, guarantee: Guarantee, goal: Goal = "error") -> TwinTrees | None:
@@ -174,25 +212,31 @@ class TwinTrees:
             sketch(tree, tile, flows, guarantee, max_depth=DEEPEST)
             for tree, tile in ((flows.origins, flows.origin), (flows.destinations, flows.destination))
         ]
-        price = PairCost(flows, guarantee.basis, goal, sketches)
-        found = [
-            (level.origin, level.destination, narrowed(level.volume), price.cost(level))
-            for level in safe_levels(flows, guarantee, *sketches)
-        ]
+        volume = flows.volume(guarantee.basis)
+        total = float(np.sum(volume))
+        narrow = volume.dtype.kind == "i" and total < 2**31
+        # Sums of integers below 2**53 are exact in any order. A difference of sums has up to four terms.
+        exact = goal == "error" and narrow and 4 * total * sum(int(s.size[0]) for s in sketches) < 2**53
+        price = None if exact else PairCost(flows, guarantee.basis, goal, sketches)
+        found: list[Pairs] = []
+        length = [np.zeros(s.tree.n_nodes, np.int64) for s in sketches]
+        depth = sketches[0].tree.depth
+        for _, levels in groupby(safe_levels(flows, guarantee, *sketches), lambda level: depth[level.origin[0]]):
+            rows = [(lv.origin, lv.destination, lv.volume, *([price.cost(lv)] if price else [])) for lv in levels]
+            origin, destination, volume, *cost = map(np.concatenate, zip(*rows, strict=True))
+            found.append((origin, destination, volume.astype(np.int32 if narrow else np.float64), *cost))
+            for held, nodes in zip(length, (origin, destination), strict=True):
+                held += np.bincount(nodes, minlength=len(held))
         if not found:
             return None
-        # One column at a time, removed before the next is made: together they are most of the memory.
-        columns = [list(column) for column in zip(*found, strict=True)]
-        del found
-        origin, destination, volume, cost = (np.concatenate(columns.pop(0)) for _ in range(4))
-        occurring = [_occurring(s, nodes) for s, nodes in zip(sketches, (origin, destination), strict=True)]
-        numbers = [(np.cumsum(occurs, dtype=np.int32) - np.int32(1)) for occurs in occurring]
-        pairs = volume, cost
-        ends = (origin, numbers[1][destination]), (destination, numbers[0][origin])
-        trees = flows.origins, flows.destinations
-        axes = [TwinAxis.from_pairs(*end, pairs) for end in zip(trees, sketches, occurring, ends, strict=True)]
-        objective = Objective.from_goal(goal, float(np.sum(flows.volume(guarantee.basis))))
-        return cls(axes[0], axes[1], objective, thinned=any(s.thinned for s in sketches))
+        kept = [_occurring(s, held > 0) for s, held in zip(sketches, length, strict=True)]
+        number = [np.cumsum(occurs, dtype=np.int32) - np.int32(1) for occurs in kept]
+        # A batch is released as soon as it is laid out: together they are most of the memory.
+        batches = ((number[0][o], number[1][d], *rest) for o, d, *rest in (found.pop() for _ in range(len(found))))
+        origins = TwinAxis.from_pairs(flows.origins, sketches[0], kept[0], length[0][kept[0]], batches)
+        turned = origins.transposed()
+        destinations = TwinAxis.from_pairs(flows.destinations, sketches[1], kept[1], length[1][kept[1]], turned)
+        return cls(origins, destinations, Objective.from_goal(goal, total), thinned=any(s.thinned for s in sketches))
 
     def axis(self, end: int) -> TwinAxis:
         """Returns the origin axis (0) or the destination axis (1)."""
@@ -201,6 +245,9 @@ class TwinTrees:
     def given(self, end: int, cut: Positions) -> Costs:
         """Returns cost and volume of the nodes of one tree, with the cut of the tree at ``end`` fixed."""
         fixed, free = self.axis(end), self.axis(1 - end)
+        if len(fixed.cost) == 0:
+            volume, cost = self._sums(end, cut)
+            return Costs(free, self.objective, cost + free.size * volume, volume)
         rows = fixed.rows(cut)
         other = fixed.other[rows]
         # `bincount` without rows returns integers.
@@ -210,16 +257,42 @@ class TwinTrees:
         )
         return Costs(free, self.objective, cost, volume)
 
+    def _sums(self, end: int, cut: Positions) -> Floats:
+        """Returns for each node of the other tree the volume of its pairs, and the volume times the tiles at this end.
 
-def _occurring(reduced: Sketch, nodes: Ints) -> NDArray[np.bool_]:
-    """Returns which nodes of a sketch are kept: those of these pairs.
+        Only the pairs of nodes that differ from the last cut are read: they are added or subtracted. Sums are exact, so
+        the result does not depend on the last cut. Measured by `python -m benchmarks scale`.
+        """
+        fixed, n_free = self.axis(end), len(self.axis(1 - end))
+        last, sums = self.summed.get(end, (cut[:0], np.zeros((2, n_free))))
+        change = np.zeros(len(fixed))
+        change[cut] = 1.0
+        change[last] -= 1.0
+        nodes, sums = np.flatnonzero(change), sums.copy()
+        for batch in _batches(fixed.length[nodes]):
+            here = nodes[batch]
+            rows, length = fixed.rows(here), fixed.length[here]
+            other, volume = fixed.other[rows], fixed.volume[rows] * np.repeat(change[here], length)
+            sums[0] += np.bincount(other, weights=volume, minlength=n_free)
+            sums[1] += np.bincount(other, weights=volume * np.repeat(fixed.size[here], length), minlength=n_free)
+        self.summed[end] = cut, sums
+        return sums
+
+
+def _batches(length: Positions) -> Iterator[Positions]:
+    """Yields ranges of nodes with about `BATCH` pairs each, from the number of pairs of each node."""
+    edges = np.searchsorted(np.cumsum(length), np.arange(BATCH, length.sum(), BATCH))
+    for start, stop in pairwise(np.unique((0, *edges, len(length)))):
+        yield np.arange(start, stop)
+
+
+def _occurring(reduced: Sketch, in_pairs: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Returns which nodes of a sketch are kept: those in safe pairs.
 
     If a divisible node occurs but none of its children does, its first child is added to represent them. Dividing the
     node then suppresses its volume.
     """
-    tree = reduced.tree
-    occurs = np.zeros(tree.n_nodes, dtype=np.bool_)
-    occurs[nodes] = True
+    tree, occurs = reduced.tree, in_pairs.copy()
     below = np.bincount(tree.parent[1:][occurs[1:]], minlength=tree.n_nodes)
     occurs[np.flatnonzero(occurs & ~tree.is_leaf & (below == 0)) + 1] = True
     return occurs

@@ -33,40 +33,32 @@ _BATCH = 512
 _NAMING_SHARE = 0.15
 #: A wider area is named by its country, in degrees of latitude.
 _WIDEST_TOWN = 2.0
+_AREAS, _LINES = ("land", "lakes"), ("borders", "rivers")
 
 
-@dataclass(frozen=True, eq=False)
-class _Shapes:
-    """Polygons or lines of the world as flat arrays."""
+def _load_shapes(arrays: Any, name: str) -> NDArray[np.object_]:
+    """Returns the polygons of land and lakes, or the lines of borders and rivers."""
+    lengths = arrays[f"{name}_corners"].astype(np.int64)
+    ends = np.cumsum(lengths)
+    # The first step of each ring is its place, so that sums must start again there.
+    summed = np.cumsum(arrays[f"{name}_steps"].astype(np.int64), axis=1).T
+    before = np.vstack((np.zeros((1, 2), np.int64), summed[ends[:-1] - 1]))
+    corners, rings = (summed - np.repeat(before, lengths, axis=0)) / 1e5, np.append(0, ends)
+    if name not in _AREAS:
+        return np.asarray(shapely.from_ragged_array(shapely.GeometryType.LINESTRING, corners, (rings,)), dtype=object)
+    polygons = np.append(0, np.cumsum(arrays[f"{name}_rings"], dtype=np.int64))
+    made = shapely.from_ragged_array(shapely.GeometryType.POLYGON, corners, (rings, polygons))
+    return np.asarray(made, dtype=object)
 
-    corners: Floats  # longitude and latitude of all corners
-    ends: NDArray[np.int64]  # where each ring or line ends among the corners
-    rings: NDArray[np.int64]  # the number of rings of each shape
 
-    @classmethod
-    def load(cls, arrays: Any, name: str) -> _Shapes:
-        lengths = arrays[f"{name}_corners"].astype(np.int64)
-        ends = np.cumsum(lengths)
-        # The first step of each ring is its place, so that sums must start again there.
-        summed = np.cumsum(arrays[f"{name}_steps"].astype(np.int64), axis=1).T
-        before = np.vstack((np.zeros((1, 2), np.int64), summed[ends[:-1] - 1]))
-        corners = (summed - np.repeat(before, lengths, axis=0)) / 1e5
-        return cls(corners, ends, arrays[f"{name}_rings"].astype(np.int64))
-
-    def inside(self, west: float, south: float, east: float, north: float, *, areas: bool) -> NDArray[np.object_]:
-        """Returns the parts of shapes in a box, as polygons or lines."""
-        first = np.cumsum(self.rings) - self.rings
-        starts = self.ends - np.diff(self.ends, prepend=0)
-        low, high = (f.reduceat(self.corners, starts[first]) for f in (np.minimum, np.maximum))
-        near = (low[:, 0] <= east) & (high[:, 0] >= west) & (low[:, 1] <= north) & (high[:, 1] >= south)
-        found = []
-        for shape in np.flatnonzero(near).tolist():
-            rings = range(int(first[shape]), int(first[shape] + self.rings[shape]))
-            lines = [self.corners[starts[r] : self.ends[r]] for r in rings]
-            found.append(shapely.Polygon(lines[0], lines[1:]) if areas else shapely.LineString(lines[0]))
-        cut = shapely.clip_by_rect(np.array(found, dtype=object), west, south, east, north)
-        parts: NDArray[np.object_] = shapely.get_parts(shapely.make_valid(cut) if areas else cut)
-        return np.asarray(parts[~shapely.is_empty(parts)], dtype=object)
+def _inside(name: str, west: float, south: float, east: float, north: float) -> NDArray[np.object_]:
+    """Returns the parts of shapes of the world in a box."""
+    shapes = world().shapes[name]
+    left, bottom, right, top = shapely.bounds(shapes).T
+    near = (left <= east) & (right >= west) & (bottom <= north) & (top >= south)
+    found = shapely.clip_by_rect(shapes[near], west, south, east, north)
+    parts = shapely.get_parts(shapely.make_valid(found) if name in _AREAS else found)
+    return np.asarray(parts[~shapely.is_empty(parts)], dtype=object)
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +71,7 @@ class World:
     population: Floats
     country: NDArray[np.int64]  # rows of ``countries``
     countries: tuple[str, ...]
-    shapes: dict[str, _Shapes]  # land and lakes are areas, borders and rivers lines
+    shapes: dict[str, NDArray[np.object_]]  # land, lakes, borders and rivers, by name
 
 
 @cache
@@ -93,7 +85,7 @@ def world() -> World:
             population=arrays["population"].astype(np.float64),
             country=arrays["country"].astype(np.int64),
             countries=tuple(arrays["countries"].tobytes().decode().split("\n")),
-            shapes={name: _Shapes.load(arrays, name) for name in ("land", "lakes", "borders", "rivers")},
+            shapes={name: _load_shapes(arrays, name) for name in (*_AREAS, *_LINES)},
         )
 
 
@@ -112,7 +104,7 @@ def context_of(bounds: Floats) -> Context:
     wide, high = max(_LEAST, _AROUND * (east - west)), max(_LEAST, _AROUND * (north - south))
     box = (west - wide, south - high, east + wide, north + high)
     here = world()
-    land, lakes = (here.shapes[name].inside(*box, areas=True) for name in ("land", "lakes"))
+    land, lakes = (_inside(name, *box) for name in _AREAS)
     step = max(box[2] - box[0], box[3] - box[1]) / 4000
     if shapely.get_num_coordinates(land).sum() > 10 * MAX_CORNERS:
         land = shapely.simplify(land, step)
@@ -121,7 +113,7 @@ def context_of(bounds: Floats) -> Context:
     inside = (here.lon > box[0]) & (here.lon < box[2]) & (here.lat > box[1]) & (here.lat < box[3])
     return Context(
         water=_thinned(water[shapely.get_type_id(water) == 3], step),
-        lines={n: _thinned(here.shapes[n].inside(*box, areas=False), step) for n in ("borders", "rivers")},
+        lines={name: _thinned(_inside(name, *box), step) for name in _LINES},
         towns=np.flatnonzero(inside)[:MAX_TOWNS],
     )
 

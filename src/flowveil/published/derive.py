@@ -28,7 +28,7 @@ from flowveil.record_values import STATISTICS, value_columns
 from flowveil.release.statement import INEXACT, Kind, Published, Statement
 from flowveil.release.zone_map import FrozenMap
 from flowveil.times import TIME, TIME_COLUMNS, Every
-from flowveil.zoning.public_map import zone_chains
+from flowveil.zoning.public_map import H3Map, TreeMap, zone_chains
 
 #: Part of its area by which a zone may lie outside an area and still count as inside: outlines are rounded.
 _ROUNDING = 1e-6
@@ -277,6 +277,10 @@ def _with_coarser_zones(cells: pa.Table, source: Published, how: Derivation) -> 
         raise ParameterError("The zones of this release are boxes, which have no levels. Hint: leave --level out.")
     if how.zones_of is not None and not how.zones_of.homogeneous:
         raise ParameterError("The zones of the other release overlap. Hint: name a release whose zones do not.")
+    if how.level is not None and isinstance(source.map, H3Map | TreeMap):
+        finest = source.map.resolution if isinstance(source.map, H3Map) else int(source.map.tree.level.max())
+        if not 0 <= how.level <= finest:
+            raise ParameterError(f"--level must be 0 to {finest}, the levels of this release; found {how.level}.")
     for end in ENDS:
         # Of the whole release, whatever slices are picked.
         codes = pc.unique(source.cells[end]).to_pylist()

@@ -3,18 +3,6 @@
 Every writer gets published tables alone, so no export can disclose more than they do. The same release gives the same
 bytes: no time, no host, no random name is written. Text in a CSV file is written so that no spreadsheet runs it
 (`flowveil.published.spreadsheets`); the other formats keep every code unchanged.
-
-| name | files | read by |
-|---|---|---|
-| csv | flows.csv, zones.csv | anything |
-| geojson | flows.geojson, zones.geojson | QGIS, web maps |
-| gpkg | release.gpkg (layers zones, flows) | QGIS, ArcGIS, geopandas |
-| omx | flows.omx, omx_zones.csv, omx_matrices.csv | Visum, TransCAD, Cube, AequilibraE, openmatrix |
-| wide | flows_wide.csv, flows_wide.parquet (a column for each matrix) | spreadsheets, AequilibraE, pandas |
-| flowmap | flowmap_locations.csv, flowmap_flows.csv | flowmap.blue, Flowmap City |
-| kepler | kepler.json (data and configuration) | kepler.gl |
-| arrow | flows.arrow, zones.arrow | Arrow, pandas, polars, DuckDB |
-| dcat | dcat.jsonld (metadata by DCAT-AP and mobilityDCAT-AP) | data portals, national access points |
 """
 
 from __future__ import annotations

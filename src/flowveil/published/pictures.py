@@ -86,8 +86,6 @@ def draw(flows: pa.Table, zones: pa.Table, path: str | PathLike[str], **style: A
             listed, other = (t if t is None or end == "flows" else zones_of(t, end) for t in (zones, over))
             notes = [] if other is None else [draw_over(place, other)]
             sentences += framed(place, extent, extent.outside(listed), notes)
-            volume = np.sum([volume_of(flows, listed, e, basis) for e in (ENDS if end == "flows" else (end,))], axis=0)
-            sentences += _name_zones(place, listed, volume, extent, figure.get_figwidth() / len(ends))
         if how.title:
             figure.suptitle(how.title, parse_math=False)
         if how.caption:
@@ -298,7 +296,7 @@ def _draw_flows(place: Any, flows: pa.Table, zones: pa.Table, basis: str, lines:
     chosen = apart[np.lexsort((apart, -volume[apart]))[:lines]][::-1]
     if len(chosen) == 0:
         return "No flow goes from one zone to another."
-    chosen, (start, stop) = _shorter_ways(chosen, ends)
+    start, stop = (end[chosen] for end in ends)
     stretch = [extent.narrowing, 1]
     points = _curves(start * stretch, stop * stretch) / stretch
     share = volume[chosen] / volume[chosen].max()
@@ -316,16 +314,6 @@ def _draw_flows(place: Any, flows: pa.Table, zones: pa.Table, basis: str, lines:
         f"The {len(chosen):,} largest of {everywhere:,} flows as curves from their origin, blue, to their destination, "
         f"orange: {_number(volume[chosen].min())} to {_number(volume[chosen].max())} {basis}; wider curves carry more."
     )
-
-
-def _shorter_ways(chosen: NDArray[np.int64], ends: Sequence[Any]) -> tuple[NDArray[np.int64], list[Any]]:
-    """The ends of chosen flows; those whose shorter way leaves a map of the world are drawn on both of its sides."""
-    start, stop = (end[chosen].astype(np.float64) for end in ends)
-    turn = np.zeros_like(start)
-    turn[:, 0] = np.where(np.abs(stop[:, 0] - start[:, 0]) > 180, np.sign(start[:, 0] - stop[:, 0]) * 360, 0)
-    again = np.flatnonzero(turn[:, 0])
-    starts = np.concatenate((start, start[again] - turn[again]))
-    return np.concatenate((chosen, chosen[again])), [starts, np.concatenate((stop + turn, stop[again]))]
 
 
 def draw_over(place: Any, zones: pa.Table) -> str:
@@ -384,44 +372,3 @@ def _scale_bar(place: Any, extent: Extent) -> None:
     place.plot([west, east], [south, south], color=_INK, linewidth=1.2)
     name = f"{length:g} km" if length >= 1 else f"{length * 1000:g} m"
     place.annotate(name, ((west + east) / 2, south), (0, 3), textcoords="offset points", ha="center", fontsize=7)
-
-
-_MOST_NAMES = 12
-_LONGEST_NAME = 30
-_NAME_SIZE = 6.0
-#: Of a letter and of a line, as a share of the size of the type; a little more than needed.
-_LETTER_WIDTH, _LINE_HEIGHT = 0.56, 1.5
-
-
-def _name_zones(place: Any, zones: pa.Table, volume: NDArray[np.float64], extent: Extent, inches: float) -> list[str]:
-    """Writes the names of the zones with the largest volume where they do not cover each other; returns a description.
-
-    ``inches`` is the width of the map.
-    """
-    if "name" not in zones.column_names:
-        return []
-    import matplotlib.patheffects as effects
-
-    middle = shapely.get_coordinates(shapely.point_on_surface(geometries(zones)))
-    names = zones["name"].to_pylist()
-    # Degrees that a point of type covers, across and upwards.
-    across = (extent.east - extent.west) / max(inches * 72 * 0.8, 1)
-    up = across * extent.narrowing
-    frame = shapely.box(extent.west, extent.south, extent.east, extent.north)
-    taken: list[shapely.Polygon] = []
-    written: list[str] = []
-    for row in np.argsort(-volume, kind="stable").tolist():
-        name = names[row]
-        if len(written) == _MOST_NAMES or not name or volume[row] <= 0:
-            continue
-        text = name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 1].rstrip() + "…"
-        x, y = middle[row].tolist()
-        wide, high = len(text) * _NAME_SIZE * _LETTER_WIDTH * across / 2, _NAME_SIZE * _LINE_HEIGHT * up / 2
-        box = shapely.box(x - wide, y - high, x + wide, y + high)
-        if not frame.covers(box) or shapely.intersects(taken, box).any():
-            continue
-        taken.append(box)
-        written.append(name)
-        look = {"ha": "center", "va": "center", "parse_math": False, "fontsize": _NAME_SIZE, "color": _INK, "zorder": 7}
-        place.text(x, y, text, **look, path_effects=[effects.withStroke(linewidth=1.6, foreground="white")])
-    return [f"Named on the map: {'; '.join(written)}."] if written else []

@@ -133,11 +133,7 @@ def _with_geo_metadata(table: pa.Table) -> pa.Table:
 
 
 def overview(flows: pa.Table, columns: Sequence[str], every: str | None) -> pa.Table:
-    """Returns the matrix of all finest slices added up, sorted by zones; of all slices where no finest one exists.
-
-    A slice is one of the finest where it has a value in every slice column, and its time a label of the shortest step,
-    ``every``.
-    """
+    """Returns the matrix of all finest slices added up, sorted by zones; of all slices where no finest one exists."""
     finest = finest_rows(flows, columns, every)
     return add_up(finest if len(finest) else flows, ENDS)[0]
 
@@ -160,7 +156,7 @@ def split_slices(flows: pa.Table, slice_columns: Sequence[str]) -> Iterator[tupl
 
 
 def finest_rows(flows: pa.Table, columns: Sequence[str], every: str | None) -> pa.Table:
-    """Returns the rows of the finest slices: a value in every slice column, and a time of the shortest step.
+    """Returns the rows of the finest slices: a value in every slice column, and a time of the shortest step, ``every``.
 
     Matrices of all values and of longer steps hold the same trips again.
     """

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from os import PathLike
 from typing import Any
@@ -52,17 +53,17 @@ def read_own_lines(path: str | PathLike[str]) -> str:
         if place.stat().st_size > _MOST_BYTES:
             raise DataError(f"The outlines of '{path}' are too large. Hint: simplify them first.")
         text = place.read_text("utf-8")
-        content = json.loads(text)
+        with suppress(ValueError):
+            # The published form is read without changes.
+            return written(own_lines(text))
+        outlines = list(_outlines(json.loads(text), path))
+    except DataError:
+        raise
     except OSError as problem:
         raise DataError(f"The outlines of '{path}' cannot be read: {problem.strerror}.") from problem
-    except (ValueError, RecursionError) as problem:
-        raise DataError(f"'{path}' is not GeoJSON: it cannot be read as JSON in UTF-8.") from problem
-    try:
-        # The published form is read without changes.
-        return written(own_lines(text))
-    except ValueError:
-        pass
-    outlines = [outline for feature in _features(content, path) if (outline := _outline(feature, path)) is not None]
+    except Exception as problem:
+        # Whatever a broken file makes the libraries raise.
+        raise DataError(f"'{path}' is not GeoJSON that can be read. Hint: a file of districts or roads.") from problem
     if not outlines:
         raise DataError(f"'{path}' holds no lines or polygons. Hint: a GeoJSON file of districts or roads.")
     if sum(outline.name is not None for outline in outlines) > MAX_NAMES:
@@ -108,52 +109,34 @@ def own_lines(text: str) -> tuple[Outline, ...]:
     return tuple(outlines)
 
 
-def _features(content: Any, path: object) -> Iterator[Mapping[str, Any]]:
-    if not isinstance(content, dict):
-        raise DataError(f"'{path}' is not GeoJSON. Hint: a file of districts or roads in longitude and latitude.")
-    system = json.dumps(content.get("crs"))
-    if content.get("crs") is not None and "CRS84" not in system and "4326" not in system:
-        raise DataError(f"'{path}' is not in longitude and latitude. Hint: convert it to EPSG:4326 first.")
-    kind = content.get("type")
-    if kind == "FeatureCollection" and isinstance(content.get("features"), list):
-        yield from (feature for feature in content["features"] if isinstance(feature, dict))
-    elif kind == "Feature":
-        yield content
-    else:
-        yield {"type": "Feature", "geometry": content, "properties": None}
-
-
-def _outline(feature: Mapping[str, Any], path: object) -> Outline | None:
-    geometry = feature.get("geometry")
-    if geometry is None:
-        return None
-    kind = geometry.get("type") if isinstance(geometry, dict) else None
-    if kind not in _LINES | _AREAS:
-        raise DataError(f"'{path}' holds shapes that are neither lines nor polygons. Hint: leave them out of the file.")
-    try:
+def _outlines(content: Mapping[str, Any], path: object) -> Iterator[Outline]:
+    """Yields the lines and names of GeoJSON."""
+    kind, system = content.get("type"), json.dumps(content.get("crs"))
+    single = content if kind == "Feature" else {"geometry": content}
+    is_foreign = content.get("crs") is not None and "CRS84" not in system and "4326" not in system
+    for feature in content["features"] if kind == "FeatureCollection" else [single]:
+        if feature.get("geometry") is None:
+            continue
         with np.errstate(invalid="ignore"):
-            drawn = shapely.force_2d(shape(geometry))
-    except Exception as problem:
-        # Whatever a broken shape makes the library raise.
-        raise DataError(f"'{path}' holds a shape that cannot be read.") from problem
-    if not _in_degrees(shapely.get_coordinates(drawn)):
-        raise DataError(f"'{path}' is not in longitude and latitude. Hint: convert it to EPSG:4326 first.")
-    borders = shapely.get_parts(drawn.boundary if kind in _AREAS else drawn)
-    lines = _rounded([shapely.get_coordinates(border) for border in borders])
-    if not lines:
-        return None
-    properties = feature.get("properties")
-    given = properties.get("name") if isinstance(properties, dict) else None
-    name = None if given is None else str(given).strip() or None
-    if name is None:
-        return Outline(lines, None, None)
-    if _unfit(name):
-        raise DataError(
-            f"A name in '{path}' has more than {LONGEST_NAME} signs, or invisible signs. Hint: shorten it, or "
-            "leave out the property 'name'."
-        )
-    at = drawn.representative_point() if kind in _AREAS else drawn.interpolate(0.5, normalized=True)
-    return Outline(lines, name, (round(at.x, _DECIMALS), round(at.y, _DECIMALS)))
+            drawn = shapely.force_2d(shape(feature["geometry"]))
+        if drawn.geom_type not in _LINES | _AREAS:
+            raise DataError(f"'{path}' holds shapes that are neither lines nor polygons. Hint: leave them out.")
+        if is_foreign or not _in_degrees(shapely.get_coordinates(drawn)):
+            raise DataError(f"'{path}' is not in longitude and latitude. Hint: convert it to EPSG:4326 first.")
+        is_area = drawn.geom_type in _AREAS
+        borders = shapely.get_parts(drawn.boundary if is_area else drawn)
+        lines = _rounded(shapely.get_coordinates(border) for border in borders)
+        given = (feature.get("properties") or {}).get("name")
+        name = None if given is None else str(given).strip() or None
+        if name is not None and _unfit(name):
+            raise DataError(
+                f"A name in '{path}' has more than {LONGEST_NAME} signs, or invisible signs. Hint: shorten it, or "
+                "leave out the property 'name'."
+            )
+        at = drawn.representative_point() if is_area else drawn.interpolate(0.5, normalized=True)
+        if lines:
+            label = None if name is None else (round(at.x, _DECIMALS), round(at.y, _DECIMALS))
+            yield Outline(lines, name, label)
 
 
 def _unfit(name: str) -> bool:

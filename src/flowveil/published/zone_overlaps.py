@@ -21,6 +21,7 @@ from flowveil.errors import ParameterError
 from flowveil.hierarchy import OUTSIDE
 from flowveil.published.maps import geometries, zones_of
 from flowveil.zoning.h3 import n_descendants, parent_of, resolution_of
+from flowveil.zoning.outlines import dissolved
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int32]
@@ -203,7 +204,8 @@ def outline_overlap(
         np.concatenate([inside, np.maximum(whole - covered, 1e-12)[left]]),
         dict(zip(codes.tolist(), worth(outlines).tolist(), strict=True)),
     )
-    middle = shapely.centroid(outlines)
+    # The centroid of an outline on both sides of 180 degrees is on neither.
+    middle = np.where(_is_split(outlines), shapely.point_on_surface(outlines), shapely.centroid(outlines))
     places = dict(zip(codes.tolist(), zip(shapely.get_y(middle), shapely.get_x(middle), strict=True), strict=True))
     return found.placed(places)
 
@@ -270,6 +272,15 @@ def _hexagons(cells: Cells64) -> Outlines:
     return np.array([hexagon(code) for code in _texts(cells).tolist()], dtype=object)
 
 
-def hexagon(code: str) -> shapely.Polygon:
-    """The outline of an H3 cell."""
-    return shapely.Polygon([(x, y) for y, x in h3_int.cell_to_boundary(int(code, 16))])
+def hexagon(code: str) -> Any:
+    """The outline of an H3 cell, split where it crosses the 180th meridian."""
+    cell = int(code, 16)
+    outline = shapely.Polygon([(x, y) for y, x in h3_int.cell_to_boundary(cell)])
+    if not _is_split(np.array([outline]))[0]:
+        return outline
+    return dissolved([[cell]], h3_int.get_resolution(cell), decimals=12)[0][0]
+
+
+def _is_split(outlines: Outlines) -> NDArray[np.bool_]:
+    west, _, east, _ = shapely.bounds(outlines).T
+    return np.asarray(east - west > 180)

@@ -1,4 +1,4 @@
-"""Checks whether the places of trips are plausible, and guesses their time zone, from an offline list of large cities.
+"""Checks whether the places of trips are plausible, by an offline list of large cities.
 
 Detects swapped axes and coordinates that are not degrees. Points are counted on a grid of one degree: the check is
 cheap, independent of the order of rows, and the counts of parts of a table can be added.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import gzip
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
 
@@ -22,8 +22,6 @@ from flowveil.reading.columns import ColumnMap
 
 #: Latitudes and longitudes.
 Point = tuple[Floats, Floats]
-#: No zone is suggested for places farther from every city, in kilometres.
-_FARTHEST_KM = 800.0
 _RADIUS_KM = 6371.0088
 #: Trips of a city, or of a country, are shorter than this on average, in kilometres.
 _CONTINENT_KM = 2_000.0
@@ -35,14 +33,6 @@ _REMOTE_KM, _INHABITED_KM = 300.0, 100.0
 _FEWEST_ROWS = 10
 #: Rows of a batch that are checked.
 _ROWS = 20_000
-#: Degrees are never larger; metres and feet of projected systems are.
-_LARGEST_DEGREES = 400.0
-#: National grids that are suggested if the points are in their area and near a city.
-_GRIDS = (
-    2056, 2100, 2154, 2157, 2180, 2193, 2326, 3006, 3035, 3057, 3067, 3301, 3346, 3414, 3763, 3765, 3794, 3857, 3879,
-    5179, 5514, 6372, 7856, 23700, 25829, 25830, 25831, 25832, 25833, 27700, 28992, 31256, 31370, 31983, 32719,
-)  # fmt: skip
-_MOST_GRIDS = 5
 #: A study area confirms unusual places.
 _AREA = "west,south,east,north"
 
@@ -69,7 +59,7 @@ def misplaced(bins: Counter[int], used: ColumnMap) -> str | None:
     if length > _CONTINENT_KM:
         return _misplaced_end(origin, destination, weight, used)
     lat, lon = (_median(axis, weight) for axis in origin)
-    if distance_to_city(lat, lon) > _REMOTE_KM and abs(lon) <= 90 and distance_to_city(lon, lat) < _INHABITED_KM:
+    if _distance_to_city(lat, lon) > _REMOTE_KM and abs(lon) <= 90 and _distance_to_city(lon, lat) < _INHABITED_KM:
         exchanged = f"{_exchanged('origin', used)} and {_exchanged('destination', used)}"
         return (
             f"Most trips are around latitude {lat:.0f}, longitude {lon:.0f}, far from any town; with the axes "
@@ -80,10 +70,10 @@ def misplaced(bins: Counter[int], used: ColumnMap) -> str | None:
 
 
 def _misplaced_end(origin: Point, destination: Point, weight: NDArray[np.int64], used: ColumnMap) -> str | None:
-    """Returns what is wrong if most trips are longer than a continent; long flights between many places are not."""
+    """Returns what is wrong if most trips are longer than a continent; None for flights between many places."""
     centers = [(_median(end[0], weight), _median(end[1], weight)) for end in (origin, destination)]
     sides = [("origin", origin, destination), ("destination", destination, origin)]
-    if distance_to_city(*centers[0]) < distance_to_city(*centers[1]):
+    if _distance_to_city(*centers[0]) < _distance_to_city(*centers[1]):
         sides.reverse()
     for name, end, other in sides:
         lat, lon = end[1], end[0]
@@ -111,42 +101,6 @@ def _exchanged(end: str, used: ColumnMap) -> str:
     return with_value(end, f"{named[1]},{named[0]}")
 
 
-def projected(off_earth: Sequence[tuple[float, float]], used: ColumnMap) -> Iterator[str]:
-    """Hints on points off the earth (latitude, longitude) that are coordinates of a projected reference system."""
-    if not off_earth:
-        return
-    north, east = (float(np.median(axis)) for axis in zip(*off_earth, strict=True))
-    if not (np.isfinite([north, east]).all() and max(abs(north), abs(east)) > _LARGEST_DEGREES):
-        return
-    grids = sorted(filter(None, (_fits(code, east, north) for code in _GRIDS)))
-    swapped = [] if grids else sorted(filter(None, (_fits(code, north, east) for code in _GRIDS)))
-    yield "these are not degrees but metres or feet of a projected reference system: name it."
-    for _, code, name in (grids or swapped)[:_MOST_GRIDS]:
-        yield f"{with_value('crs', code)} ({name})?"
-    if swapped:
-        yield f"With northing and easting exchanged: {_exchanged('origin', used)}, {_exchanged('destination', used)}."
-    if not grids and not swapped:
-        yield f"{with_value('crs', 'EPSG:32633')} is UTM 33 north, for example (326 and the zone; 327 in the south)."
-
-
-def _fits(code: int, east: float, north: float) -> tuple[float, str, str] | None:
-    """Returns the kilometres to the nearest city and the code and name of a grid; None if the point is not in it."""
-    from pyproj import CRS
-    from pyproj.exceptions import ProjError
-
-    try:
-        crs = CRS.from_epsg(code)
-        (lat,), (lon,) = to_degrees(f"EPSG:{code}", np.array([north]), np.array([east]))
-    except ProjError:
-        return None
-    area = crs.area_of_use
-    # Comparisons with NaN and infinity are false.
-    if area is None or not (area.west <= lon <= area.east and area.south <= lat <= area.north):
-        return None
-    distance = distance_to_city(lat, lon)
-    return (distance, f"EPSG:{code}", crs.name) if distance < _INHABITED_KM else None
-
-
 def to_degrees(crs: str, north: Floats, east: Floats) -> tuple[Floats, Floats]:
     """Returns latitude and longitude of points in a reference system.
 
@@ -168,37 +122,15 @@ def _median(values: Floats, weight: NDArray[np.int64]) -> float:
 
 
 @cache
-def _cities() -> tuple[tuple[str, ...], NDArray[np.int64], Floats, Floats]:
-    """Returns names of zones; zone, latitude and longitude of each city. Made by ``tools/make_timezones.py``."""
-    packed = (files("flowveil.reading") / "timezones.json.gz").read_bytes()
-    content = json.loads(gzip.decompress(packed))
-    lat, lon = (np.array(content[axis]) / 100 for axis in ("lat", "lon"))
-    return tuple(content["names"]), np.array(content["zone"]), lat, lon
+def _cities() -> Point:
+    """Returns the places of large cities, made by ``tools/make_cities.py``."""
+    content = json.loads(gzip.decompress((files("flowveil.reading") / "cities.json.gz").read_bytes()))
+    return np.array(content["lat"]) / 100, np.array(content["lon"]) / 100
 
 
-def guess_timezone(lat: Floats, lon: Floats) -> str | None:
-    """Returns the time zone of the city nearest to the median of some points; None without a city nearby.
-
-    Only suggested in messages: near a border it may be the zone of the neighbour.
-    """
-    known = np.isfinite(lat) & np.isfinite(lon) & (np.abs(lat) <= 90) & (np.abs(lon) <= 180)
-    if not known.any():
-        return None
-    zone, distance = nearest_city(float(np.median(lat[known])), float(np.median(lon[known])))
-    return zone if distance <= _FARTHEST_KM else None
-
-
-def nearest_city(lat: float, lon: float) -> tuple[str, float]:
-    """Returns the time zone of the large city nearest to a place, and the kilometres to it."""
-    names, zone, city_lat, city_lon = _cities()
-    distance = kilometres(city_lat, city_lon, lat, lon)
-    nearest = int(np.argmin(distance))
-    return names[int(zone[nearest])], float(distance[nearest])
-
-
-def distance_to_city(lat: float, lon: float) -> float:
+def _distance_to_city(lat: float, lon: float) -> float:
     """Returns the kilometres from a place to the nearest large city."""
-    return nearest_city(lat, lon)[1]
+    return float(kilometres(*_cities(), lat, lon).min())
 
 
 def kilometres(lat: Floats, lon: Floats, other_lat: Floats | float, other_lon: Floats | float) -> Floats:

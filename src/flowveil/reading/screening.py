@@ -7,7 +7,6 @@ all of them. Counts do not depend on the order of rows. Examples are row numbers
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -31,7 +30,7 @@ from flowveil.flows import (
 from flowveil.read_summary import Days, ReadSummary
 from flowveil.reading import Reading
 from flowveil.reading.areas import Mask
-from flowveil.reading.plausibility import degree_bins, misplaced, projected
+from flowveil.reading.plausibility import degree_bins, misplaced
 from flowveil.reading.tiling import NO_TILE, H3Tiling, Inside, MapTiling, Tiling
 from flowveil.reading.times import TimeForm
 from flowveil.zoning.h3 import MAX_RESOLUTION, Cells64, resolution_of
@@ -66,12 +65,10 @@ _TRIPS_ROUNDING_ALLOWED = 1e-3
 #: A number that differs more from whole millionths has more than six decimals.
 _ROUNDED = 1e-8
 _EXAMPLES = 5
-#: Points off the earth that are kept to recognise their reference system; they are never shown.
-_OFF_EARTH_KEPT = 200
+#: Degrees are never larger; metres and feet of projected reference systems are.
+_LARGEST_DEGREES = 400.0
 #: If a larger share is dropped, the input is misread, and a larger limit is not suggested.
 _MOST = 0.5
-#: An unknown code is quoted only if at least this many ends have it: a rarer one may identify a person.
-_FEWEST_ENDS = 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +79,6 @@ class Batch:
         points: latitude and longitude of the origin, then of the destination; None if there are tiles.
         tiles: the two ends as numbers of the tiling; None if there are points.
         added: the columns of `flowveil.flows.SUM_COLUMNS`, by role.
-        unknown_codes: the number of ends of each code that is not on the map.
         texts: by number column, the rows with text that is not a number.
         commas: whether such a text is a number with a decimal comma.
         no_time, no_attribute: rows without a time, or without an attribute that slices need.
@@ -94,7 +90,6 @@ class Batch:
     tiles: tuple[Cells64, Cells64] | None = None
     trips: NDArray[np.float64] | None = None
     added: dict[str, NDArray[np.float64]] = field(default_factory=dict)
-    unknown_codes: dict[str, int] = field(default_factory=dict)
     texts: dict[str, Mask] = field(default_factory=dict)
     commas: bool = False
     no_time: Mask | None = None
@@ -189,7 +184,7 @@ class _FixedPointSum:
 #: The counters of a screening.
 _COUNTED = (
     "rows", "_kept", "_trips", "_left_out", "_amounts", "_rounding", "_has_fractions", "_errors", "_resolutions",
-    "_on_earth_if_swapped", "_off_earth", "_bins", "_commas", "_sums", "_time_shapes", "_unknown_codes", "_days",
+    "_on_earth_if_swapped", "_projected", "_bins", "_commas", "_sums", "_time_shapes", "_days",
 )  # fmt: skip
 
 
@@ -199,7 +194,6 @@ class Screening:
     def __init__(self, reading: Reading, tiling: Tiling, *, times: TimeForm | None = None) -> None:
         self._reading, self._tiling, self._times = reading, tiling, times
         self._time_shapes: Counter[str] = Counter()
-        self._unknown_codes: Counter[str] = Counter()
         #: Rows that were screened; rows and trips that are used.
         self.rows, self._kept, self._trips = 0, 0, 0
         self._left_out = dict.fromkeys(REASONS, 0)
@@ -209,8 +203,8 @@ class Screening:
         self._has_fractions = False
         self._errors: dict[str, _Finding] = {}
         self._resolutions = np.zeros(MAX_RESOLUTION + 1, dtype=np.int64)
-        self._on_earth_if_swapped = 0
-        self._off_earth: list[tuple[float, float]] = []
+        #: Rows off the earth that would be on it with the axes exchanged; those that are no degrees at all.
+        self._on_earth_if_swapped, self._projected = 0, 0
         self._bins: Counter[int] = Counter()
         self._commas = False
         self._sums = {name: _FixedPointSum(column) for name, column in SUM_COLUMNS.items()}
@@ -313,7 +307,11 @@ class Screening:
     def finish(self, *, label: str, nobody: Counter[str], notes: tuple[str, ...] = ()) -> ReadSummary:
         """Returns the summary of reading, after all batches; refuses the table with one message on all problems."""
         resolutions = np.flatnonzero(self._resolutions)
-        problems = [f"{what}: {found}{self._like(what)}" for what, found in self._errors.items()]
+        problems = [f"{what}: {found}" for what, found in self._errors.items()]
+        if self._time_shapes:
+            frequent = sorted(self._time_shapes, key=lambda shape: (-self._time_shapes[shape], shape))
+            shapes = ", ".join(f"'{shape}'" for shape in frequent[:_EXAMPLES])
+            problems.append(f"times such as {shapes} (9 is a digit, A a letter)")
         if self._times is not None and self._times.problem is not None:
             problems.append(f"the times in column {self._reading.columns.time!r} cannot be read: {self._times.problem}")
         if len(resolutions) > 1:
@@ -367,23 +365,6 @@ class Screening:
             input_weight=amount("weight", *every) if weighted else None,
         )
 
-    def _like(self, what: str) -> str:
-        """Returns details of a finding: shapes of times, the most frequent first; number of unknown codes.
-
-        Unknown codes are listed if they look like codes of the map and are frequent.
-        """
-        if what.startswith("a tile that is not") and self._unknown_codes:
-            known, unknown = self._reading.zones, self._unknown_codes
-            shapes = set() if known is None else {_shape_of(code) for code in known.hierarchy.code.tolist()}
-            frequent = sorted(code for code, n in unknown.items() if n >= _FEWEST_ENDS and _shape_of(code) in shapes)
-            listed = f"; with {_FEWEST_ENDS} ends or more: {', '.join(frequent[:_EXAMPLES])}" if frequent else ""
-            return f", {len(unknown):,} different code{'s' if len(unknown) > 1 else ''}{listed}"
-        if what != self._unreadable_time:
-            return ""
-        frequent = sorted(self._time_shapes, key=lambda shape: (-self._time_shapes[shape], shape))
-        listed = ", ".join(f"'{shape}'" for shape in frequent[:_EXAMPLES])
-        return f", such as {listed} (9 is a digit, A a letter)"
-
     def _find(self, what: str, mask: Mask) -> None:
         if mask.any():
             self._errors.setdefault(what, _Finding()).add(mask, self.rows)
@@ -404,7 +385,6 @@ class Screening:
             return np.zeros(len(batch), dtype=np.bool_)
         unknown = self._unknown(batch.tiles)
         self._find(f"a tile that is not {self._tiling.noun}", unknown)
-        self._unknown_codes.update(batch.unknown_codes)
         return unknown
 
     def _unknown(self, tiles: tuple[Cells64, Cells64]) -> Mask:
@@ -426,11 +406,10 @@ class Screening:
             gaps[OFF_EARTH] = off
             gaps[AT_ZERO] = _any_of([(lat == 0) & (lon == 0) for lat, lon in zip(lats, lons, strict=True)])
             if off.any():
-                some = np.flatnonzero(off)[: max(0, _OFF_EARTH_KEPT - len(self._off_earth))]
-                for lat, lon in zip(lats, lons, strict=True):
-                    self._off_earth += zip(lat[some].tolist(), lon[some].tolist(), strict=True)
                 swapped = _any_of([np.abs(x[off]) > 90 for x in lons] + [np.abs(y[off]) > 180 for y in lats])
                 self._on_earth_if_swapped += int(np.count_nonzero(~swapped))
+                largest = np.max([np.abs(axis[off]) for axis in batch.points], axis=0)
+                self._projected += int(np.count_nonzero(np.isfinite(largest) & (largest > _LARGEST_DEGREES)))
         if batch.tiles is not None:
             gaps[MISSING_END] = _any_of([t == NO_TILE for t in batch.tiles])
             if self._reading.skip_unknown and not self._keeps_unknown:
@@ -537,8 +516,11 @@ class Screening:
                 f"{self._on_earth_if_swapped:,} of the {off:,} rows off the earth would be on it with the "
                 "axes exchanged: are latitude and longitude swapped?"
             )
-        elif off:
-            yield from projected(self._off_earth, self._reading.columns)
+        elif 2 * self._projected > off:
+            yield (
+                "these are not degrees but metres or feet of a projected reference system: name it, such as "
+                f"{with_value('crs', 'EPSG:25832')}."
+            )
         elif 2 * outside > rows or (2 * unknown > rows and counts.dropped_share > _MOST):
             yield f"is the map one of the same place? If it covers a part only, choose that part ({option('within')})."
         if unknown and isinstance(self._tiling, MapTiling):
@@ -548,11 +530,6 @@ class Screening:
 
     def _left_out_text(self) -> str:
         return ", ".join(f"{n:,} {reason}" for reason, n in self._left_out.items() if n)
-
-
-def _shape_of(code: Any) -> str:
-    """Returns a code with 9 for every digit and A for every letter."""
-    return re.sub(r"[^\W\d_]", "A", re.sub(r"\d", "9", str(code)))
 
 
 def _any_of(masks: list[Any]) -> Mask:

@@ -20,7 +20,6 @@ from typing import Any
 import pyarrow as pa
 
 from flowveil.errors import DataError, MissingExtraError, ParameterError, option
-from flowveil.headers import Header
 from flowveil.paths import named_path
 from flowveil.reading import Reading
 from flowveil.reading.database import in_own_words
@@ -36,17 +35,9 @@ ENDINGS = {
     "omx": (".omx",),
 }
 DELIMITERS = ",;\t|"
-_WORKBOOK = "is a workbook, which is not read. Hint: save the sheet as CSV UTF-8, or as Parquet from Python."
-#: What to do with files of other programs.
-_EXPORTED = {
-    ".xlsx": _WORKBOOK,
-    ".xls": _WORKBOOK,
-    ".zip": "is a zip archive, which is not read. Hint: unpack it, or compress the CSV as .csv.gz instead.",
-}
+_OTHERS = "Hint: save a sheet of a workbook as CSV UTF-8; unpack a zip archive, or compress the CSV as .csv.gz instead."
 _REMOTE = ("s3://", "https://")
 _PEEKED_BYTES = 1 << 20
-#: Rows that are searched for the words of the first line.
-_SEARCHED_ROWS = 100_000
 #: The column with the path of each row's file.
 _PATH_COLUMN = "flowveil_path"
 #: Places in the files that a sample is read from, and bytes read at each place of a text file.
@@ -110,8 +101,7 @@ def _open_files(con: Any, label: str, files: list[Path], reading: Reading) -> Ta
         rows, form = omx_table(files[0], matrices=reading.matrix, lookup=reading.lookup)
         return open_in_memory(con, rows, label=f"'{label}'", form=form)
     if len(files) == 1:
-        how = next((how for ending, how in _EXPORTED.items() if label.casefold().endswith(ending)), None)
-        raise ParameterError(f"'{label}' {how}" if how else f"The kind of '{label}' is not known. {ACCEPTED}")
+        raise ParameterError(f"The kind of '{label}' is not known. {ACCEPTED} {_OTHERS}")
     raise ParameterError(f"'{label}' matches files of several kinds, or of a kind that is not read. {ACCEPTED}")
 
 
@@ -291,14 +281,8 @@ def _beginning(path: Path, label: str) -> tuple[str, int, int]:
         raise DataError(f"{label} cannot be read: it is damaged, or may not be opened.") from None
     if start.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise DataError(f"{label} is in UTF-16. Only UTF-8 is read. Hint: save it as UTF-8.")
-    if start.startswith(b"PK\x03\x04"):
-        is_excel = b"xl/" in start or b"[Content_Types].xml" in start[:200]
-        kind, named = ("an Excel workbook", ".xlsx") if is_excel else ("a zip archive", ".zip")
-        raise DataError(f"{label} is {kind}, although its name says text. Hint: name it {named}, or save it as CSV.")
-    if start.startswith(b"PAR1"):
-        raise DataError(f"{label} is a Parquet file, although its name says text. Hint: name it .parquet.")
-    if b"\0" in start:
-        raise DataError(f"{label} is not a text file, although its name says so.")
+    if b"\0" in start or start.startswith((b"PK\x03\x04", b"PAR1")):
+        raise DataError(f"{label} is not a text file, although its name says so. {_OTHERS}")
     return start.decode("utf-8-sig", errors="replace"), taken, path.stat().st_size
 
 
@@ -334,21 +318,6 @@ class FileTable(Table):
     @cached_property
     def _sampled_rows(self) -> list[list[str]]:
         return _sample_text(self.files, self.delimiter, len(self.names) - len(self.partitions))
-
-    def header(self) -> Header:
-        """Returns the names of the columns; they are data if they recur in the first rows or cannot be searched for."""
-        import duckdb
-
-        # Each value once, or twice if it is the only one and recurs: a single number may be chance.
-        first = f"SELECT * FROM {self.relation} LIMIT {_SEARCHED_ROWS}"
-        held = "count(nullif(trim(CAST(COLUMNS(*) AS VARCHAR)), ''))"
-        try:
-            (found,) = self.con.execute(f"SELECT list(DISTINCT COLUMNS(*)), {held} FROM ({first})").fetchall()
-        except duckdb.Error:
-            return Header(self.names, below=[self.names])
-        lists, counts = found[: len(self.names)], found[len(self.names) :]
-        below = [(column or []) * (2 if n > 1 else 1) for column, n in zip(lists, counts, strict=True)]
-        return Header(self.names, below=below, in_text=self.in_text)
 
     def attach(self, positions: Sequence[int]) -> str:
         """Returns a subquery: DuckDB reads the selected columns only."""

@@ -92,12 +92,11 @@ class MapTiling:
     @property
     def takes_points(self) -> bool:
         """Whether the map has outlines."""
-        return self.zone_map.locator is not None
+        return self.zone_map.outlines is not None
 
     def tiles_at(self, lat: Floats, lon: Floats) -> Cells64:
         """Returns the zone whose outline contains each point; only if `takes_points`."""
-        assert self.zone_map.locator is not None
-        zone = self.zone_map.locator.zones_of(lat, lon).astype(np.int64)
+        zone = self.zone_map.tiles_at(lat, lon).astype(np.int64)
         return np.where(zone == NOWHERE, NO_TILE, zone + _FIRST_OF_MAP).astype(np.uint64)
 
     def tile_numbers(self, column: pa.Array) -> Cells64:

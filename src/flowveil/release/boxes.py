@@ -149,8 +149,8 @@ def _centers(tree: Hierarchy) -> tuple[Floats, Floats]:
 def _tile_width_and_latitude(flows: Flows, lat: Floats) -> tuple[float, float]:
     """Returns the side of a square of the area of a tile, in metres, and a latitude of the map.
 
-    The grid is published, so it must not depend on which tiles have trips: both are those of the whole map. For H3,
-    the area is the mean at that resolution, and the latitude of the trips is rounded to 5 degrees.
+    The grid is published, so both are those of the whole map. For H3, the area is the mean at that resolution, and the
+    latitude the median of the tiles with trips, rounded to 5 degrees; docs/threat-model.md says what that reveals.
     """
     tree = flows.origins
     if tree.code.dtype == np.uint64:

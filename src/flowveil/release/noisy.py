@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -19,8 +19,7 @@ from flowveil.errors import InfeasibleError, ParameterError
 from flowveil.flows import Cells, Flows
 from flowveil.hierarchy import Ints
 from flowveil.release.plan import Plan
-from flowveil.release.release import Matrix, Publishable
-from flowveil.slices import Key, SlicedFlows
+from flowveil.release.release import Family, Matrix
 
 
 @dataclass(frozen=True)
@@ -74,6 +73,7 @@ class PrivacyLoss:
     steps: tuple[NoiseStep, ...] = ()
     rho: float | None = None
     layers: int = 1
+    kind: ClassVar[Literal["noisy"]] = "noisy"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for reports."""
@@ -107,11 +107,8 @@ class Perturbation:
     key: str | None
     domain: Mapping[str, Any]
     details: Mapping[str, Any]
-
-    @property
-    def unit(self) -> Literal["trip"]:
-        """What is perturbed: single trips, not persons."""
-        return "trip"
+    kind: ClassVar[Literal["perturbed"]] = "perturbed"
+    unit: ClassVar[Literal["trip"]] = "trip"
 
     @property
     def one_table(self) -> bool:
@@ -147,10 +144,6 @@ def nothing_left(guarantee: PrivacyLoss | Perturbation) -> InfeasibleError:
     return InfeasibleError("No pair is left to publish: all counts became 0. Hint: a coarser level.")
 
 
-def _kind(guarantee: PrivacyLoss | Perturbation) -> Literal["noisy", "perturbed"]:
-    return "noisy" if isinstance(guarantee, PrivacyLoss) else "perturbed"
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class NoisyCounts:
     """What a noisy method returns.
@@ -159,7 +152,6 @@ class NoisyCounts:
         plan: the zones, and in which of them the flows lie; ``kept`` marks the flows inside the domain.
         cells: the published pairs with their noisy trips, at least 1, sorted; there may be none.
         left_out: trips of the input that were not counted, by reason. Exact, so never published.
-        zones_are_public: the zones' numbers of tiles owe nothing to the data.
         repeatable: the noise came from a seed and hides nothing.
     """
 
@@ -167,19 +159,17 @@ class NoisyCounts:
     cells: Cells
     guarantee: PrivacyLoss | Perturbation
     left_out: Mapping[str, int]
-    zones_are_public: bool
     repeatable: bool
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class NoisyRelease(Matrix):
+class NoisyRelease(NoisyCounts, Matrix):
     """Noisy counts that may be published, made by `flowveil.anonymize` with a method that adds noise.
 
-    The input is internal and never written; ``counts`` is what the method returned.
+    The input is internal and never written.
     """
 
     input: Flows
-    counts: NoisyCounts
     method: str
     parameters: Mapping[str, Any]
 
@@ -188,32 +178,12 @@ class NoisyRelease(Matrix):
         """Returns the release; raises NothingLeftError if no pair is left."""
         if len(counts.cells) == 0:
             raise nothing_left(counts.guarantee)
-        return cls(flows, counts, method, MappingProxyType(dict(parameters)))
+        return cls(**vars(counts), input=flows, method=method, parameters=MappingProxyType(dict(parameters)))
 
     @property
     def kind(self) -> Literal["noisy", "perturbed"]:
         """Noisy counts of one matrix, with an ε or without."""
-        return _kind(self.guarantee)
-
-    @property
-    def plan(self) -> Plan:
-        """The zones, and in which of them the flows lie."""
-        return self.counts.plan
-
-    @property
-    def cells(self) -> Cells:
-        """The published pairs with their noisy trips."""
-        return self.counts.cells
-
-    @property
-    def guarantee(self) -> PrivacyLoss | Perturbation:
-        """What the release promises."""
-        return self.counts.guarantee
-
-    @property
-    def left_out(self) -> Mapping[str, int]:
-        """Trips that were not counted, by reason. For the data holder: exact, so never published."""
-        return self.counts.left_out
+        return self.guarantee.kind
 
     @cached_property
     def cell_of_flow(self) -> Ints:
@@ -228,9 +198,9 @@ class NoisyRelease(Matrix):
 
     def check_publishable(self) -> None:
         """Raises ParameterError if the noise was drawn from a seed, or without a secret key."""
-        if self.counts.repeatable and self.kind == "perturbed":
+        if self.repeatable and self.kind == "perturbed":
             raise ParameterError("This release cannot be written: it was made without a secret key. Hint: key_file.")
-        if self.counts.repeatable:
+        if self.repeatable:
             raise ParameterError(
                 "This release cannot be written: its noise was drawn from a seed (unsafe_seed_for_tests), and "
                 "an attacker who guesses the seed can remove the noise. Hint: leave the option out; noise "
@@ -243,37 +213,19 @@ class NoisyRelease(Matrix):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class NoisySlices(Publishable):
+class NoisySlices(Family):
     """Noisy counts of many slices, made by `flowveil.anonymize_slices` with a method that adds noise.
 
-    ``keys`` are the slices in which noise left something to publish, coarsest kinds first; ``guarantee`` is what all
-    promise together. The input is internal and never written.
+    ``keys`` are the slices in which noise left something to publish; ``guarantee`` is what all promise together.
     """
 
-    input: SlicedFlows
-    keys: tuple[Key, ...]
     releases: tuple[NoisyRelease, ...]
     guarantee: PrivacyLoss | Perturbation
-    method: str
-    parameters: Mapping[str, Any]
-
-    def __len__(self) -> int:
-        return len(self.keys)
 
     @property
     def kind(self) -> Literal["noisy", "perturbed"]:
         """Noisy counts, with an ε or without."""
-        return _kind(self.guarantee)
-
-    @property
-    def slice_columns(self) -> tuple[str, ...]:
-        """Names of the slice columns."""
-        return self.input.columns
-
-    @property
-    def parts(self) -> tuple[tuple[Key, NoisyRelease], ...]:
-        """The matrices with their slices."""
-        return tuple(zip(self.keys, self.releases, strict=True))
+        return self.guarantee.kind
 
     def check_publishable(self) -> None:
         """Refuse noise that can be repeated."""

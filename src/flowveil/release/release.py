@@ -1,8 +1,8 @@
 """The base class of releases, and the release of one matrix with exact counts.
 
 A `Release` is a plan that was applied and recounted: its cells satisfy the guarantee. `flowveil.release.noisy` has the
-release of noisy counts, `flowveil.release.release` that of many matrices. Code that publishes, measures or draws a
-release uses its `kind` and its `parts`, not its class.
+release of noisy counts. Code that publishes, measures or draws a release uses its `kind` and its `parts`, not its
+class.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ from flowveil.slices import Key, SlicedFlows
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from flowveil.release.reconstruction import Reconstruction, Zoning
     from flowveil.release.revision import Revision
     from flowveil.release.subtraction import Differencing
 
@@ -48,19 +47,9 @@ class Publishable(ABC):
     measure go through `flowveil.api`.
     """
 
-    if TYPE_CHECKING:  # Fields, or properties, of every class below.
-
-        @property
-        def method(self) -> str:
-            """Name of the method."""
-
-        @property
-        def parameters(self) -> Mapping[str, Any]:
-            """The settings of the run, enough to repeat it."""
-
-        @property
-        def input(self) -> Any:
-            """What was anonymised. Internal: never written."""
+    method: str
+    parameters: Mapping[str, Any]  # the settings of the run, enough to repeat it
+    input: Any  # what was anonymised; never written
 
     @property
     @abstractmethod
@@ -150,15 +139,8 @@ class Publishable(ABC):
 class Matrix(Publishable):
     """A release of one matrix: a plan, and cells whose ``origin`` and ``destination`` number the plan's zones."""
 
-    if TYPE_CHECKING:
-
-        @property
-        def plan(self) -> Plan:
-            """The decision."""
-
-        @property
-        def cells(self) -> Cells:
-            """What is published."""
+    plan: Plan
+    cells: Cells
 
     @property
     def parts(self) -> tuple[tuple[Key, Self], ...]:
@@ -239,44 +221,54 @@ class Release(Matrix):
         """Whether zones are nodes, nodes in layers, boxes, or nodes with times."""
         return self.plan.kind
 
-    def reconstruct(self, zones: int | Zoning) -> Reconstruction:
-        """Estimates the flows between areas, each cell spread evenly over its tiles.
-
-        ``zones`` is a level (for H3 the resolution), or a `flowveil.release.reconstruction.Zoning`.
-        """
-        from flowveil.release.reconstruction import reconstruct
-
-        return reconstruct(self, zones)
-
     def __repr__(self) -> str:
         return f"<Release {self.method}: {len(self.cells)} cells, at least {self.guarantee.in_words()} in each>"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class SlicedRelease(Publishable):
-    """The releases of all slices that can be published, made by `flowveil.anonymize_slices`.
-
-    Every slice is anonymised separately. Where a matrix is published with finer ones of the same trips, the remainder
-    after subtraction must satisfy the guarantee too, or the release is refused.
+class Family(Publishable):
+    """The releases of several slices.
 
     Attributes:
         input: the flows of all slices. Internal: never written.
         keys: the slice of each release, coarsest kinds first, sorted within a kind.
-        guarantee: what every cell of every release satisfies.
+        guarantee: what all releases satisfy.
         parameters: everything needed to run it again.
-        differencing: what can be learnt by subtraction.
     """
 
     input: SlicedFlows
     keys: tuple[Key, ...]
-    releases: tuple[Release, ...]
-    guarantee: Guarantee
+    releases: tuple[Any, ...]
+    guarantee: Any
     method: str
     parameters: Mapping[str, Any]
-    differencing: Differencing
 
     def __len__(self) -> int:
         return len(self.keys)
+
+    @property
+    def slice_columns(self) -> tuple[str, ...]:
+        """Names of the slice columns."""
+        return self.input.columns
+
+    @property
+    def parts(self) -> tuple[tuple[Key, Any], ...]:
+        """The matrices with their slices."""
+        return tuple(zip(self.keys, self.releases, strict=True))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SlicedRelease(Family):
+    """The releases of all slices that can be published, made by `flowveil.anonymize_slices`.
+
+    Every slice is anonymised separately. Where a matrix is published with finer ones of the same trips, the remainder
+    after subtraction must satisfy the guarantee too, or the release is refused; ``differencing`` says what can be
+    learnt by subtraction.
+    """
+
+    releases: tuple[Release, ...]
+    guarantee: Guarantee
+    differencing: Differencing
 
     def __iter__(self) -> Iterator[tuple[Key, Release]]:
         return iter(self.parts)
@@ -297,19 +289,9 @@ class SlicedRelease(Publishable):
         return "sliced"
 
     @property
-    def slice_columns(self) -> tuple[str, ...]:
-        """Names of the slice columns."""
-        return self.input.columns
-
-    @property
     def revision(self) -> Revision | None:
         """Not None if the slices revise those of an earlier release."""
         return self.releases[0].revision
-
-    @property
-    def parts(self) -> tuple[tuple[Key, Release], ...]:
-        """The matrices with their slices."""
-        return tuple(zip(self.keys, self.releases, strict=True))
 
     def __repr__(self) -> str:
         return (

@@ -17,10 +17,10 @@ import pyarrow.parquet as pq
 
 from flowveil import __version__
 from flowveil.errors import FlowveilError
-from flowveil.flows import MILLION, to_fixed_point
 from flowveil.output import Content, write_files
 from flowveil.published.folder import MANIFEST
 from flowveil.published.html import render_series
+from flowveil.published.tables import ENDS, SUMS, add_up
 from flowveil.release.folder import ReleaseFolder
 from flowveil.release.zone_map import FrozenMap
 from flowveil.series.derived import DERIVED, check_derived
@@ -28,7 +28,6 @@ from flowveil.zoning.files import ZoneMap
 
 FORMAT = "flowveil series"
 INDEX, PAGE, TOTALS, MAP = "index.json", "index.html", "totals.parquet", "map.parquet"
-_CELL = ["origin_zone", "destination_zone"]
 
 
 def write_index(place: Path, steps: Sequence[str], *, every: str, map_sha256: str) -> dict[str, Any]:
@@ -125,16 +124,11 @@ def newest_releases(place: Path, steps: Sequence[str]) -> dict[str, Path]:
 
 def totals_of(steps: Sequence[pa.Table]) -> pa.Table:
     """The cells of all steps added up, sorted; ``steps`` says in how many a cell is published."""
-    volumes = [name for name in steps[0].column_names if name in ("trips", "weight")]
-    stacked = pa.concat_tables([table.select([*_CELL, *volumes]) for table in steps])
-    if "weight" in volumes:
-        # Sums of whole millionths are exact, and published as the nearest double.
-        stacked = stacked.set_column(3, "weight", pa.array(to_fixed_point(stacked["weight"].to_numpy())))
-    added = stacked.group_by(_CELL, use_threads=False).aggregate([*((n, "sum") for n in volumes), ("trips", "count")])
-    named = added.rename_columns([*_CELL, *volumes, "steps"])
-    if "weight" in volumes:
-        named = named.set_column(3, "weight", pa.array(named["weight"].to_numpy() / MILLION))
-    return named.sort_by([(name, "ascending") for name in _CELL]).combine_chunks()
+    volumes = [name for name in steps[0].column_names if name in SUMS]
+    stacked = pa.concat_tables([table.select([*ENDS, *volumes]) for table in steps])
+    counted = stacked.group_by(list(ENDS), use_threads=False).aggregate([("trips", "count")])
+    in_order = counted.sort_by([(name, "ascending") for name in ENDS])
+    return add_up(stacked, ENDS)[0].append_column("steps", in_order["trips_count"]).combine_chunks()
 
 
 def read_index(place: Path) -> Mapping[str, Any] | None:

@@ -48,17 +48,11 @@ _NOT_OF_TRIPS = ("about", "formats", "basemap", "context", "ledger")
 
 @dataclass(frozen=True)
 class LedgerCheck:
-    """What the rule says of a new release.
+    """What the rule says of a new release."""
 
-    Attributes:
-        releases: how many earlier releases it was compared with.
-        overlapping: descriptions of those with which it may share trips, each with what to do instead.
-        repeated: the entry of the same release, published before.
-    """
-
-    releases: int
-    overlapping: tuple[str, ...] = ()
-    repeated: Mapping[str, Any] | None = None
+    releases: int  # how many earlier releases it was compared with
+    overlapping: tuple[str, ...] = ()  # those with which it may share trips, each with what to do instead
+    repeated: Mapping[str, Any] | None = None  # the entry of the same release, published before
 
     @property
     def is_clean(self) -> bool:
@@ -83,12 +77,9 @@ def publish_recorded(
     epsilon_total: float | None = None,
     **writing: Any,
 ) -> Path:
-    """Checks a release against the ledger, publishes it, and records it.
+    """Checks a release against the ledger, which is made if it is new, publishes and records it.
 
     Args:
-        release: what to publish.
-        directory: its folder.
-        ledger: the folder of the ledger; made if it is new.
         accept_differencing: publish although earlier releases may hold the same trips. The statement says so.
         epsilon_total: upper bound for the sum of ε of all noisy releases of the ledger. Stored; later only lowered.
         **writing: see `flowveil.publication.publish`.
@@ -124,16 +115,7 @@ def publish_recorded(
 
 
 def check_ledger(release: Publishable, *, ledger: str | PathLike[str], **writing: Any) -> LedgerCheck:
-    """Returns what `publish_recorded` would decide; records nothing and makes no ledger.
-
-    Args:
-        release: what is to be published.
-        ledger: the folder of the ledger.
-        **writing: what it is about, as it would be published.
-
-    Raises:
-        OutputError: the ledger cannot be read or locked, or was changed.
-    """
+    """Returns what `publish_recorded` would decide with the same arguments; records nothing and makes no ledger."""
     release.check_publishable()
     if release.kind == "noisy" or not (real_place(ledger) / LEDGER).exists():
         return LedgerCheck(releases=0)
@@ -142,12 +124,7 @@ def check_ledger(release: Publishable, *, ledger: str | PathLike[str], **writing
 
 
 def check_source(source: Path, *, ledger: str | PathLike[str]) -> None:
-    """Refuses to derive from a release that is not in the ledger.
-
-    Raises:
-        InfeasibleError: it is not, so nothing says that it was published under the rule.
-        OutputError: the ledger cannot be read or locked, or was changed.
-    """
+    """Raises InfeasibleError for a release that is not in the ledger: nothing may be derived from it."""
     manifest = _published(source)["manifest"]
     with open_ledger(ledger, create=False) as book:
         if all(entry.get("manifest") != manifest for entry in book.entries):
@@ -158,11 +135,7 @@ def check_source(source: Path, *, ledger: str | PathLike[str]) -> None:
 
 
 def record_derived(folder: Path, *, ledger: str | PathLike[str]) -> None:
-    """Lists a derived release in the ledger. A function of a recorded release, it reveals nothing new.
-
-    Raises:
-        OutputError: the ledger cannot be read, written or locked, or was changed.
-    """
+    """Lists a derived release in the ledger. A function of a recorded release, it reveals nothing new."""
     published = _published(folder)
     with open_ledger(ledger, create=False) as book:
         if all(entry.get("manifest") != published["manifest"] for entry in book.entries):
@@ -170,7 +143,7 @@ def record_derived(folder: Path, *, ledger: str | PathLike[str]) -> None:
 
 
 def _check(release: Publishable, new: Mapping[str, Any], book: LedgerFile) -> LedgerCheck:
-    """Applies the rule to all earlier releases from raw trips, withdrawn ones included: they were public."""
+    """Applies the rule to all earlier releases from raw trips."""
     revised = set(release.parameters.get("revision_of", ()))
     earlier = [(number, entry) for number, entry in enumerate(book.entries, start=1) if _is_from_trips(entry)]
     repeated = next((entry for _, entry in earlier if entry.get("content") == new["content"]), None)
@@ -190,7 +163,7 @@ def _is_from_trips(entry: Mapping[str, Any]) -> bool:
     """Whether an entry is a release of exact counts from raw trips."""
     report = entry.get("report") or {}
     is_derived = (report.get("statement") or {}).get("derived_from") is not None
-    return SPENT not in entry and "withdraws" not in entry and report.get("kind") != "noisy" and not is_derived
+    return SPENT not in entry and report.get("kind") != "noisy" and not is_derived
 
 
 def _new_entry(
@@ -311,7 +284,7 @@ def _now() -> str:
 
 def _refusal(number: int, entry: Mapping[str, Any], new: Mapping[str, Any], differing: str) -> str:
     """Names an earlier release, why it may share trips, and the closest table that can be derived."""
-    name = entry_name(number, entry)
+    name = f"'{entry['name']}' (number {number} of the ledger)" if "name" in entry else f"number {number} of the ledger"
     if entry["report"]["kind"] == "perturbed":
         return (
             f"The new release may share trips with {name}, which is perturbed, and {differing}. Hint: the same method "
@@ -338,11 +311,7 @@ def _missing_time(facts: Mapping[str, Any], new: Mapping[str, Any]) -> str:
     """What a time column would prove."""
     times = (facts["time"], new["time"])
     if None in times:
-        which = "both releases" if times == (None, None) else "the new one" if times[1] is None else "the earlier one"
-        return (
-            f" A declared --period proves nothing. Hint: name the time column of {which} (--time COLUMN), so that "
-            "their days are compared."
-        )
+        return " A declared --period proves nothing. Hint: name the time column of both (--time COLUMN)."
     if any(time["missing"] for time in times):
         return f" Some trips have no time in column '{times[1]['column']}'. Hint: remove them."
     return ""
@@ -370,12 +339,6 @@ def _derive_instead(entry: Mapping[str, Any], new: Mapping[str, Any]) -> str:
 
 def _columns(entry: Mapping[str, Any]) -> list[str]:
     return list(entry["report"]["statement"]["slice_columns"])
-
-
-def entry_name(number: int, entry: Mapping[str, Any]) -> str:
-    """Returns how messages call an entry."""
-    name = f"'{entry['name']}'" if "name" in entry else "the release"
-    return f"{name} (number {number} of the ledger)"
 
 
 # ---- noise -------------------------------------------------------------------------------------------------------
@@ -407,40 +370,25 @@ def _publish_noise(
 def recording_nothing(ledger: str | PathLike[str] | None, *, epsilon_total: float | None = None) -> Iterator[None]:
     """With a ledger, records noise that leaves nothing to publish: that outcome is known then, and has cost its ε.
 
-    If the total does not allow it, it is refused in the same words as any other release: the message must not reveal
-    whether anything was left.
-
-    Raises:
-        NothingLeftError: nothing is left, and that is recorded.
-        InfeasibleError: nothing is left, and ε would exceed the total.
-        ParameterError: the total would be raised.
-        OutputError: the ledger cannot be read, written or locked.
+    If the total does not allow it, it is refused in the same words as any other release (InfeasibleError): the message
+    must not reveal whether anything was left.
     """
     try:
         yield
     except NothingLeftError as nothing:
         if ledger is not None:
             try:
-                _record_nothing(nothing.promise, ledger, epsilon_total)
+                with open_ledger(ledger) as book:
+                    budget = budget_with(book.entries, nothing.promise, epsilon_total)
+                    book.append({"recorded": _now(), **cost_of(nothing.promise, budget.total)})
             except FlowveilError as problem:
                 # Without a trace of the outcome.
                 raise problem from None
         raise
 
 
-def _record_nothing(promise: PrivacyLoss, ledger: str | PathLike[str], epsilon_total: float | None) -> None:
-    with open_ledger(ledger) as book:
-        budget = budget_with(book.entries, promise, epsilon_total)
-        book.append({"recorded": _now(), **cost_of(promise, budget.total)})
-
-
 def budget_against(release: Publishable, *, ledger: str | PathLike[str]) -> Budget:
-    """Returns the sums of ε and δ with a new noisy release; records nothing and makes no ledger.
-
-    Raises:
-        InfeasibleError: the total does not allow it.
-        OutputError: the ledger cannot be read or locked, or was changed.
-    """
+    """Returns the sums of ε and δ with a new noisy release, or refuses it; records nothing and makes no ledger."""
     promise: PrivacyLoss = release.guarantee  # type: ignore[attr-defined]
     if not (real_place(ledger) / LEDGER).exists():
         return budget_with((), promise, None)
@@ -452,12 +400,9 @@ def budget_against(release: Publishable, *, ledger: str | PathLike[str]) -> Budg
 
 
 def list_entries(book: LedgerFile) -> list[dict[str, Any]]:
-    """Returns one row for each release: number, name, date, what it is, and whether it was withdrawn."""
-    withdrawn = {entry["withdraws"] for entry in book.entries if "withdraws" in entry}
+    """Returns one row for each release: number, name, date, and what it is."""
     rows = []
     for number, entry in enumerate(book.entries, start=1):
-        if "withdraws" in entry:
-            continue
         report = entry.get("report") or {}
         rows.append(
             {
@@ -470,28 +415,6 @@ def list_entries(book: LedgerFile) -> list[dict[str, Any]]:
                 "epsilon": entry[SPENT]["epsilon"] if SPENT in entry else None,
                 "from_trips": _is_from_trips(entry),
                 "proves_disjointness": "facts" in entry,
-                "withdrawn": number in withdrawn,
             }
         )
     return rows
-
-
-def withdraw(book: LedgerFile, name: str) -> int:
-    """Marks a release as withdrawn and returns its number. It still counts: readers may have kept it.
-
-    Args:
-        book: the ledger.
-        name: name of the release, or its number.
-
-    Raises:
-        ParameterError: no release or several have this name, or it is withdrawn.
-    """
-    rows = [row for row in list_entries(book) if name in (row["name"], str(row["number"]))]
-    if len(rows) != 1:
-        listed = ", ".join(str(row["number"]) for row in rows)
-        found = f"it is the name of {listed}" if rows else "it is neither"
-        raise ParameterError(f"--withdraw takes the name or number of one release; of '{name}', {found}.")
-    if rows[0]["withdrawn"]:
-        raise ParameterError(f"'{name}' is withdrawn already.")
-    book.append({"withdraws": rows[0]["number"], "recorded": _now()})
-    return int(rows[0]["number"])

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -29,7 +29,7 @@ from flowveil.tabular.ipf import Synthesis, synthesize_records
 from flowveil.tabular.mondrian import Anonymized, anonymize_records
 from flowveil.tabular.records import Attribute, Floats, as_attributes, as_table, check_roles, encode
 from flowveil.tabular.risk import describe_classes, discernibility, replicated_uniques
-from flowveil.tabular.utility import Design, Diagnostics, Paired, Trained, effects, library, outcome_of, pair_tables
+from flowveil.tabular.utility import Design, Paired, Trained, effects, library, outcome_of, pair_tables
 
 T = TypeVar("T")
 
@@ -52,7 +52,6 @@ class Comparison:
     tables: dict[str, pa.Table]
     parameters: dict[str, Any]  # settings of the sweep
     notes: tuple[str, ...] = ()  # columns whose kind was decided by the data, or that the variants treat differently
-    diagnostics: Diagnostics | None = None  # checks of the regression's assumptions
 
     def write(self, folder: str | Path) -> None:
         """Write tables, figures and parameters (CSV, PNG, JSON); the folder appears complete or not at all."""
@@ -100,25 +99,6 @@ class Grid:
         if self.repeats < 1:
             raise ParameterError(f"At least one synthesis is needed for each setting; found {self.repeats}.")
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data, for the written comparison."""
-        tried = (list(self.ks), list(self.epsilons), list(self.priors))
-        classifier = (self.classifier_k, self.classifier_epsilon, self.classifier_prior)
-        names = ("k", "epsilon", "prior_count")
-        both = [dict(zip(names, values, strict=True)) for values in (tried, classifier)]
-        return {**both[0], "repeats": self.repeats, "classifier": both[1]}
-
-
-@dataclass(frozen=True)
-class Margins:
-    """Options of the margins of IPF; see `synthesize_records`. Undeclared categories are read from the data."""
-
-    margins: Sequence[Sequence[str]] | None = None
-    domains: Mapping[str, Sequence[Any]] | None = None
-    bins: Mapping[str, Sequence[float]] | None = None
-    noise: str = "laplace"
-    delta: float | None = None
-
 
 @dataclass(frozen=True)
 class _Sweep:
@@ -131,22 +111,21 @@ class _Sweep:
     binned: pa.Table
     kinds: ColumnKinds
     roles: Roles
-    fit: Margins
+    fit: Mapping[str, Any]
     report_progress: Callable[[str], None]
 
     @classmethod
-    def from_request(cls, records: Any, roles: Roles, fit: Margins, progress: Callable[[str], None] | None) -> _Sweep:
+    def from_request(cls, records: Any, roles: Roles, fit: Mapping[str, Any], progress: Any) -> _Sweep:
         table, attributes = as_table(records), as_attributes(roles.quasi_identifiers)
         others = {"sensitive": [roles.sensitive], "direct_identifiers": roles.direct_identifiers}
         check_roles(table, quasi_identifiers=[a.name for a in attributes], **others)
-        kinds = decide_kinds(table, attributes, domains=fit.domains, bins=fit.bins)
-        fit = replace(fit, domains=kinds.domains, bins=kinds.bins)
+        kinds = decide_kinds(table, attributes, domains=fit.get("domains"), bins=fit.get("bins"))
+        declared = {"domains": kinds.domains, "bins": kinds.bins}
         names = [*(a.name for a in attributes), roles.sensitive]
-        declared = {"domains": fit.domains, "bins": fit.bins}
         coded = [code_variable(kinds.table, name, **declared, from_data=True) for name in names]
         binned = pa.table([domain.values.take(pa.array(codes)) for domain, codes in coded], names=names)
         outcome_of(binned, roles.sensitive, roles.positive)
-        return cls(kinds.table, binned, kinds, roles, fit, progress or (lambda _: None))
+        return cls(kinds.table, binned, kinds, roles, {**fit, **declared}, progress or (lambda _: None))
 
     @property
     def names(self) -> list[str]:
@@ -163,11 +142,9 @@ class _Sweep:
         return anonymize_records(self.table, k=k, strict=strict, **chosen)
 
     def synthesis(self, epsilon: float | None, prior: float) -> Synthesis:
-        options = dict(vars(self.fit))
-        if epsilon is None:
-            del options["noise"], options["delta"]
-        options |= {"variables": self.variables, "domains_from_data": True}
-        return synthesize_records(self.table, epsilon=epsilon, prior_count=prior, **options)
+        options = {name: v for name, v in self.fit.items() if epsilon is not None or name not in ("noise", "delta")}
+        more = {"variables": self.variables, "domains_from_data": True, "prior_count": prior}
+        return synthesize_records(self.table, epsilon=epsilon, **options, **more)
 
 
 def compare_records(
@@ -175,22 +152,22 @@ def compare_records(
     roles: Roles,
     *,
     grid: Grid | None = None,
-    fit: Margins | None = None,
-    diagnostics: bool = False,
+    fit: Mapping[str, Any] | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Comparison:
     """Sweep both methods over their parameters and measure privacy and utility.
 
     Args:
         records: a pyarrow, pandas or polars table.
-        roles, grid, fit: role of each column, settings of the sweep, options of the margins of IPF.
-        diagnostics: also check the assumptions of the regression.
+        roles, grid: role of each column, settings of the sweep.
+        fit: options of IPF: ``margins``, ``domains``, ``bins``, ``noise``, ``delta``; see `synthesize_records`.
+            Undeclared categories are read from the data.
         progress: called with a line of text before each step.
 
     Raises:
         ParameterError, DataError, InfeasibleError: as from the two methods.
     """
-    grid, fit = grid or Grid(), fit or Margins()
+    grid, fit = grid or Grid(), fit or {}
     sweep = _Sweep.from_request(records, roles, fit, progress)
     # Before the sweep, which takes minutes.
     library("statsmodels.api")
@@ -202,25 +179,19 @@ def compare_records(
         "uniques": [{name: uniques[name] for name in ("n_records", "n_cells", "empty_cells", "unique")}],
         "synthesis": [_synthesis_row(sweep, e, p, grid.repeats) for e in (None, *grid.epsilons) for p in grid.priors],
     }
-    more, models = _classifiers(sweep, grid)
-    checks = None
-    if diagnostics:
-        sweep.report_progress("diagnostics")
-        checks = utility.diagnose(sweep.binned, sweep.variables, models)
-    tables = {name: pa.Table.from_pylist(of) for name, of in {**rows, **more}.items()}
+    rows |= _classifiers(sweep, grid)
     return Comparison(
-        tables=tables if checks is None else {**tables, **checks.tables},
+        tables={name: pa.Table.from_pylist(of) for name, of in rows.items()},
         parameters={
-            **grid.to_dict(),
+            **asdict(grid),
             "quasi_identifiers": sweep.names,
             "kinds": {name: "numeric" if name in sweep.kinds.numeric else "categories" for name in sweep.names},
             "choose": roles.choose,
             "sensitive": roles.sensitive,
-            "noise": fit.noise,
-            "delta": fit.delta,
+            "noise": fit.get("noise", "laplace"),
+            "delta": fit.get("delta"),
         },
         notes=sweep.kinds.notes,
-        diagnostics=checks,
     )
 
 
@@ -290,8 +261,8 @@ def _synthesis_row(sweep: _Sweep, epsilon: float | None, prior: float, repeats: 
     return {"epsilon": epsilon, "prior_count": prior, "repeats": repeats, **means, "s_pmse_deviation": spread}
 
 
-def _classifiers(sweep: _Sweep, grid: Grid) -> tuple[dict[str, list[dict[str, Any]]], dict[str, Trained]]:
-    """Train one model on the original, on a Mondrian and on an IPF release; the rows of tables, and the models."""
+def _classifiers(sweep: _Sweep, grid: Grid) -> dict[str, list[dict[str, Any]]]:
+    """Train one model on the original, on a Mondrian and on an IPF release; return the rows of tables."""
     sweep.report_progress("classifier")
     release, mondrian = _timed(lambda: sweep.mondrian(grid.classifier_k, strict=False))
     synthesis, ipf = _timed(lambda: sweep.synthesis(grid.classifier_epsilon, grid.classifier_prior))
@@ -303,13 +274,12 @@ def _classifiers(sweep: _Sweep, grid: Grid) -> tuple[dict[str, list[dict[str, An
         | {f"{name}_{part}": v for name in fitted for part, v in fitted[name][i].items() if part != "term"}
         for i, term in enumerate(fitted["original"])
     ]
-    tables = {
+    return {
         "prediction": _predictions(trained, levels),
         "coefficients": coefficients,
         "published_values": effects(levels),
         "seconds": [{"method": "mondrian", "seconds": mondrian}, {"method": "ipf", "seconds": ipf}],
     }
-    return tables, {**trained, "mondrian, published values": levels}
 
 
 def _train(sweep: _Sweep, release: Anonymized, synthesis: Synthesis) -> dict[str, Trained]:
@@ -357,16 +327,11 @@ def _predictions(trained: Mapping[str, Trained], levels: Trained) -> list[dict[s
 
 def check_folder(folder: str | Path) -> None:
     """Raise OutputError before any work is done if a comparison cannot be written there."""
-
-    def refuse(target: Path) -> str | None:
-        ours = (target / "comparison.json").is_file() or not any(target.iterdir())
-        return None if ours else "holds something else than a comparison"
-
-    output.check_folder(folder, refuse=refuse)
+    output.check_private_folder(folder, "a comparison", lambda names: "comparison.json" in names)
 
 
 def figures(comparison: Comparison) -> dict[str, Content]:
-    """Return ``strict.png``, ``relaxed.png`` and ``synthesis.png``; with diagnostics those of single records."""
+    """Return ``strict.png``, ``relaxed.png`` and ``synthesis.png``."""
     # The figure class alone: pyplot would look for a screen.
     drawing = partial(library("matplotlib.figure").Figure, layout="constrained")
     drawn = {name: drawing(figsize=(6, 4)) for name in ("strict", "relaxed")}
@@ -378,16 +343,6 @@ def figures(comparison: Comparison) -> dict[str, Content]:
         axes.grid(alpha=0.3)
     drawn["synthesis"] = drawing(figsize=(7, 7))
     _draw_synthesis(drawn["synthesis"], comparison.tables["synthesis"].to_pylist())
-    if comparison.diagnostics is not None:
-        thresholds = {row["measure"]: row["threshold"] for row in comparison.tables["influence"].to_pylist()}
-        for name, title in (("cooks_distance", "Cook's distance"), ("leverage", "Leverage")):
-            values, drawn[name] = comparison.diagnostics.by_record[name], drawing(figsize=(7, 4))
-            axes = drawn[name].add_subplot()
-            axes.vlines(range(len(values)), 0, values, linewidth=0.4)
-            axes.axhline(thresholds[name], color="tab:red", label=f"threshold {thresholds[name]:.2g}")
-            axes.set(xlabel="record, in the order of the table", ylabel=title)
-            axes.set(title=f"{title} of the original's records")
-            axes.legend()
     return {f"{name}.png": partial(_save, figure) for name, figure in drawn.items()}
 
 

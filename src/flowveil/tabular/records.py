@@ -231,9 +231,7 @@ def check_columns(table: pa.Table, names: Iterable[str], role: str) -> None:
 
 
 def _header(table: pa.Table) -> Header:
-    """The names of the columns for a message. A table in memory may have been a text file, and is taken for one."""
-    below = [column.slice(0, 100_000).to_pylist() for column in table.columns]
-    return Header(table.column_names, below=below, in_text=True)
+    return Header(table.column_names)
 
 
 def check_roles(table: pa.Table, **roles: Sequence[str]) -> None:

@@ -1,4 +1,4 @@
-"""Utility of a release: propensity scores, margins, and a classifier trained on it, with checks of its assumptions.
+"""Utility of a release: propensity scores, margins, and a classifier trained on it.
 
 All measures compare an original with data that a reader of the release could have: synthetic records, or records drawn
 from the published regions. They look at the original and are therefore for the data holder: no ε covers them.
@@ -24,8 +24,6 @@ from flowveil.tabular.risk import number_rows
 
 #: Folds of a cross-validation, and the seed of their assignment.
 FOLDS, _SEED = 10, 0
-#: Tables drawn for Fisher's test where a table is larger than two by two; its p then has an error of half a per cent.
-DRAWS = 9_999
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,16 +122,17 @@ class Design:
 
     columns: tuple[Column, ...]
 
-    def terms_of(self, column: Column) -> list[str]:
-        """Return the terms of one column."""
-        if column.kind != "numeric":
-            return [f"{column.name}={v}" for v in column.labels[1:]]
-        return [column.name, *([f"{column.name}={column.labels[column.missing]}"] if column.missing >= 0 else [])]
-
     @property
     def terms(self) -> tuple[str, ...]:
         """The terms of all columns, the intercept first."""
-        return ("(intercept)", *(term for column in self.columns for term in self.terms_of(column)))
+        terms = ["(intercept)"]
+        for column in self.columns:
+            first = 1
+            if column.kind == "numeric":
+                terms.append(column.name)
+                first = column.missing if column.missing >= 0 else column.n_values
+            terms += [f"{column.name}={label}" for label in column.labels[first:]]
+        return tuple(terms)
 
     def rows_of_codes(self, codes: Sequence[Ints]) -> Floats:
         """Return one row for each record."""
@@ -199,23 +198,19 @@ def library(name: str) -> Any:
 def fit_logit(rows: Floats, outcome: Floats) -> tuple[Any, NDArray[np.bool_]]:
     """Logistic regression by statsmodels on the columns that are not combinations of those before; which these are.
 
-    The outcome is 0 or 1 for each row, or its numbers of positive and negative ones.
+    Fitted on distinct rows with their numbers of positive and negative outcomes, which are few where all variables are
+    categories.
     """
     model = library("statsmodels.api")
-    filled = np.vstack([rows, np.zeros((max(rows.shape[1] - len(rows), 0), rows.shape[1]))])
+    distinct, row = np.unique(rows, axis=0, return_inverse=True)
+    counts = [np.bincount(row.reshape(-1), weights=one, minlength=len(distinct)) for one in (outcome, 1 - outcome)]
+    filled = np.vstack([distinct, np.zeros((max(rows.shape[1] - len(distinct), 0), rows.shape[1]))])
     diagonal = np.abs(np.diag(np.linalg.qr(filled, mode="r")))
     free = np.asarray(diagonal > 1e-9 * np.maximum(np.linalg.norm(filled, axis=0), 1e-300))
     with warnings.catch_warnings():
         # Separated data are no error: their coefficients grow, and their errors show it.
         warnings.simplefilter("ignore")
-        return model.GLM(outcome, rows[:, free], family=model.families.Binomial()).fit(), free
-
-
-def _fit_grouped(rows: Floats, outcome: Floats) -> tuple[Any, NDArray[np.bool_]]:
-    """The same fit on distinct rows, which are few where all variables are categories."""
-    distinct, row = np.unique(rows, axis=0, return_inverse=True)
-    counts = [np.bincount(row.reshape(-1), weights=one, minlength=len(distinct)) for one in (outcome, 1 - outcome)]
-    return fit_logit(distinct, np.column_stack(counts))
+        return model.GLM(np.column_stack(counts), distinct[:, free], family=model.families.Binomial()).fit(), free
 
 
 def cross_validate(
@@ -233,7 +228,7 @@ def cross_validate(
     predicted = np.zeros(len(test_rows), dtype=np.bool_)
     for fold in range(FOLDS):
         kept, here = train_fold != fold, test_fold == fold
-        model, free = _fit_grouped(train_rows[kept], train_outcome[kept])
+        model, free = fit_logit(train_rows[kept], train_outcome[kept])
         # A positive score is a probability above a half.
         predicted[here] = test_rows[here][:, free] @ model.params > 0
     is_positive = test_outcome == 1
@@ -248,7 +243,7 @@ def effects(trained: Trained) -> list[dict[str, Any]]:
 
     All are None where the records do not determine one (a category without records).
     """
-    model, free = _fit_grouped(trained.rows, trained.outcome)
+    model, free = fit_logit(trained.rows, trained.outcome)
     found = np.full((len(free), 6), np.nan)
     found[free] = np.column_stack([model.params, model.bse, model.tvalues, model.pvalues, model.conf_int()])
     names = ("estimate", "error", "z", "p", "low", "high")
@@ -256,80 +251,3 @@ def effects(trained: Trained) -> list[dict[str, Any]]:
         {"term": term, **{name: None if np.isnan(v) else float(v) for name, v in zip(names, row, strict=True)}}
         for term, row in zip(trained.design.terms, found, strict=True)
     ]
-
-
-@dataclass(frozen=True, eq=False)
-class Diagnostics:
-    """Checks of what logistic regression assumes: are predictors associated, do single records decide.
-
-    Those of the medical thesis: Fisher's exact test and Cramér's V of every pair of variables (``associations``, its
-    Tables 25 and 26), the generalised variance inflation factor of each model (``inflation``, Tables 27, 33 and 34),
-    Cook's distance and leverage of the original's records in their order (``influence``, Figures 5 and 6).
-    """
-
-    tables: dict[str, pa.Table]
-    by_record: dict[str, Floats]
-
-
-def diagnose(table: Any, variables: Sequence[str], models: Mapping[str, Trained]) -> Diagnostics:
-    """Check the assumptions of models on the original records, numbers in bins; one model is called ``original``."""
-    columns = [encode(table, Attribute(name, "unordered")) for name in variables]
-    original = models["original"]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        fitted = fit_logit(original.rows, original.outcome)[0].get_influence(observed=False)
-        by_record = {"cooks_distance": fitted.cooks_distance[0], "leverage": fitted.hat_matrix_diag}
-    n, p = original.rows.shape
-    limits = {"cooks_distance": 4 / max(n - (p - 1) - 2, 1), "leverage": 2 * float(np.mean(by_record["leverage"]))}
-    influence = [
-        {"measure": name, "threshold": limit, "above": int(np.sum(values > limit)), "largest": float(values.max())}
-        for (name, values), limit in zip(by_record.items(), limits.values(), strict=True)
-    ]
-    tables = {
-        "associations": [_association(a, b) for a, b in combinations(columns, 2)],
-        "inflation": [row for name, model in models.items() for row in inflation_factors(name, model)],
-        "influence": influence,
-    }
-    return Diagnostics({name: pa.Table.from_pylist(rows) for name, rows in tables.items()}, by_record)
-
-
-def _association(a: Column, b: Column) -> dict[str, Any]:
-    """Fisher's exact test and Cramér's V of two variables."""
-    stats = library("scipy.stats")
-    counts = np.zeros((a.n_values, b.n_values), dtype=np.int64)
-    np.add.at(counts, (a.codes, b.codes), 1)
-    counts = counts[counts.any(axis=1)][:, counts.any(axis=0)]
-    names: dict[str, Any] = {"variable_1": a.name, "variable_2": b.name}
-    if min(counts.shape) < 2:
-        return names | {"fisher_p": None, "fisher": None, "cramers_v": None}
-    small = counts.shape == (2, 2)
-    drawn = None if small else stats.MonteCarloMethod(n_resamples=DRAWS, rng=np.random.default_rng(_SEED))
-    return names | {
-        "fisher_p": float(stats.fisher_exact(counts, method=drawn).pvalue),
-        "fisher": "exact" if small else f"{DRAWS} tables drawn",
-        "cramers_v": float(stats.contingency.association(counts, method="cramer")),
-    }
-
-
-def inflation_factors(name: str, model: Trained) -> list[dict[str, Any]]:
-    """GVIF of each variable of a model (Fox and Monette 1992), from the covariance of its coefficients.
-
-    det(R_own) det(R_others) / det(R), R the correlations of the coefficients without the intercept: as R's package car
-    has it. For a variable with one coefficient it is the usual VIF.
-    """
-    fitted, free = fit_logit(model.rows, model.outcome)
-    covariance = np.asarray(fitted.cov_params())[1:, 1:]
-    scale = np.sqrt(np.diag(covariance))
-    correlation = covariance / np.outer(scale, scale)
-    n_terms = [len(model.design.terms_of(column)) for column in model.design.columns]
-    owner = np.repeat(np.arange(len(n_terms)), n_terms)[free[1:]]
-    rows = []
-    for i, column in enumerate(model.design.columns):
-        own = owner == i
-        if own.any():
-            parts = (own, ~own, np.ones(len(own), np.bool_))
-            one, others, whole = (np.linalg.slogdet(correlation[np.ix_(part, part)])[1] for part in parts)
-            gvif, df = float(np.exp(one + others - whole)), int(own.sum())
-            scaled = float(gvif ** (1 / (2 * df)))
-            rows.append({"trained_on": name, "variable": column.name, "gvif": gvif, "df": df, "gvif_scaled": scaled})
-    return rows

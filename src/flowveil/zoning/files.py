@@ -25,13 +25,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from flowveil.errors import DataError, HierarchyError, MissingExtraError, ParameterError
 from flowveil.headers import Header, listed
-from flowveil.hierarchy import VIRTUAL_ROOT, Hierarchy, Ints
+from flowveil.hierarchy import VIRTUAL_ROOT, Floats, Hierarchy, Ints
 from flowveil.paths import named_path
 from flowveil.zoning.columns import ZoneColumns, option_of_map
 from flowveil.zoning.dendrogram import ward_hierarchy
 from flowveil.zoning.geometry import (
     POLYGONAL,
-    Locator,
     Outlines,
     TilePlaces,
     ZoneGeography,
@@ -39,7 +38,8 @@ from flowveil.zoning.geometry import (
     in_degrees,
     mean_points,
     places_from_outlines,
-    places_from_points,
+    refuse_places,
+    zones_at,
 )
 from flowveil.zoning.map_limits import (
     MOST_BYTES,
@@ -52,15 +52,12 @@ from flowveil.zoning.map_limits import (
     too_large,
 )
 from flowveil.zoning.naming import names_of_zones
-from flowveil.zoning.restriction import restricted_tree
 from flowveil.zoning.table import Texts, first_of_runs, nested_hierarchy, parent_hierarchy, positions
 
 _CSV = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz")
 _PARQUET = (".parquet", ".geoparquet", ".pq")
 #: A whole number as a program writes it that took it for a measurement.
 _FLOAT_TEXT = r"^(-?[0-9]+)\.0+$"
-#: Upper bounds for the rows, and for all values, that are searched for the texts of the first line.
-_SEARCHED_ROWS, _SEARCHED_VALUES = 100_000, 500_000
 _DRAWN = (".geojson", ".json", ".geojsonl", ".shp", ".zip", ".gpkg", ".fgb")
 #: How such files begin. The reader goes by content, not by name, and knows forms that are no map but say where else to
 #: read: another file of this machine, or an address.
@@ -90,12 +87,17 @@ class ZoneMap:
         return self.hierarchy.code[self.hierarchy.leaf_node]
 
     @cached_property
-    def locator(self) -> Locator | None:
-        """Finds the tiles of points; None if the map has no outlines."""
+    def outlines(self) -> Outlines | None:
+        """The outline of each tile, in leaf order; None if the map has no outlines."""
         where = self.hierarchy.geography
         if not isinstance(where, ZoneGeography) or where.places.drawn is None:
             return None
-        return Locator(where.places.drawn[where.start[self.hierarchy.leaf_node]], self.tile_codes)
+        return where.places.drawn[where.start[self.hierarchy.leaf_node]]
+
+    def tiles_at(self, lat: Floats, lon: Floats) -> Ints:
+        """Returns the tile of each point, `NOWHERE` outside all; only if the map has outlines."""
+        assert self.outlines is not None
+        return zones_at(self.outlines, self.tile_codes, lat, lon)
 
     def tiles_of(self, codes: ArrayLike) -> Ints:
         """Returns the tile number of each code in a column, -1 where the map has no such tile.
@@ -103,22 +105,16 @@ class ZoneMap:
         Numbers are compared as they would be written. A text such as ``264.0`` that is not a code itself means ``264``.
         Each code is looked up alone, so a column may be split.
         """
-        texts = text_column(_arrow_column(codes), name="codes")
+        column: Any = codes.to_arrow() if hasattr(codes, "to_arrow") else codes
+        if not isinstance(column, pa.Array | pa.ChunkedArray):
+            column = pa.array(column, from_pandas=True)
+        texts = text_column(column, name="codes")
         known = pa.array(self.tile_codes, type=pa.string())
         found = pc.index_in(texts, value_set=known)
         if found.null_count:
             whole = pc.replace_substring_regex(texts, _FLOAT_TEXT, r"\1")
             found = pc.coalesce(found, pc.index_in(whole, value_set=known, skip_nulls=True))
         return np.asarray(found.fill_null(-1).to_numpy(), dtype=np.int32)
-
-    def restrict(self, tiles: ArrayLike) -> ZoneMap:
-        """Returns the map with the tiles of these numbers alone, in the same order; repetitions do not matter.
-
-        Nodes without any of them vanish; the smallest node that holds all of them becomes the root. What stays keeps
-        its code, name, level, centre, area and outline: a zone is as large as on the map, whichever of its tiles were
-        seen. Raises DataError if no tile is left, and ParameterError for a number that is not that of a tile.
-        """
-        return replace(self, hierarchy=restricted_tree(self.hierarchy, tiles)[0])
 
 
 def read_zones(
@@ -160,9 +156,10 @@ def read_zones(
     table, drawn, label = load_table(source)
     if lat == "":
         drawn = None
-    header = _header(table, source)
+    declared = isinstance(source, str | os.PathLike) and os.fspath(source).casefold().endswith(_DRAWN)
+    header = Header(table.column_names, declared)
     named = {"tile": tile, "parent": parent, "lat": lat, "lon": lon, "name": name}
-    columns = ZoneColumns.choose(table.column_names, drawn is not None, header=header, levels=levels, **named)
+    columns = ZoneColumns.choose(header, drawn is not None, levels=levels, **named)
     if root is not None and not (columns.parent or columns.levels):
         raise ParameterError(
             "root is given, but the map has neither a parent column nor levels: a dendrogram has its own root."
@@ -266,23 +263,23 @@ def _places(
     """Returns the places of the wanted tiles, in code order, and their codes. Other rows are ignored."""
     rows = np.flatnonzero(np.isin(tile_of_row, wanted))
     codes, tile = np.unique(tile_of_row[rows], return_inverse=True)
-    lat, lon = np.full(len(codes), np.nan), np.full(len(codes), np.nan)
-    if columns.lat:
-        lat, lon = mean_points(_degrees(table, columns.lat)[rows], _degrees(table, columns.lon)[rows], tile, len(codes))
-    if drawn is None:
-        return places_from_points(codes, lat, lon), codes
-    kinds = shapely.get_type_id(drawn[rows])
-    if np.all(kinds[kinds >= 0] == shapely.GeometryType.POINT):
-        if not columns.lat:
-            lat, lon = mean_points(shapely.get_y(drawn[rows]), shapely.get_x(drawn[rows]), tile, len(codes))
-        return places_from_points(codes, lat, lon), codes
+    shapes = np.zeros(0, dtype=object) if drawn is None else drawn[rows]
+    kinds = shapely.get_type_id(shapes)
+    has_points = bool(np.all(kinds[kinds >= 0] == shapely.GeometryType.POINT))
+    if columns.lat or has_points:
+        lat, lon = np.full((2, len(rows)), np.nan)
+        if columns.lat:
+            lat, lon = _degrees(table, columns.lat)[rows], _degrees(table, columns.lon)[rows]
+        elif drawn is not None:
+            lat, lon = shapely.get_y(shapes), shapely.get_x(shapes)
+        centers = TilePlaces(*mean_points(lat, lon, tile, len(codes)))
+        refuse_places(codes, centers.lat, centers.lon)
+        if has_points:
+            return centers, codes
     by_tile = np.argsort(tile, kind="stable")
-    groups = np.split(rows[by_tile], first_of_runs(tile[by_tile])[1:])
-    places = places_from_outlines(codes, dissolve_rows(drawn, groups))
-    if columns.lat:
-        centers = places_from_points(codes, lat, lon)
-        places = TilePlaces(lat=centers.lat, lon=centers.lon, drawn=places.drawn, drawn_km2=places.drawn_km2)
-    return places, codes
+    groups = np.split(np.arange(len(rows))[by_tile], first_of_runs(tile[by_tile])[1:])
+    places = places_from_outlines(codes, dissolve_rows(shapes, groups))
+    return (replace(places, lat=centers.lat, lon=centers.lon) if columns.lat else places), codes
 
 
 # ---- trees of values -------------------------------------------------------------------------------------------
@@ -307,7 +304,9 @@ def read_tree(source: Any) -> Hierarchy:
         if {"value", "parent"} <= named.keys():
             rows = list(zip(named["value"].tolist(), named["parent"].tolist(), strict=True))
         else:
-            rows = _parents(_tree_of(nested_hierarchy, list(named.values()), levels=list(named), label=label))
+            tree = _tree_of(nested_hierarchy, list(named.values()), levels=list(named), label=label)
+            code = tree.code.tolist()
+            rows = [(own, "" if up < 0 else code[up]) for own, up in zip(code, tree.parent.tolist(), strict=True)]
     known = {value for value, parent in rows if parent}
     tops = {text for row in rows for text in row if text} - known
     if len(tops) > 1:
@@ -322,11 +321,6 @@ def _tree_of(build: Any, *columns: Any, label: str, **how: Any) -> Hierarchy:
     except HierarchyError as problem:
         raise HierarchyError(f"{label} is not a tree of values and groups. {problem}") from None
     return tree
-
-
-def _parents(tree: Hierarchy) -> list[tuple[str, str]]:
-    code = tree.code.tolist()
-    return [(own, "" if up < 0 else code[up]) for own, up in zip(code, tree.parent.tolist(), strict=True)]
 
 
 # ---- reading ---------------------------------------------------------------------------------------------------
@@ -354,15 +348,6 @@ def load_table(source: Any, *, what: str = "the zones") -> tuple[pa.Table, Outli
                 f"table; found {type(source).__name__}."
             ) from None
     return _split_geoparquet(table, label)
-
-
-def _header(table: pa.Table, source: Any) -> Header:
-    name = os.fspath(source).casefold() if isinstance(source, str | os.PathLike) else ""
-    if name.endswith(_DRAWN):
-        return Header(table.column_names, declared=True)
-    rows = min(_SEARCHED_ROWS, _SEARCHED_VALUES // max(table.num_columns, 1))
-    below = [column.slice(0, rows).to_pylist() for column in table.columns]
-    return Header(table.column_names, below=below, in_text=name.endswith(_CSV))
 
 
 def _load_file(path: Path, what: str) -> tuple[pa.Table, Outlines | None, str]:
@@ -509,11 +494,3 @@ def _degrees(table: pa.Table, name: str) -> NDArray[np.float64]:
         return np.asarray(column.cast(pa.float64()).to_numpy(), dtype=np.float64)
     except pa.ArrowException:
         raise DataError(f"Column '{name}' holds something that is not a number; degrees are needed.") from None
-
-
-def _arrow_column(values: Any) -> pa.Array | pa.ChunkedArray:
-    if isinstance(values, (pa.Array, pa.ChunkedArray)):
-        return values
-    if hasattr(values, "to_arrow"):
-        return values.to_arrow()
-    return pa.array(values, from_pandas=True)

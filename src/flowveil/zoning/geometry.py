@@ -1,8 +1,7 @@
 """Geometry of the zones of a user's map, and the zone of a point.
 
 A zone is the union of its tiles: all tiles of the map, also those without trips, so that an outline reveals nothing
-about trips. Outlines are dissolved on demand; centres and areas are differences of prefix sums in leaf order. Points
-are found by an R-tree of bounding boxes and prepared outlines.
+about trips. Outlines are dissolved on demand; centres and areas are differences of prefix sums in leaf order.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from flowveil.hierarchy import Floats, Ints
 from flowveil.zoning.table import Texts, examples
 
 Outlines = NDArray[np.object_]
-#: Result of `Locator.zones_of` for a point outside all zones.
+#: Result of `zones_at` for a point outside all zones.
 NOWHERE = -1
 
 _WGS84 = CRS.from_epsg(4326)
@@ -110,33 +109,24 @@ class ZoneGeography:
         """
         out = np.empty(len(nodes), dtype=object)
         cells = self.places.cells[0]
+        # In square degrees; the tenth leaves room for their change with latitude.
+        largest_gap = float(shapely.area(cells).min()) / 10
         for i, (start, stop) in enumerate(zip(self.start[nodes].tolist(), self.stop[nodes].tolist(), strict=True)):
             if stop - start == 1:
                 out[i] = cells[start]
                 continue
             if (start, stop) not in self._dissolved:
                 # Not coverage_union: it is faster, but wrong where neighbours do not meet to the last digit.
-                whole = _without_gaps(shapely.union_all(cells[start:stop]), self._largest_gap)
+                whole = _without_gaps(shapely.union_all(cells[start:stop]), largest_gap)
                 self._dissolved[start, stop] = shapely.normalize(whole)
             out[i] = self._dissolved[start, stop]
         return out
-
-    @cached_property
-    def _largest_gap(self) -> float:
-        """In square degrees; the tenth leaves room for their change with latitude."""
-        return float(shapely.area(self.places.cells[0]).min()) / 10
 
     @cached_property
     def _center_sums(self) -> Floats:
         weight = np.ones(len(self.places.lat)) if self.places.drawn_km2 is None else self.places.drawn_km2
         towards = _directions(self.places.lat, self.places.lon) * weight
         return np.concatenate((np.zeros((3, 1)), np.cumsum(towards, axis=1)), axis=1)
-
-
-def places_from_points(codes: Texts, lat: Floats, lon: Floats) -> TilePlaces:
-    """Returns the places of tiles of which only the centres are known; raises DataError like `refuse_places`."""
-    refuse_places(codes, lat, lon)
-    return TilePlaces(lat=lat, lon=lon)
 
 
 def places_from_outlines(codes: Texts, outlines: Outlines) -> TilePlaces:
@@ -367,57 +357,14 @@ def _split_at_date_line(outline: Any) -> Any:
     return shapely.union_all([*_polygonal(np.array(parts, dtype=object))])
 
 
-# ---- the zone of a point -----------------------------------------------------------------------------------------
+def zones_at(outlines: Outlines, codes: NDArray[Any], lat: Floats, lon: Floats) -> Ints:
+    """Returns the number of the outline that contains each point, or `NOWHERE`.
 
-
-@dataclass(frozen=True, eq=False)
-class Locator:
-    """Finds points in zones. A point on a border, or in overlapping zones, is in the zone with the smallest code.
-
-    Attributes:
-        outlines: polygons in degrees; a zone across the 180th meridian may extend beyond 180.
-        codes: the code of each, which decides ties independently of the order of the file.
+    A point on a border, or in overlapping outlines, is in the one with the smallest code, whatever their order.
     """
-
-    outlines: Outlines
-    codes: NDArray[Any]
-
-    def zones_of(self, lat: Floats, lon: Floats) -> Ints:
-        """Returns the number of the outline that contains each point, or `NOWHERE`. Searches distinct points once."""
-        points, place = np.unique(lon + 1j * lat, return_inverse=True)
-        x, y = points.real, points.imag
-        rank = self._ranks(y, x)
-        beyond = np.flatnonzero(rank == len(self.outlines)) if self._turns else np.zeros(0, np.int64)
-        for turn in self._turns:
-            rank[beyond] = np.minimum(rank[beyond], self._ranks(y[beyond], x[beyond] + turn))
-        zones: Ints = np.append(self._order, NOWHERE)[rank].astype(np.int32)
-        return zones[place]
-
-    def _ranks(self, lat: Floats, lon: Floats) -> NDArray[np.int64]:
-        """Returns the rank by code of each point's zone; the number of zones if the point is in none."""
-        outlines, tree = self._prepared
-        point, zone = tree.query(shapely.points(lon, lat))
-        # Sorted by zone: switching between prepared outlines is slow.
-        by_zone = np.argsort(zone, kind="stable")
-        point, zone = point[by_zone], zone[by_zone]
-        inside = shapely.intersects_xy(outlines[zone], lon[point], lat[point])
-        rank = np.full(len(lat), len(outlines), dtype=np.int64)
-        np.minimum.at(rank, point[inside], zone[inside])
-        return rank
-
-    @cached_property
-    def _order(self) -> NDArray[np.int64]:
-        return np.argsort(self.codes, kind="stable")
-
-    @cached_property
-    def _prepared(self) -> tuple[Outlines, Any]:
-        """The outlines in the order of codes, and their R-tree."""
-        outlines = self.outlines[self._order]
-        shapely.prepare(outlines)
-        return outlines, shapely.STRtree(outlines)
-
-    @cached_property
-    def _turns(self) -> tuple[float, ...]:
-        """Offsets of longitudes that reach outlines beyond the 180th meridian."""
-        west, _, east, _ = shapely.total_bounds(self.outlines).tolist()
-        return (*((360.0,) if east > 180 else ()), *((-360.0,) if west < -180 else ()))
+    order = np.argsort(codes, kind="stable")
+    tree = shapely.STRtree(shapely.points(lon, lat))
+    zone, point = tree.query(outlines[order], predicate="intersects")
+    rank = np.full(len(lat), len(outlines), dtype=np.int64)
+    np.minimum.at(rank, point, zone)
+    return np.append(order, NOWHERE)[rank].astype(np.int32)

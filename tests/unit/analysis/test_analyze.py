@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import flowveil
-from flowveil.analysis import analyze, analyze_release, summary_lines
 from flowveil.analysis.areas import PLANNER
 from flowveil.analysis.attach import attach
+from flowveil.analysis.release_analysis import analyze, analyze_release, summary_lines
 from flowveil.audit.auditing import audit
 from flowveil.cli import main
 from flowveil.errors import OutputError, ParameterError

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -110,6 +111,19 @@ def test_boxes_are_spread_by_their_area():
         pytest.fail("mondrian publishes every trip")
     fine, coarse = area_accuracy(release)
     assert 0 <= coarse.area_error <= fine.area_error <= 1
+
+
+def test_boxes_across_the_180th_meridian_are_as_accurate_as_elsewhere():
+    errors = []
+    for middle in (180.0, 10.0):
+        rng = np.random.default_rng(1)
+        lat, lon = rng.normal(-17, 0.2, (2, 600)), (middle + rng.normal(0, 0.2, (2, 600)) + 180) % 360 - 180
+        ends = {"start_lat": lat[0], "start_lon": lon[0], "end_lat": lat[1], "end_lon": lon[1]}
+        flows = flowveil.read_trips(pa.table(ends), resolution=8)
+        errors.append(area_accuracy(flowveil.anonymize(flows, "mondrian", k=10, protect="trips"), levels=[6])[0])
+    across, elsewhere = errors
+    assert across.production_error == pytest.approx(elsewhere.production_error, abs=0.05)
+    assert across.trip_length_ratio == pytest.approx(elsewhere.trip_length_ratio, abs=0.05)
 
 
 def test_slices_are_compared_each_with_its_own_trips():

@@ -167,7 +167,7 @@ def test_it_is_written_into_a_separate_folder(found, tmp_path):
     assert "NOT FOR PUBLICATION" in text
     assert text.count("<svg") == 16
     (out / "thesis.docx").write_text("years of work")
-    with pytest.raises(OutputError, match="not part of a comparison"):
+    with pytest.raises(OutputError, match="something else than a comparison"):
         found.write(out)
 
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from flowveil.analysis.pages.trade_offs import Outcome, best, joint_part, share_in_words, verdict
-from flowveil.published.charts import colour_of
+from flowveil.analysis.pages.trade_offs import best, joint_part, share_in_words, verdict
+from flowveil.published.charts import Mark, colour_of
 
 RUNS = [
-    Outcome("fine", 0, 0.9, 40.0),
-    Outcome("coarse", 1, 0.95, 400.0),
-    Outcome("worse", 2, 0.9, 500.0),
-    Outcome("suppression", 3, 0.02, 2.0),
+    Mark("fine", 0.1, 40.0, 0),
+    Mark("coarse", 0.05, 400.0, 1),
+    Mark("worse", 0.1, 500.0, 2),
+    Mark("suppression", 0.98, 2.0, 3),
 ]
 
 
 def test_runs_that_another_beats_in_both_are_not_on_the_front() -> None:
-    assert [run.name for run in best(RUNS)] == ["suppression", "fine", "coarse"]
+    assert [run.name for run in best(RUNS)] == ["coarse", "fine", "suppression"]
 
 
 def test_the_verdict_names_the_finest_within_the_limit_and_runs_above_it() -> None:
@@ -26,7 +26,7 @@ def test_the_verdict_names_the_finest_within_the_limit_and_runs_above_it() -> No
     assert share_in_words(0.997) == "over 99%"
 
 
-def test_a_dominated_run_is_faded_and_each_keeps_its_colour() -> None:
+def test_a_dominated_run_is_marked_and_each_keeps_its_colour() -> None:
     content = str(joint_part({"k = 5": RUNS}, max_suppressed=0.1).content)
     assert "worse (beaten)" in content
     assert "coarse (beaten)" not in content

@@ -10,7 +10,8 @@ import pytest
 from flowveil import anonymize, read_trips
 from flowveil import audit_releases as audit
 from flowveil.audit.published import published_release
-from flowveil.audit.shadow_releases import minimality
+from flowveil.audit.shadow_releases import _score, _shown_nodes, minimality
+from flowveil.audit.trips import cells_containing
 from flowveil.errors import InfeasibleError
 from reference.minimality import short_parts
 from samples.drafts import unchecked
@@ -25,6 +26,7 @@ def drafts_are_not_recounted():
 
 ABOVE = h3.latlng_to_cell(48.85, 2.35, 7)
 TILES = sorted(h3.cell_to_children(ABOVE, 9))
+PLACE = {"lat": 48.85, "lon": 2.35}
 
 
 def table(counts):
@@ -107,3 +109,20 @@ def test_parts_are_those_counted_one_by_one_and_what_is_certain_holds(seed):
             concluded |= {(end, int(zones.nodes[own[c]]) if plan.homogeneous else int(c)) for c in several}
         assert concluded <= set(slow)
         assert found.certain >= len(concluded)
+
+
+def test_membership_places_trips_in_the_first_layer_that_publishes_a_cell_around_them():
+    rng, n = np.random.default_rng(1), 1500
+    ends = {
+        f"{end}_{axis}": at + 0.03 * rng.standard_normal(n) for end in ("start", "end") for axis, at in PLACE.items()
+    }
+    flows = read_trips(pa.table({**ends, "person": rng.integers(0, 300, n)}), resolution=9)
+    release = anonymize(flows, "layercut", k=10, protect="trips", hierarchy="h3")
+    deepest = cells_containing(flows, _shown_nodes(release), np.arange(len(flows)))
+    differing = np.flatnonzero((release.cell_of_flow >= 0) & (deepest != release.cell_of_flow))
+    people = flows.people
+    everybody, (one, *_) = np.unique(people.person), people.person[np.isin(people.cell, differing)]
+    cell = release.cell_of_flow[people.cell[people.person == one]]
+    volume = release.cells.trips[np.maximum(cell, 0)]
+    expected = float(np.sum(np.where(cell >= 0, people.trips[people.person == one] / volume, 0.0)))
+    assert _score(published(release), flows, everybody, one) == pytest.approx(expected)

@@ -191,7 +191,7 @@ def test_a_changed_cell_is_found(key, tmp_path, change):
     write_trips(tmp_path / "trips.csv")
     flows = read_trips(tmp_path / "trips.csv", resolution=7, no_person=True, key_file=key)
     release = anonymize(flows, "cellkey")
-    cells = release.counts.cells
+    cells = release.cells
     at = int(np.argmax(cells.trips))
     kept = np.ones(len(cells), bool)
     trips = cells.trips.copy()
@@ -201,7 +201,7 @@ def test_a_changed_cell_is_found(key, tmp_path, change):
     from flowveil.errors import GuaranteeError
 
     with pytest.raises(GuaranteeError, match="the key and the trips give"):
-        replace(release, counts=replace(release.counts, cells=false)).write(tmp_path / "out")
+        replace(release, cells=false).write(tmp_path / "out")
     assert findings_of(release.write(tmp_path / "out"), flows) == []
 
 

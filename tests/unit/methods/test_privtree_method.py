@@ -83,7 +83,7 @@ def with_cells(release: NoisyRelease, rows: dict[tuple[int, int], int]) -> Noisy
         np.array([d for _, d in pairs], np.int32),
         np.array([rows[pair] for pair in pairs]),
     )
-    return dataclasses.replace(release, counts=dataclasses.replace(release.counts, cells=cells))
+    return dataclasses.replace(release, cells=cells)
 
 
 def rows_of(release: NoisyRelease) -> dict[tuple[int, int], int]:

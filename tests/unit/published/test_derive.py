@@ -226,6 +226,7 @@ def test_zones_of_another_release(folders, tmp_path):
     ("name", "how", "message"),
     [
         ("boxed", {"level": 5}, "boxes"),
+        ("twincut", {"level": 100}, "0 to 8, the levels of this release; found 100"),
         ("twincut", {"sum": "sex"}, "has no slices"),
         ("common", {"sum": "sax"}, "Did you mean 'sex'"),
         ("common", {"pick": {"sex": "Q"}}, "no slice with sex = 'Q'"),

@@ -23,6 +23,7 @@ from flowveil import NoisyRelease, anonymize, anonymize_slices, read_slices, rea
 from flowveil.cli import main
 from flowveil.flows import Cells, Flows
 from flowveil.published.exports import FORMATS
+from flowveil.release.noisy import NoisyCounts
 from flowveil.release.plan import Zones
 from flowveil.slices import SlicedFlows
 from samples.drafts import unchecked
@@ -121,7 +122,7 @@ def with_counts_of(release: NoisyRelease, other: NoisyRelease) -> NoisyRelease:
         numbers_in(release.plan.destination_zones, table["destination_zone"].to_pylist()),
         table["trips"].to_numpy(),
     )
-    return dataclasses.replace(release, counts=dataclasses.replace(release.counts, cells=cells))
+    return dataclasses.replace(release, cells=cells)
 
 
 def content(folder: Path) -> dict[str, bytes]:
@@ -143,7 +144,7 @@ def test_the_same_noisy_counts_give_the_same_folder_whatever_the_input(name, tmp
     folders = [r.write(tmp_path / str(i), formats=formats, contact="Office") for i, r in enumerate((release, twin))]
     assert content(folders[0]) == content(folders[1])
     assert repr(twin) == repr(release)
-    assert repr(twin.counts).startswith("<flowveil")
+    assert NoisyCounts.__repr__ is object.__repr__
     assert twin._repr_html_() == release._repr_html_()
 
 

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from flowveil import InfeasibleError, ParameterError, anonymize, anonymize_slices, derive, read_slices, read_trips
-from flowveil.series.ledger import list_entries, withdraw
+from flowveil import InfeasibleError, anonymize, anonymize_slices, derive, read_slices, read_trips
+from flowveil.series.ledger import list_entries
 from flowveil.series.ledger_file import LEDGER, open_ledger
 from samples.drafts import unchecked
 from unit.cli.test_cli import run
@@ -217,18 +217,6 @@ def test_overruling_is_stated_to_readers_and_kept_when_it_is_repeated(ledger):
     assert len((ledger / LEDGER).read_bytes().splitlines()) == 2
 
 
-def test_a_withdrawn_release_still_counts(ledger):
-    write(trips(), ledger, "first")
-    with open_ledger(ledger) as book:
-        assert withdraw(book, "first") == 1
-        assert [row["withdrawn"] for row in list_entries(book)] == [True]
-        with pytest.raises(ParameterError, match="already"):
-            withdraw(book, "first")
-        with pytest.raises(ParameterError, match="it is neither"):
-            withdraw(book, "second")
-    refused(trips(), ledger, "second", "same trips as 'first'", k=6)
-
-
 def test_an_entry_of_an_earlier_version_proves_nothing(ledger):
     ledger.mkdir()
     (ledger / "secret").write_bytes(bytes(32))
@@ -245,9 +233,12 @@ def test_a_derived_release_is_listed_if_its_source_is(ledger, tmp_path):
     with open_ledger(ledger) as book:
         assert [row["from_trips"] for row in list_entries(book)] == [True, False, False]
     foreign = write(trips(months=(2,)), tmp_path / "other-ledger", "foreign")
-    with pytest.raises(InfeasibleError, match="is not in the ledger"):
-        derive(foreign, tmp_path / "third", level=5, ledger=ledger)
+    before = (tmp_path / "young" / "manifest.json").read_bytes()
+    for out in ("third", "young"):
+        with pytest.raises(InfeasibleError, match="is not in the ledger"):
+            derive(foreign, tmp_path / out, level=5, ledger=ledger)
     assert not (tmp_path / "third").exists()
+    assert (tmp_path / "young" / "manifest.json").read_bytes() == before
     # A derived release does not count as a second release of the trips: its source may be repeated.
     write(trips(), ledger, "both", by="sex,age")
 
@@ -293,6 +284,6 @@ def test_the_command_line_refuses_with_exit_code_3_and_lists(trips_csv, tmp_path
     assert "holds no other exact release" in capsys.readouterr().out
     assert run(*asked, "--k", 8, "--out", tmp_path / "b") == 3
     assert "same trips as 'a'" in capsys.readouterr().err
-    assert run("ledger", ledger, "--withdraw", "a", "--backup", tmp_path / "backup.tar") == 0
-    assert "a: layered, layercut, withdrawn" in capsys.readouterr().out
+    assert run("ledger", ledger, "--backup", tmp_path / "backup.tar") == 0
+    assert "a: layered, layercut" in capsys.readouterr().out
     assert run("ledger", tmp_path / "nowhere") == 2

@@ -5,27 +5,25 @@ Both disclose raw counts: private, marked on every printed page.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from flowveil.analysis.areas import AreaAccuracy, area_accuracy
+from flowveil.analysis.areas import AreaAccuracy, Zoning, area_accuracy, estimated_pairs, true_pairs, zoning_at
 from flowveil.analysis.measures import MEASURES
-from flowveil.analysis.pages.trade_offs import frontier_part, rounded_points
+from flowveil.analysis.pages.trade_offs import frontier_part, marks_of, rounded_points
 from flowveil.errors import ParameterError
-from flowveil.flows import group_pairs
 from flowveil.hierarchy import Floats
-from flowveil.published.charts import Mark, Shape, bar_chart, polyline, shape, size_histogram
+from flowveil.published.charts import Shape, bar_chart, polyline, shape, size_histogram
 from flowveil.published.document import Figure, Part, fill, number, page, sensible
 from flowveil.published.html import promise, short_promise
 from flowveil.published.maps import MAX_ZONES, further_layer, look, map_of_release
 from flowveil.published.report import summed
 from flowveil.published.sentences import is_noisy, sentence
 from flowveil.release.folder import zones_in
-from flowveil.release.reconstruction import Zoning
 from flowveil.release.statement import Statement
 from flowveil.times import TIME
 
@@ -192,12 +190,11 @@ def _frontier_part(release: Any) -> Part:
     from flowveil.methods.twincut import frontier
 
     measures = release.metrics()[release.guarantee.basis]
-    share, error = measures["suppressed_share"], measures["mean_generalization_error"]
-    marks = [Mark(release.method, float(share), float(error))] if share is not None and error else []
     limit = release.parameters.get("max_suppressed")
     points = rounded_points(frontier(release.input, release.guarantee))
-    most = float(limit) if isinstance(limit, int | float) else float(share or 0.0)
-    return frontier_part([("Error against suppression", points, marks)], max_suppressed=most)
+    most = float(limit) if isinstance(limit, int | float) else float(measures["suppressed_share"] or 0.0)
+    drawn = ("Error against suppression", points, marks_of(release.method, measures))
+    return frontier_part([drawn], max_suppressed=most)
 
 
 def _histogram(title: str, flows: Cells, k: int) -> Figure:
@@ -235,38 +232,32 @@ def largest_profiles(family: SlicedRelease | NoisySlices, *, n: int = 6) -> list
         raise ParameterError("A profile needs slices by time. Hint: use --time and --every.")
     zoning = _default_zoning(family)
     labels = sorted({key[-1] for key in family.input.keys})
-    whole = family.input.whole
-    n_o, n_d = len(zoning.origin_codes), len(zoning.destination_codes)
-    pairs = group_pairs(zoning.origin_area[whole.origin], zoning.destination_area[whole.destination], n_o, n_d)
-    chosen = np.argsort(-pairs.sum(whole.trips), kind="stable")[:n]
-    wanted = pairs.origin[chosen].astype(np.int64) * n_d + pairs.destination[chosen]
-
-    def by_time(matrices: Iterable[tuple[Any, Any, Any, Any]]) -> Floats:
-        """Returns the trips of the chosen pairs at each time, from the time, areas and trips of matrices."""
-        sums = np.zeros((len(chosen), len(labels)))
-        for label, origin, destination, trips in matrices:
-            area = origin.astype(np.int64) * n_d + destination
-            sums[:, labels.index(label)] += [trips[area == pair].sum() for pair in wanted]
-        return sums
-
-    before = by_time(
-        (key[-1], zoning.origin_area[flows.origin], zoning.destination_area[flows.destination], flows.trips)
-        for key, flows in family.input
-    )
-    finest = ((key[-1], part.reconstruct(zoning)) for key, part in family if key in family.input.keys and key[-1])
-    after = by_time((label, guess.origin, guess.destination, guess.trips) for label, guess in finest)
-    codes_o, codes_d = zoning.origin_codes[pairs.origin[chosen]], zoning.destination_codes[pairs.destination[chosen]]
-    ends = zip(codes_o.tolist(), codes_d.tolist(), before, after, strict=True)
-    return [Profile(origin, destination, tuple(labels), *trips) for origin, destination, *trips in ends]
+    whole = true_pairs(family.input.whole, zoning, "trips")
+    chosen = np.argsort(-whole.volume, kind="stable")[:n]
+    largest = replace(whole, key=whole.key[chosen], volume=whole.volume[chosen])
+    before, after = np.zeros((2, len(chosen), len(labels)))
+    published = dict(family.parts)
+    for key, flows in family.input:
+        at = labels.index(key[-1])
+        before[:, at] += true_pairs(flows, zoning, "trips").at(largest)
+        if key in published:
+            estimate = estimated_pairs(published[key], flows, zoning, "trips")
+            if estimate is None:
+                raise ParameterError("The cells of these slices cannot be spread over common areas.")
+            after[:, at] += estimate[0].at(largest)
+    ends = ([zoning.codes[area] for area in end.tolist()] for end in largest.ends)
+    return [Profile(o, d, tuple(labels), *trips) for o, d, *trips in zip(*ends, before, after, strict=True)]
 
 
 def _default_zoning(family: SlicedRelease) -> Zoning:
-    flows = family.input
-    for level in range(int(flows.origins.level.min()), int(flows.origins.level.max()) + 1):
-        zoning = Zoning.at_level(flows.origins, flows.destinations, level)
-        if len(zoning.origin_codes) >= _FEWEST_AREAS:
-            break
-    return zoning
+    """Returns the coarsest level with enough origins, or the finest."""
+    flows = family.input.whole
+    lowest, highest = max(int(flows.origins.level.min()), 0), int(flows.origins.level.max())
+    for level in range(lowest, highest + 1):
+        zoning = zoning_at(flows, level)
+        if zoning is not None and (level == highest or len(np.unique(zoning.origin)) >= _FEWEST_AREAS):
+            return zoning
+    raise ParameterError("A profile needs a common map of all slices. Hint: read the trips with --zones.")
 
 
 def profile_chart(profiles: list[Profile]) -> str:
