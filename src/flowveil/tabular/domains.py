@@ -194,14 +194,6 @@ def decide_kinds(
     return ColumnKinds(table, tuple(decided), domains, bins, tuple(numeric), tuple(notes))
 
 
-def code_columns(table: pa.Table, attributes: Sequence[Attribute]) -> list[str]:
-    """Return the columns without a declared kind that hold whole numbers with few distinct values."""
-    names = [a.name for a in attributes if _is_undecided(a)]
-    return [
-        name for name in names if is_number(table.schema.field(name).type) and _holds_codes(named_array(table, name))
-    ]
-
-
 def _is_undecided(attribute: Attribute) -> bool:
     given = (attribute.kind, attribute.order, attribute.hierarchy, attribute.grid, attribute.public_range)
     return all(value is None for value in given)
