@@ -17,6 +17,7 @@ from typing import Any
 
 from flowveil.errors import ParameterError, option
 from flowveil.paths import named_path
+from flowveil.request import find_setting
 
 #: Bytes of numpy for each flow, and for each pair of flow and person, while flows are read; bytes of the program.
 FLOW_READ, PERSON_READ, PROGRAM = 150, 60, 300 << 20
@@ -47,8 +48,7 @@ def limits(
     """
     if memory is not None and not size_in_bytes(memory):
         raise ParameterError(f"The memory limit must be a size such as 4GB or 800MB; found {memory!a}.")
-    if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int) or threads < 1):
-        raise ParameterError(f"The number of threads must be a whole number of at least 1; found {threads!r}.")
+    find_setting("threads").check(threads)
     if temp_dir is not None and not named_path(temp_dir, what="the temporary folder").expanduser().is_dir():
         raise ParameterError(f"The temporary folder ({option('temp_dir')}) must be a folder that exists.")
     chosen = {

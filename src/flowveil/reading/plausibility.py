@@ -1,4 +1,4 @@
-"""Checks whether the places of trips are plausible, and guesses their time zone, from an offline list of large cities.
+"""Checks whether the places of trips are plausible, by an offline list of large cities.
 
 Detects swapped axes and coordinates that are not degrees. Points are counted on a grid of one degree: the check is
 cheap, independent of the order of rows, and the counts of parts of a table can be added.
@@ -22,8 +22,6 @@ from flowveil.reading.columns import ColumnMap
 
 #: Latitudes and longitudes.
 Point = tuple[Floats, Floats]
-#: No zone is suggested for places farther from every city, in kilometres.
-_FARTHEST_KM = 800.0
 _RADIUS_KM = 6371.0088
 #: Trips of a city, or of a country, are shorter than this on average, in kilometres.
 _CONTINENT_KM = 2_000.0
@@ -61,7 +59,7 @@ def misplaced(bins: Counter[int], used: ColumnMap) -> str | None:
     if length > _CONTINENT_KM:
         return _misplaced_end(origin, destination, weight, used)
     lat, lon = (_median(axis, weight) for axis in origin)
-    if distance_to_city(lat, lon) > _REMOTE_KM and abs(lon) <= 90 and distance_to_city(lon, lat) < _INHABITED_KM:
+    if _distance_to_city(lat, lon) > _REMOTE_KM and abs(lon) <= 90 and _distance_to_city(lon, lat) < _INHABITED_KM:
         exchanged = f"{_exchanged('origin', used)} and {_exchanged('destination', used)}"
         return (
             f"Most trips are around latitude {lat:.0f}, longitude {lon:.0f}, far from any town; with the axes "
@@ -75,7 +73,7 @@ def _misplaced_end(origin: Point, destination: Point, weight: NDArray[np.int64],
     """Returns what is wrong if most trips are longer than a continent; None for flights between many places."""
     centers = [(_median(end[0], weight), _median(end[1], weight)) for end in (origin, destination)]
     sides = [("origin", origin, destination), ("destination", destination, origin)]
-    if distance_to_city(*centers[0]) < distance_to_city(*centers[1]):
+    if _distance_to_city(*centers[0]) < _distance_to_city(*centers[1]):
         sides.reverse()
     for name, end, other in sides:
         lat, lon = end[1], end[0]
@@ -124,37 +122,15 @@ def _median(values: Floats, weight: NDArray[np.int64]) -> float:
 
 
 @cache
-def _cities() -> tuple[tuple[str, ...], NDArray[np.int64], Floats, Floats]:
-    """Returns names of zones; zone, latitude and longitude of each city. Made by ``tools/make_timezones.py``."""
-    packed = (files("flowveil.reading") / "timezones.json.gz").read_bytes()
-    content = json.loads(gzip.decompress(packed))
-    lat, lon = (np.array(content[axis]) / 100 for axis in ("lat", "lon"))
-    return tuple(content["names"]), np.array(content["zone"]), lat, lon
+def _cities() -> Point:
+    """Returns the places of large cities, made by ``tools/make_cities.py``."""
+    content = json.loads(gzip.decompress((files("flowveil.reading") / "cities.json.gz").read_bytes()))
+    return np.array(content["lat"]) / 100, np.array(content["lon"]) / 100
 
 
-def guess_timezone(lat: Floats, lon: Floats) -> str | None:
-    """Returns the time zone of the city nearest to the median of some points; None without a city nearby.
-
-    Only suggested in messages: near a border it may be the zone of the neighbour.
-    """
-    known = np.isfinite(lat) & np.isfinite(lon) & (np.abs(lat) <= 90) & (np.abs(lon) <= 180)
-    if not known.any():
-        return None
-    zone, distance = nearest_city(float(np.median(lat[known])), float(np.median(lon[known])))
-    return zone if distance <= _FARTHEST_KM else None
-
-
-def nearest_city(lat: float, lon: float) -> tuple[str, float]:
-    """Returns the time zone of the large city nearest to a place, and the kilometres to it."""
-    names, zone, city_lat, city_lon = _cities()
-    distance = kilometres(city_lat, city_lon, lat, lon)
-    nearest = int(np.argmin(distance))
-    return names[int(zone[nearest])], float(distance[nearest])
-
-
-def distance_to_city(lat: float, lon: float) -> float:
+def _distance_to_city(lat: float, lon: float) -> float:
     """Returns the kilometres from a place to the nearest large city."""
-    return nearest_city(lat, lon)[1]
+    return float(kilometres(*_cities(), lat, lon).min())
 
 
 def kilometres(lat: Floats, lon: Floats, other_lat: Floats | float, other_lon: Floats | float) -> Floats:

@@ -2,30 +2,24 @@
 
 It imitates the shape of the NetMob 2025 data set: people live and work where the region does, their days are chains of
 trips between a few personal places, and their weights correct for who answers surveys (``docs/synthetic-survey.md``).
-Everything is drawn in blocks of `BLOCK_PEOPLE` people, each from its own random stream, so the rows do not depend on
-how many blocks are in memory, and the first people of a survey are those of a smaller one.
+Everything is drawn in blocks of `BLOCK_PEOPLE` people, each from its own random stream, so the first people of a survey
+are those of a smaller one.
 
 Plane coordinates are kilometres east and north of Notre-Dame; at this size the earth is flat to a few metres.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import islice
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from flowveil.errors import ParameterError
 from flowveil.hierarchy import Floats
-from flowveil.output import write_files
 
 # ---- region: where people live, work and study ----
 
@@ -516,10 +510,6 @@ def _draw_block(block: int, people: int, intensity: float, seed: int) -> pa.Tabl
     return pa.Table.from_arrays(columns, schema=SCHEMA)
 
 
-#: Blocks of people in a row group.
-_BLOCKS_OF_ROW_GROUP = 50
-
-
 def synthetic_survey(*, people: int = 3_320, trips_per_person: float = 24.5, seed: int = 0) -> pa.Table:
     """Draws a week of trips of invented inhabitants of Île-de-France.
 
@@ -535,42 +525,14 @@ def synthetic_survey(*, people: int = 3_320, trips_per_person: float = 24.5, see
         One row for each trip with the columns of `SCHEMA`, ordered by person and time. ``weight`` is the number of
         inhabitants that the person represents; times are local.
     """
-    return pa.concat_tables(_blocks(people, trips_per_person, seed)).combine_chunks()
-
-
-def write_synthetic_survey(
-    path: str | os.PathLike[str], *, people: int, trips_per_person: float = 24.5, seed: int = 0
-) -> int:
-    """Writes the rows of `synthetic_survey` to a Parquet file and returns their number.
-
-    Memory holds one row group of 50,000 people. The file appears, or is replaced, only when it is complete.
-    """
-    blocks = _blocks(people, trips_per_person, seed)
-    trips = 0
-
-    def write(draft: Path) -> None:
-        nonlocal trips
-        with pq.ParquetWriter(draft, SCHEMA) as writer:
-            while chunk := list(islice(blocks, _BLOCKS_OF_ROW_GROUP)):
-                rows = pa.concat_tables(chunk)
-                writer.write_table(rows, row_group_size=max(1, rows.num_rows))
-                trips += rows.num_rows
-
-    write_files({path: write})
-    return trips
-
-
-def _blocks(people: int, trips_per_person: float, seed: int) -> Iterator[pa.Table]:
-    """Checks the arguments now, draws the blocks one by one later."""
     if people < 1:
         raise ParameterError(f"people is {people}; a survey has at least 1 participant.")
     # The model's days hold neither fewer nor more trips.
     if not 3 <= trips_per_person <= 40:
         raise ParameterError(
-            f"trips_per_person is {trips_per_person}; 3 to 40 trips a week are allowed. "
-            "Hint: for more trips ask for more people."
+            f"trips_per_person is {trips_per_person}; 3 to 40 trips a week are allowed. Hint: give more people."
         )
     if seed < 0:
         raise ParameterError(f"seed is {seed}; it must be 0 or more.")
-    intensity = _find_intensity(float(trips_per_person))
-    return (_draw_block(block, people, intensity, seed) for block in range(-(-people // BLOCK_PEOPLE)))
+    intensity, n_blocks = _find_intensity(float(trips_per_person)), -(-people // BLOCK_PEOPLE)
+    return pa.concat_tables(_draw_block(i, people, intensity, seed) for i in range(n_blocks)).combine_chunks()
