@@ -355,10 +355,6 @@ def _matrix_sheets(study: Study) -> list[Sheet]:
     return [sheet for sheet in sheets if sheet.rows]
 
 
-def _reference(study: Study) -> str:
-    return _REFERENCE if _REFERENCE in study.methods else study.methods[0]
-
-
 def _values(study: Study, protect: str, method: str, measure: str) -> dict[str, float]:
     """Returns the known values of a measure, by time step."""
     basis = (
@@ -422,7 +418,7 @@ def _quartiles(study: Study, protect: str) -> Sheet:
 
 def _ratio_sheet(study: Study, protect: str) -> Sheet:
     """Returns quartiles of the ratio of each method to the reference, on matrices where both values are above 0."""
-    reference, rows = _reference(study), []
+    reference, rows = _REFERENCE if _REFERENCE in study.methods else study.methods[0], []
     for (measure, title), method in product(_RATIOS.items(), study.methods):
         base, values = (_values(study, protect, name, measure) for name in (reference, method))
         shared = [value / base[step] for step, value in values.items() if base.get(step, 0) > 0 and value > 0]

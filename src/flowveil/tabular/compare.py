@@ -351,12 +351,9 @@ def figures(comparison: Comparison) -> dict[str, Content]:
         axes.grid(alpha=0.3)
     drawn["synthesis"] = drawing(figsize=(7, 7))
     _draw_synthesis(drawn["synthesis"], comparison.tables["synthesis"].to_pylist())
-    return {f"{name}.png": partial(_save, figure) for name, figure in drawn.items()}
-
-
-def _save(figure: Any, path: Path) -> None:
     # No date or version inside: the same numbers give the same bytes.
-    figure.savefig(path, format="png", dpi=150, metadata={"Software": None})
+    how: dict[str, Any] = {"format": "png", "dpi": 150, "metadata": {"Software": None}}
+    return {f"{name}.png": partial(figure.savefig, **how) for name, figure in drawn.items()}
 
 
 def _draw_synthesis(figure: Any, rows: list[dict[str, Any]]) -> None:

@@ -63,7 +63,9 @@ def describe_classes(
     check_columns(table, [*quasi_identifiers, *(sensitive or {})], "to be described")
     if table.num_rows == 0:
         raise DataError("The table has no records.")
-    group = number_rows([_codes(table[name]) for name in quasi_identifiers])
+    # Missing values are one value.
+    keys = (plain_array(table[name]).dictionary_encode("encode").indices for name in quasi_identifiers)
+    group = number_rows([key.to_numpy(zero_copy_only=False).astype(np.int64) for key in keys])
     size = np.bincount(group)
     measured = [_within_classes(group, size, table[name], ordered) for name, ordered in (sensitive or {}).items()]
     mean = table.num_rows / len(size)
@@ -86,12 +88,6 @@ def number_rows(columns: Sequence[Ints]) -> Ints:
         # Renumbered after each column: the product of many domains would overflow.
         _, number = np.unique(number * (int(column.max()) + 1) + column, return_inverse=True)
     return number.reshape(-1)
-
-
-def _codes(column: Any) -> Ints:
-    """A number for each distinct value; missing values are one value."""
-    codes = plain_array(column).dictionary_encode("encode").indices
-    return np.asarray(codes.to_numpy(zero_copy_only=False), dtype=np.int64)
 
 
 def _within_classes(group: Ints, size: Ints, column: Any, ordered: bool | Sequence[str]) -> tuple[int, float]:
