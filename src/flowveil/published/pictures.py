@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import shapely
 from numpy.typing import NDArray
 
-from flowveil.errors import MissingExtraError, ParameterError, did_you_mean, option
+from flowveil.errors import MissingExtraError, ParameterError, did_you_mean
 from flowveil.output import check_file, write_files
 from flowveil.published.document import fill
 from flowveil.published.exports import centers
@@ -57,7 +57,6 @@ class Style:
     caption: str | None = None  # text below it: the guarantee, and where the data come from
     # West, south, east and north of the map, in degrees; the extent of nearly all trips by default.
     bbox: Sequence[float] | None = None
-    zoom: float = 1.0  # factor by which the middle of that extent is enlarged
     over: pa.Table | None = None  # zones of another release, whose outlines are drawn over the map
 
 
@@ -68,31 +67,36 @@ def draw(flows: pa.Table, zones: pa.Table, path: str | PathLike[str], **style: A
     """
     how, target = Style(**style), Path(path)
     show, basis = how.show, how.basis
-    check_picture(flows, zones, target, show, basis)
+    _check_picture(flows, zones, target, show, basis)
     check_file(path)
-    matplotlib, figure_of = load_matplotlib()
+    matplotlib, figure_of = _load_matplotlib()
     zones = shifted_eastward(placed(zones))
     over = None if how.over is None else shifted_eastward(placed(how.over))
     ends = {"both": ENDS, "flows": ("flows",)}.get(show, (show.removesuffix("s"),))
     with matplotlib.rc_context({"svg.hashsalt": "flowveil", "svg.fonttype": "none", "font.size": 8}):
-        extent = (Extent.of(flows, zones, basis) if how.bbox is None else Extent.given(how.bbox)).nearer(how.zoom)
-        figure = figure_of(figsize=size_of(extent, len(ends), how.width), layout="constrained", dpi=how.dpi)
+        extent = Extent.of(flows, zones, basis) if how.bbox is None else Extent.given(how.bbox)
+        figure = figure_of(figsize=_size_of(extent, len(ends), how.width), layout="constrained", dpi=how.dpi)
         places = figure.subplots(1, len(ends), squeeze=False)[0]
         if show == "flows":
             sentences = [_draw_flows(places[0], flows, zones, basis, how.lines, extent)]
         else:
-            sentences = draw_zones(figure, places, flows, zones, basis, ends)
+            sentences = _draw_zones(figure, places, flows, zones, basis, ends)
         for place, end in zip(places, ends, strict=True):
             listed, other = (t if t is None or end == "flows" else zones_of(t, end) for t in (zones, over))
-            notes = [] if other is None else [draw_over(place, other)]
-            sentences += framed(place, extent, extent.outside(listed), notes)
+            notes = []
+            if other is not None:
+                place.add_collection(_patches(geometries(other), "none", _INK, 0.9, zorder=5))
+                notes.append(
+                    f"Dark outlines: {len(other):,} {'zone' if len(other) == 1 else 'zones'} of another release."
+                )
+            sentences += _framed(place, extent, extent.outside(listed), notes)
         if how.title:
             figure.suptitle(how.title, parse_math=False)
         if how.caption:
             below = {"x": 0.01, "ha": "left", "fontsize": 6.5, "color": _GREY, "parse_math": False, "wrap": True}
             figure.supxlabel(how.caption, **below)
             sentences.append(how.caption)
-        content = rendered(figure, target.suffix.lower(), how.title or _TITLES[show], " ".join(sentences))
+        content = _rendered(figure, target.suffix.lower(), how.title or _TITLES[show], " ".join(sentences))
     write_files({path: lambda file: file.write_bytes(content)})
     return target
 
@@ -110,7 +114,7 @@ def cells_from(flows: pa.Table, zones: pa.Table, place: tuple[float, float]) -> 
     return flows.filter(pc.is_in(flows["origin_zone"], value_set=origins.filter(pa.array(inside))["zone"]))
 
 
-def rendered(figure: Any, suffix: str, title: str, description: str) -> bytes:
+def _rendered(figure: Any, suffix: str, title: str, description: str) -> bytes:
     """Returns the content of the file; an SVG has a title and a description for screen readers."""
     from markupsafe import Markup
 
@@ -125,7 +129,7 @@ def rendered(figure: Any, suffix: str, title: str, description: str) -> bytes:
     return fill("picture.svg", **drawn, title=title, said=description).encode()
 
 
-def check_picture(flows: pa.Table, zones: pa.Table, target: Path, show: str, basis: str) -> None:
+def _check_picture(flows: pa.Table, zones: pa.Table, target: Path, show: str, basis: str) -> None:
     """Raise ParameterError for what cannot be drawn."""
     if show not in SHOWS:
         raise ParameterError(f"Cannot show '{show}'; allowed: {', '.join(SHOWS)}." + did_you_mean(show, SHOWS))
@@ -139,7 +143,7 @@ def check_picture(flows: pa.Table, zones: pa.Table, target: Path, show: str, bas
         raise ParameterError("The zones of this release have no place on a map, so there is nothing to draw.")
 
 
-def load_matplotlib() -> tuple[Any, Any]:
+def _load_matplotlib() -> tuple[Any, Any]:
     """The library and its class of figures."""
     try:
         import matplotlib
@@ -190,14 +194,6 @@ class Extent:
             )
         return cls(*map(float, bbox))
 
-    def nearer(self, zoom: float) -> Extent:
-        """Returns the middle of the extent, enlarged by a factor, or raises ParameterError."""
-        if not 1 <= zoom <= 1000:
-            raise ParameterError(f"{option('zoom', flag='--style zoom')} is 1 to 1,000; found {zoom:g}.")
-        x, y = (self.west + self.east) / 2, (self.south + self.north) / 2
-        wide, high = (self.east - self.west) / 2 / zoom, (self.north - self.south) / 2 / zoom
-        return Extent(x - wide, y - high, x + wide, y + high)
-
     @property
     def narrowing(self) -> float:
         """How much shorter a degree of longitude is than one of latitude, in the middle of the map."""
@@ -214,7 +210,7 @@ class Extent:
         return int(shapely.disjoint(shapely.envelope(geometries(zones)), shapely.box(*self.frame)).sum())
 
 
-def size_of(extent: Extent, n: int, width: float | None) -> tuple[float, float]:
+def _size_of(extent: Extent, n: int, width: float | None) -> tuple[float, float]:
     """Returns width and height, in inches, of ``n`` maps in a row."""
     across = width if width is not None else 5.0 * n
     ratio = (extent.north - extent.south) / max((extent.east - extent.west) * extent.narrowing, 1e-9)
@@ -231,7 +227,7 @@ def class_limits(values: NDArray[np.float64], *, most: int = 6) -> list[float]:
     return [low, *dict.fromkeys(inside), max(high, low * (1 + 1e-9), low + 1e-9)]
 
 
-def draw_zones(figure: Any, places: Any, flows: pa.Table, zones: pa.Table, basis: str, ends: Any) -> list[str]:
+def _draw_zones(figure: Any, places: Any, flows: pa.Table, zones: pa.Table, basis: str, ends: Any) -> list[str]:
     """Zones coloured by volume per km², a map for each end, on one scale; returns a description.
 
     By volume alone a zone would be dark because it is large.
@@ -268,7 +264,7 @@ def _number(value: float) -> str:
     return f"{value:,.0f}" if value >= 1 else f"{value:.3g}"
 
 
-def _patches(shapes: Any, face: Any, edge: str, width: float) -> Any:
+def _patches(shapes: Any, face: Any, edge: str, width: float, **look: Any) -> Any:
     from matplotlib.collections import PathCollection
     from matplotlib.path import Path as Outline
 
@@ -277,7 +273,7 @@ def _patches(shapes: Any, face: Any, edge: str, width: float) -> Any:
         rings = [shapely.get_coordinates(ring) for part in shapely.get_parts(shape) for ring in shapely.get_rings(part)]
         codes = [np.r_[1, np.full(len(ring) - 2, 2), 79].astype(np.uint8) for ring in rings]
         paths.append(Outline(np.concatenate(rings), np.concatenate(codes)))
-    return PathCollection(paths, facecolors=face, edgecolors=edge, linewidths=width)
+    return PathCollection(paths, facecolors=face, edgecolors=edge, linewidths=width, **look)
 
 
 def _draw_flows(place: Any, flows: pa.Table, zones: pa.Table, basis: str, lines: int, extent: Extent) -> str:
@@ -316,14 +312,6 @@ def _draw_flows(place: Any, flows: pa.Table, zones: pa.Table, basis: str, lines:
     )
 
 
-def draw_over(place: Any, zones: pa.Table) -> str:
-    """The outlines of another release, thick, over what is there."""
-    drawn = _patches(geometries(zones), "none", _INK, 0.9)
-    drawn.set_zorder(5)
-    place.add_collection(drawn)
-    return f"Dark outlines: {len(zones):,} {'zone' if len(zones) == 1 else 'zones'} of another release."
-
-
 def _width_legend(place: Any, volume: NDArray[np.float64], basis: str) -> None:
     """Lines as wide as flows of a few round volumes; of the smallest and the largest where none lies between."""
     from matplotlib.lines import Line2D
@@ -346,8 +334,8 @@ def _curves(start: NDArray[np.float64], stop: NDArray[np.float64]) -> NDArray[np
     return np.asarray((1 - t) ** 2 * start[:, None] + 2 * t * (1 - t) * bend[:, None] + t**2 * stop[:, None])
 
 
-def framed(place: Any, extent: Extent, outside: int, notes: Sequence[str] = ()) -> list[str]:
-    """Draws limits, north and a scale of a map and notes below it; returns a description."""
+def _framed(place: Any, extent: Extent, outside: int, notes: Sequence[str]) -> list[str]:
+    """Draws limits, north and a scale bar of a map, and notes below it; returns the notes."""
     west, south, east, north = extent.frame
     place.set(xlim=(west, east), ylim=(south, north), aspect=1 / extent.narrowing, xticks=[], yticks=[])
     for side in place.spines.values():
