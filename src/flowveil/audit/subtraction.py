@@ -281,10 +281,8 @@ class _Work:
                 self._note(key, blocks.nodes[b], value, value, absent=places[s], unit="weight")
 
     def _subtract(self, whole: int, matrix: PublishedMatrix, fine: Sequence[Placed]) -> None:
-        """Subtracts from each cell the cells of others inside it.
-
-        The others must share no trip with each other, and hold no trip that the matrix does not count.
-        """
+        """Subtracts from each cell the cells of others inside it."""
+        # The others must share no trip with each other, and hold no trip that the matrix does not count.
         if not fine or not self.releases[whole].whole_cells:
             return
         origin, destination = self._nodes[whole, 0][matrix.origin], self._nodes[whole, 1][matrix.destination]

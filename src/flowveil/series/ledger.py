@@ -232,10 +232,8 @@ def _records(given: Any, secret: bytes) -> dict[str, str]:
 
 
 def _differing_perturbation(entry: Mapping[str, Any], new: Mapping[str, Any]) -> str:
-    """Returns why two tables of the same trips reveal more than one; empty if both are perturbed in the same way.
-
-    With the same key and parameters, equal cells have equal values and other cells independent noise.
-    """
+    """Returns why two tables of the same trips reveal more than one; empty if both are perturbed in the same way."""
+    # With the same key and parameters, equal cells have equal values and other cells independent noise.
     before, now = entry["report"], new["report"]
     if "perturbed" not in (before["kind"], now["kind"]):
         return "exact counts can be subtracted"
@@ -351,10 +349,8 @@ def _publish_noise(
     total: float | None,
     writing: Mapping[str, Any],
 ) -> Path:
-    """Publishes noisy counts if the sum of ε stays within the total, and records the cost.
-
-    The same counts a second time are recorded again: they may be another draw.
-    """
+    """Publishes noisy counts if the sum of ε stays within the total, and records the cost."""
+    # The same counts a second time are recorded again: they may be another draw.
     with open_ledger(ledger) as book:
         budget = budget_with(book.entries, release.guarantee, total)
         entry = {"name": Path(directory).name, "recorded": _now(), **cost_of(release.guarantee, budget.total)}
