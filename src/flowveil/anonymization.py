@@ -18,7 +18,7 @@ from flowveil.methods import METHODS, Method, find_method
 from flowveil.methods.noise_by_slice import noisy_matrices
 from flowveil.methods.zones_of import ZonesOf
 from flowveil.progress import lines_every, log
-from flowveil.reading.limits import about, is_limited, room_for, temporary_folder
+from flowveil.reading.limits import about, room_for
 from flowveil.record_values import refuse_numbers
 from flowveil.release.noisy import NoisyRelease, NoisySlices, nothing_left
 from flowveil.release.plan import CellRule, Plan
@@ -430,7 +430,7 @@ def _slice_task(
     run.parameters.update({**on_tree, "slices": sliced})
     if run.guarantee.locations is not None:
         flows = replace(flows, slices=tuple(run.guarantee.prepare(part) for part in flows.slices))
-    return SliceTask(flows.on_disk(temporary_folder()) if is_limited() else flows, run)
+    return SliceTask(flows, run)
 
 
 def _how_sliced(flows: SlicedFlows, steps: Sequence[Every], total: bool) -> dict[str, Any]:

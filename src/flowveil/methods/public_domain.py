@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from flowveil.errors import ParameterError
 from flowveil.flows import Flows
 from flowveil.hierarchy import Hierarchy, Ints
-from flowveil.release.plan import NodeZones, Zones
+from flowveil.release.plan import NodeZones, Plan, Suppression, Zones
 from flowveil.zoning.h3 import Cells64, H3Zones, parent_of, resolution_of
 
 Counts = NDArray[np.int64]
@@ -50,6 +50,19 @@ class PairDomain:
     destinations: ZonesOfEnd
     public: bool
     described: dict[str, Any]
+
+    def plan(self, flows: Flows) -> Plan:
+        """Returns the zones of each flow; flows outside the domain are not kept."""
+        origin, destination = self.origins.zone[flows.origin], self.destinations.zone[flows.destination]
+        return Plan(
+            origin_zone=origin,
+            destination_zone=destination,
+            kept=(origin >= 0) & (destination >= 0),
+            origin_zones=self.origins.zones,
+            destination_zones=self.destinations.zones,
+            homogeneous=True,
+            suppression=Suppression("noise"),
+        )
 
 
 def pair_domain(

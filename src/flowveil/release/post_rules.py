@@ -4,14 +4,11 @@ Methods rely on monotonicity, so these rules do not enter their search. For a me
 are applied after planning, and suppress whole cells. A method in layers takes them as a `CellRule`: a cell that breaks
 a rule is not published in its layer, and its trips go on to the next. What is suppressed counts towards the limit.
 
-- Dominance (statistical offices): in no cell does one person make more than a share of the trips.
-- Stricter places: cells around a clinic, a shelter or a place of worship must reach a higher k or l. A cell is around a
-  place if one of its zones contains the place's tile on the map, whether or not a trip ends there: otherwise a cell
-  that is published below the higher threshold would reveal that none does.
-- t-closeness (Li et al. 2007): no zone's trips are farther than t from all published trips. The distance is the total
-  variation: the share of a zone's trips that would have to end elsewhere for its destinations to be distributed like
-  those of all trips; likewise for the origins of a destination zone. All trips are the published ones, so every reader
-  can check the rule. Whole zones are suppressed, the farthest first, until none is farther than t.
+Dominance: in no cell does one person make more than a share of the trips. Stricter places: cells around a clinic or a
+shelter must reach a higher k or l. A cell is around a place if one of its zones contains the place's tile on the map,
+whether or not a trip ends there: otherwise a cell that is published below the higher threshold would reveal that none
+does. t-closeness (Li et al. 2007): no zone's trips are farther than t, in total variation, from all published trips;
+whole zones are suppressed, the farthest first.
 
 A revision publishes cells again that readers know already, so it cannot be combined with such a rule.
 """

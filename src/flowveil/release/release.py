@@ -47,19 +47,9 @@ class Publishable(ABC):
     measure go through `flowveil.api`.
     """
 
-    if TYPE_CHECKING:  # Fields, or properties, of every class below.
-
-        @property
-        def method(self) -> str:
-            """Name of the method."""
-
-        @property
-        def parameters(self) -> Mapping[str, Any]:
-            """The settings of the run, enough to repeat it."""
-
-        @property
-        def input(self) -> Any:
-            """What was anonymised. Internal: never written."""
+    method: str
+    parameters: Mapping[str, Any]  # the settings of the run, enough to repeat it
+    input: Any  # what was anonymised; never written
 
     @property
     @abstractmethod
@@ -149,15 +139,8 @@ class Publishable(ABC):
 class Matrix(Publishable):
     """A release of one matrix: a plan, and cells whose ``origin`` and ``destination`` number the plan's zones."""
 
-    if TYPE_CHECKING:
-
-        @property
-        def plan(self) -> Plan:
-            """The decision."""
-
-        @property
-        def cells(self) -> Cells:
-            """What is published."""
+    plan: Plan
+    cells: Cells
 
     @property
     def parts(self) -> tuple[tuple[Key, Self], ...]:
