@@ -58,6 +58,7 @@ def test_what_does_not_fit_goes_to_the_folder_that_was_named(tmp_path: Path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_rows_that_are_spilled_give_the_same_flows(tmp_path: Path):
     rng = np.random.default_rng(3)
     n = 400_000
