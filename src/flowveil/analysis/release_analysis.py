@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+from bisect import bisect_left
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from os import PathLike
@@ -23,6 +25,9 @@ from flowveil.analysis.areas import (
 from flowveil.analysis.attach import Attached, attach
 from flowveil.analysis.closeness import closeness
 from flowveil.analysis.measures import Values, combine, measure
+from flowveil.errors import InfeasibleError
+from flowveil.methods.twincut import frontier, twincut
+from flowveil.methods.twincut_same_zones import twincut_same_zones
 from flowveil.output import Content, make_private_folder, refuse_inside_release, write_private_files
 from flowveil.paths import named_path
 from flowveil.release.release import Release
@@ -33,6 +38,8 @@ WARNING = "Not for publication: computed from raw trips."
 #: The files of `Analysis.write`.
 MEASURES, PAGE, PROFILE = "measures.json", "before-after.html", "profile.svg"
 ENDS = ("origin", "destination")
+#: An end has collapsed if it has less than this share of the zones that another limit gives; the largest limit tried.
+_COLLAPSED, _MOST_SUPPRESSED = 0.01, 0.5
 #: The measures that sentences show.
 SUMMARY = ("suppressed_share", "mean_generalization_error", "generalization_distance_m", "k_people")
 
@@ -188,10 +195,45 @@ def _lines(release: Any, measures: dict[str, Values], areas: Sequence[AreaAccura
 
 
 def collapse_lines(release: Release) -> list[str]:
-    """Returns what to say of a release with an end that has collapsed into one zone."""
-    cells, flows = release.cells, release.input
-    tiles = {"origin": flows.origins.n_tiles, "destination": flows.destinations.n_tiles}
-    one = [end for end, n in tiles.items() if n > 1 and len(np.unique(getattr(cells, end))) == 1]
-    lines = [f"The map has collapsed: 1 {end} zone of {tiles[end]:,} tiles." for end in one]
-    hint = "A larger --max-suppressed gives finer zones; --method layercut needs no such limit."
-    return [*lines, hint] if lines and release.plan.homogeneous else lines
+    """Returns what to say of a release with an end of one zone, or of far fewer than another limit would give.
+
+    Costs a few runs of TwinCut without local search, but only if an end has one zone or less than 1 % of its tiles.
+    """
+    zones = [len(np.unique(number)) for number in (release.cells.origin, release.cells.destination)]
+    tiles = [release.input.origins.n_tiles, release.input.destinations.n_tiles]
+    few = [end for end in (0, 1) if tiles[end] > 1 and zones[end] < max(_COLLAPSED * tiles[end], 2)]
+    if not few:
+        return []
+    limit, better = (
+        _next_limit(release, zones, few) if release.plan.homogeneous and release.kind == "plain" else (1, [])
+    )
+    if not better:
+        return [f"There is only one {ENDS[end]} zone." for end in few if zones[end] == 1]
+    return [
+        *(f"The map has collapsed: {zones[end]:,} {ENDS[end]} zones, {better[end]:,} are possible." for end in few),
+        f"TwinCut with --max-suppressed {limit:g} has about {better[0]:,} x {better[1]:,} zones; --method layercut "
+        "needs no such limit.",
+    ]
+
+
+def _next_limit(release: Release, zones: Sequence[int], few: Sequence[int]) -> tuple[float, list[int]]:
+    """Returns the next point of TwinCut's frontier at which no end has collapsed: share, rounded up, and zones."""
+    flows, guarantee = release.guarantee.to_fixed_point(release.input)
+    volume = flows.volume(guarantee.basis).astype(np.float64)
+    suppressed = float(volume[release.cell_of_flow < 0].sum() / volume.sum())
+    points = [p.suppressed_share for p in frontier(flows, guarantee, up_to=_MOST_SUPPRESSED)]
+    shares = sorted({math.ceil(1000 * share) / 1000 for share in points if share > suppressed})
+    counted: dict[float, list[int]] = {}
+
+    def suffices(share: float) -> bool:
+        plan_map = twincut_same_zones if flows.same_zones else twincut
+        try:
+            plan = plan_map(flows, guarantee, max_suppressed=share, effort=0.0)
+        except InfeasibleError:
+            return False
+        counted[share] = n = [len(np.unique(of[plan.kept])) for of in (plan.origin_zone, plan.destination_zone)]
+        return all(zones[end] < max(_COLLAPSED * n[end], 2) and n[end] > 1 for end in few)
+
+    # More suppression gives more zones, so the first point is found by bisection.
+    limit = next(iter(shares[bisect_left(shares, True, key=suffices) :]), 1.0)
+    return (limit, counted[limit]) if limit <= _MOST_SUPPRESSED else (limit, [])
