@@ -51,8 +51,8 @@ def own_zones(request: Request, zones: str | None = None) -> Any:
 
 
 #: Settings of --style.
-_STYLE: dict[str, Callable[[str], Any]] = {"basis": str, "lines": int, "width": float, "dpi": int}
-_STYLE_HELP = "basis=trips|weight, lines=200 (largest flows), width (inches), dpi=200 (repeatable)."
+_STYLE: dict[str, Callable[[str], Any]] = {"basis": str, "lines": int, "width": float, "dpi": int, "zoom": float}
+_STYLE_HELP = "basis=trips|weight, lines=200 (largest flows), width (inches), dpi=200, zoom=1 (repeatable)."
 
 
 @click.command()

@@ -85,7 +85,9 @@ def cost_of(promise: PrivacyLoss, total: Decimal | None) -> dict[str, Any]:
 
 
 def _cost(entry: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Returns the ε and δ that a release has cost; None for one without noise."""
+    """Returns the ε and δ that a release has cost; None for one without noise, and for a withdrawal."""
+    if "withdraws" in entry:
+        return None
     try:
         # Lines of earlier versions have the promise in the report alone.
         loss = entry.get(SPENT) or (entry["report"]["guarantee"] if entry["report"]["kind"] == "noisy" else None)
