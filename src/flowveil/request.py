@@ -358,6 +358,7 @@ class Resources(Section, key="resources", heading="Resources", call="run"):
         "Processes for slices.",
         tier="recipe", default="one for each core", between=(1, None), example="2", metavar="N", page=False,
     )  # fmt: skip
+    resume: bool = setting("Keep finished slices next to --out; a later run continues.", tier="recipe", page=False)
     spark_master: str | None = setting(
         "Spark cluster that reads, with the engine spark.",
         tier="recipe", default="what Spark's settings say", example="local[4]", metavar="URL", page=False,
