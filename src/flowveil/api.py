@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from dataclasses import fields
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from flowveil.analysis.measures import measure as measure
 from flowveil.engines import read_slices, read_trips
