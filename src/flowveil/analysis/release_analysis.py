@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import warnings
 from bisect import bisect_left
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
@@ -25,7 +26,9 @@ from flowveil.analysis.areas import (
 from flowveil.analysis.attach import Attached, attach
 from flowveil.analysis.closeness import closeness
 from flowveil.analysis.measures import Values, combine, measure
+from flowveil.anonymization import anonymize
 from flowveil.errors import InfeasibleError
+from flowveil.guarantee import SmallKWarning
 from flowveil.methods.twincut import frontier, twincut
 from flowveil.methods.twincut_same_zones import twincut_same_zones
 from flowveil.output import Content, make_private_folder, refuse_inside_release, write_private_files
@@ -237,3 +240,46 @@ def _next_limit(release: Release, zones: Sequence[int], few: Sequence[int]) -> t
     # More suppression gives more zones, so the first point is found by bisection.
     limit = next(iter(shares[bisect_left(shares, True, key=suffices) :]), 1.0)
     return (limit, counted[limit]) if limit <= _MOST_SUPPRESSED else (limit, [])
+
+
+def loss_against_best(release: Release) -> tuple[float, float] | None:
+    """Returns the mean generalisation errors of kept zones and of the best map of the same trips, in tiles.
+
+    The best map is TwinCut's, or PairCut's if zones overlap, with no more suppressed. None without such a map.
+    """
+    guarantee, basis = release.guarantee, release.guarantee.basis
+    volume = release.input.volume(basis)
+    suppressed = float(np.sum(volume[release.cell_of_flow < 0])) / float(np.sum(volume))
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SmallKWarning)
+            best = anonymize(
+                release.input,
+                "twincut" if release.plan.homogeneous else "paircut",
+                k=guarantee.k,
+                protect=guarantee.units,
+                max_suppressed=min(suppressed, np.nextafter(1, 0)),
+                k_population=guarantee.population if guarantee.population_is_given else None,
+                l=guarantee.locations,
+                hierarchy=release.parameters["hierarchy"],
+                allow_small_k=True,
+                population_only=True,
+            )
+    except InfeasibleError:
+        return None
+    error, least = (made.metrics()[basis]["mean_generalization_error"] for made in (release, best))
+    return None if error is None or not least else (float(error), float(least))
+
+
+def loss_lines(error: float, best: float, new_map_at: float = 0.5) -> list[str]:
+    """Returns what kept zones cost, and advises a new map from a loss on."""
+    loss = error / best - 1
+    lines = [
+        f"Kept zones: mean generalisation error {error:,.1f} tiles; the best map of these trips has {best:,.1f} "
+        f"({abs(loss):.0%} {'more' if loss >= 0 else 'less'} for the same zones)."
+    ]
+    advice = (
+        f"Advice: the loss is at least {new_map_at:.0%}; consider a new map (leave --zones-of out), and audit it "
+        "against the earlier releases."
+    )
+    return [*lines, advice] if loss >= new_map_at else lines
