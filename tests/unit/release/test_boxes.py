@@ -31,7 +31,7 @@ WORLD = st.tuples(st.floats(-89, 89), st.floats(-180, 180))
 def zones_of(grid: Grid, lat, lon, boxes) -> BoxZones:
     squares = grid.squares(np.array(lat, float), np.array(lon, float))
     columns = (np.array(column, dtype=np.int32) for column in zip(*boxes, strict=True))
-    return BoxZones.of(grid, squares, TileIndex.of(*squares), *columns)[0]
+    return BoxZones.of(grid, squares, *columns)[0]
 
 
 def published(zones: BoxZones) -> Rectangles:
