@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from os import PathLike
 from types import MappingProxyType
 from typing import Any, Literal, overload
 
@@ -17,8 +18,9 @@ from flowveil.guarantee import DIFFERENCING, Guarantee, check_max_suppressed, co
 from flowveil.methods import METHODS, Method, find_method
 from flowveil.methods.noise_by_slice import noisy_matrices
 from flowveil.methods.zones_of import ZonesOf
+from flowveil.paths import named_path
 from flowveil.progress import lines_every, log
-from flowveil.reading.limits import about, is_limited, room_for, temporary_folder
+from flowveil.reading.limits import about, room_for
 from flowveil.record_values import refuse_numbers
 from flowveil.release.noisy import NoisyRelease, NoisySlices, nothing_left
 from flowveil.release.plan import CellRule, Plan
@@ -26,7 +28,7 @@ from flowveil.release.post_rules import PostRules, refusal, suppressed_share
 from flowveil.release.release import Release, SlicedRelease
 from flowveil.release.revision import Earlier, revise
 from flowveil.release.subtraction import Differencing, differences, refuse_differences
-from flowveil.slice_plans import SliceTask, release_slices
+from flowveil.slice_plans import Checkpoint, SliceTask, release_slices
 from flowveil.slices import SlicedFlows, declared_values, refuse_many_combinations
 from flowveil.times import Every
 from flowveil.zoning.places import read_places
@@ -337,6 +339,7 @@ def anonymize_slices(
     allow_small_k: bool = False,
     population_only: bool = False,
     workers: int = 1,
+    resume: Checkpoint | PathLike[str] | str | None = None,
     progress: Callable[[float], None] | None = None,
     values: Mapping[str, Sequence[str] | str] | None = None,
     **options: Any,
@@ -351,7 +354,7 @@ def anonymize_slices(
         total, also_every: also publish the matrix of all slices together, or those of longer steps of time.
         common_zones: give all slices the same zones, safe in each.
         accept_differencing: publish although differences between matrices are below the guarantee.
-        workers, progress: processes; called with the share that is done.
+        workers, resume, progress: processes; private folder for checkpoints; called with the share that is done.
         values: for noisy methods, which return `NoisySlices`: known values of each slice column; for times a period.
         **options: options of the method.
 
@@ -360,9 +363,9 @@ def anonymize_slices(
     """
     _check_type(flows, SlicedFlows, "sliced flows", "read_slices")
     asked = Thresholds(k, protect, max_suppressed, k_population, l, allow_small_k, population_only)
+    exact_only = {"resume": resume, "accept_differencing": accept_differencing}
     if revision is not None:
-        kept = {"total": total, "also_every": also_every, "common_zones": common_zones, "values": values}
-        kept["accept_differencing"] = accept_differencing
+        kept = {"total": total, "also_every": also_every, "common_zones": common_zones, "values": values, **exact_only}
         how = {"method": method, "hierarchy": hierarchy, "zones_of": zones_of, **options}
         return _revised_slices(flows, Earlier.read(revision), asked, how, [name for name in kept if kept[name]])
     chosen = _method_of_slices(method, options, common_zones, zones_of, values)
@@ -370,11 +373,15 @@ def anonymize_slices(
     steps = [Every.parse(text) for text in also_every]
     _check_numbers(flows.slices[0], chosen, total=total, also_every=steps, accept_differencing=accept_differencing)
     if chosen.promises != "k":
-        chosen.refuse_thresholds([*asked.given, *(["accept_differencing"] if accept_differencing else [])])
+        chosen.refuse_thresholds([*asked.given, *(name for name, given in exact_only.items() if given)])
         chosen.on_hierarchy(flows, hierarchy)
         return _inexact_slices(chosen, flows, values or {}, options, steps, total)
     sliced = {**_how_sliced(flows, steps, total), "common_zones": common_zones}
     task = _slice_task(flows, chosen, asked, options, hierarchy, sliced)
+    if resume is not None:
+        if not isinstance(resume, Checkpoint):
+            resume = Checkpoint(named_path(resume, what="the checkpoint"))
+        task = replace(task, checkpoint=resume)
     coarser = task.flows.coarser_keys(steps, total=total)
     return _released_slices(task, coarser, common_zones, accept_differencing, workers, progress)
 
@@ -432,7 +439,7 @@ def _slice_task(
     run.parameters.update({**on_tree, "slices": sliced})
     if run.guarantee.locations is not None:
         flows = replace(flows, slices=tuple(run.guarantee.prepare(part) for part in flows.slices))
-    return SliceTask(flows.on_disk(temporary_folder()) if is_limited() else flows, run)
+    return SliceTask(flows, run)
 
 
 def _how_sliced(flows: SlicedFlows, steps: Sequence[Every], total: bool) -> dict[str, Any]:

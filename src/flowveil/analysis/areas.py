@@ -170,7 +170,7 @@ def zoning_of_districts(flows: Flows, districts: Any) -> Zoning:
     """Returns the user's polygons as areas; a tile belongs to the district around its centre."""
     tree = districts.hierarchy
     trees = (flows.origins, flows.destinations)
-    if tree.geography is None or districts.locator is None or any(end.geography is None for end in trees):
+    if tree.geography is None or districts.outlines is None or any(end.geography is None for end in trees):
         raise ParameterError(
             "Districts need outlines, and tiles whose place is known. Hint: a GeoJSON file of polygons."
         )
@@ -179,7 +179,7 @@ def zoning_of_districts(flows: Flows, districts: Any) -> Zoning:
         assert end.geography is not None
         lat, lon = end.geography.centers(end.leaf_node)
         area, known = np.full(end.n_tiles, -1, dtype=np.int64), ~np.isnan(lat)
-        area[known] = districts.locator.zones_of(lat[known], lon[known])
+        area[known] = districts.tiles_at(lat[known], lon[known])
         ends.append(area)
     outlines = np.asarray(tree.geography.polygons(tree.leaf_node), dtype=object)
     places = np.stack(tree.geography.centers(tree.leaf_node), axis=1)

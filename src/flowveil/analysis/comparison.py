@@ -97,7 +97,7 @@ class Comparison:
             for run in (*self.runs, *self.noisy)
         )
         heads = ("method", "guarantee", "seconds", *(HEADS[key] for key in columns))
-        return Sheet(heads, rows, right=frozenset(range(2, len(heads))))
+        return Sheet(heads, rows)
 
     def _columns(self) -> list[str]:
         """The measures of these runs: intervals of time have a width only where time is folded."""

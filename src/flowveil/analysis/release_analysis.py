@@ -21,10 +21,10 @@ from flowveil.analysis.areas import (
     main_level,
 )
 from flowveil.analysis.attach import Attached, attach
-from flowveil.analysis.measures import Values, combine, measure, weighted_quantile
+from flowveil.analysis.closeness import closeness
+from flowveil.analysis.measures import Values, combine, measure
 from flowveil.output import Content, make_private_folder, refuse_inside_release, write_private_files
 from flowveil.paths import named_path
-from flowveil.release.post_rules import total_variation
 from flowveil.release.release import Release
 from flowveil.release.statement import INEXACT
 from flowveil.times import TIME
@@ -33,8 +33,6 @@ WARNING = "Not for publication: computed from raw trips."
 #: The files of `Analysis.write`.
 MEASURES, PAGE, PROFILE = "measures.json", "before-after.html", "profile.svg"
 ENDS = ("origin", "destination")
-#: Statistics of closeness over the zones, weighted by trips.
-_QUANTILES = {"median": 0.5, "upper_quartile": 0.75, "upper_decile": 0.9}
 #: The measures that sentences show.
 SUMMARY = ("suppressed_share", "mean_generalization_error", "generalization_distance_m", "k_people")
 
@@ -135,7 +133,9 @@ def analyze_release(release: Attached, *, districts: Any = None) -> Analysis:
         "rows_dropped": {reason: n / summary.rows for reason, n in sorted(summary.left_out.items()) if summary.rows},
         "suppressed": {basis: values.get("suppressed_share") for basis, values in measures.items()},
     }
-    return Analysis(release, measures, tuple(areas), shares, slices, closeness(release), tuple(notes))
+    found = closeness(release)
+    close = None if found is None else {end: one.summary() for end, one in found.items()}
+    return Analysis(release, measures, tuple(areas), shares, slices, close, tuple(notes))
 
 
 def _measures(release: Any, keys: Collection[str] = ()) -> dict[str, Values]:
@@ -146,25 +146,6 @@ def _measures(release: Any, keys: Collection[str] = ()) -> dict[str, Values]:
     if not parts:
         return {}
     return combine([part for _, part in parts], absent, release.input.whole, release.guarantee, keys)
-
-
-def closeness(release: Any) -> dict[str, Any] | None:
-    """Returns how far the trips of zones are distributed from all published trips (t-closeness, Li et al. 2007).
-
-    A person known to start in a zone is known to have gone where its trips go. By end, statistics over its zones; None
-    if zones overlap, and for a revision.
-    """
-    if release.kind != "plain" or release.revision is not None or not release.plan.homogeneous:
-        return None
-    zones, found = {"origin": release.cells.origin, "destination": release.cells.destination}, {}
-    for end, other in (ENDS, ENDS[::-1]):
-        used, at = np.unique(zones[end], return_inverse=True)
-        trips = np.bincount(at, weights=release.cells.trips).astype(np.float64)
-        distance = total_variation(at, zones[other], release.cells.trips, len(used), int(zones[other].max()) + 1)
-        quantiles = {name: weighted_quantile(distance, trips, level) for name, level in _QUANTILES.items()}
-        mean, largest = float(np.average(distance, weights=trips)), float(distance.max())
-        found[end] = {"total_variation": {"mean": mean, **quantiles, "largest": largest}}
-    return found
 
 
 def summary_lines(release: Any) -> list[str]:

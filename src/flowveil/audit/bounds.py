@@ -62,15 +62,16 @@ class Finding(NamedTuple):
     """A group that is confined.
 
     Of kind ``remainder`` it is what a matrix does not publish of a block; ``cell``: a pair of zones of one matrix that
-    is not listed; ``crossing``: what a cell of one and a cell of the other share.
+    is not listed; ``crossing``: what a cell of one and a cell of the other share; ``shared``: a class of trips.
     """
 
     kind: str
     block: Pair  # the nodes of the block
-    side: int  # which of the two matrices does not publish it; -1 for a crossing
+    side: int  # which of the two matrices does not publish it; -1 where cells share it
     low: int
     high: int
-    members: tuple[int, ...] = ()  # the nodes of the pair, or of the two pairs that cross; empty for several pairs
+    # The nodes of the pair, or of the two pairs that cross; of a class the cell of each matrix, or -1.
+    members: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,8 +91,7 @@ class Blocks:
     @property
     def least(self) -> Counts:
         """The least that each block holds."""
-        least: Counts = self.shown.max(axis=0)
-        return least
+        return np.asarray(self.shown.max(axis=0))
 
     @property
     def contradictions(self) -> Flags:
@@ -208,21 +208,11 @@ def _sums(high: Counts) -> tuple[int, Counts]:
 # ---- programs ------------------------------------------------------------------------------------------------------
 
 
-class Shared(NamedTuple):
-    """A class of trips that is confined: its nodes, the cell of each matrix (or -1), and its bounds."""
-
-    origin: int
-    destination: int
-    cells: Cells
-    low: int
-    high: int
-
-
 @dataclass
 class Solution:
     """What was found in the components."""
 
-    shared: list[Shared] = field(default_factory=list)  # the classes that are confined
+    shared: list[Finding] = field(default_factory=list)  # the classes that are confined
     solved: int = 0  # components solved in whole numbers, or by subtraction alone
     bounded: int = 0  # components of which the relaxation was solved
     left_out: int = 0  # components that are too large, or beyond `MOST_PROGRAMS`
@@ -239,7 +229,7 @@ def confined_components(
     left = [side.trips.astype(np.int64).copy() for side in sides]
     fixed = _fixed(list(areas), left)
     found = Solution(solved=int(bool(fixed)))
-    found.shared += [Shared(*areas[cells], cells, n, n) for cells, n in fixed.items() if 0 < n < below]
+    found.shared += [Finding("shared", areas[cells], -1, n, n, cells) for cells, n in fixed.items() if 0 < n < below]
     members = sorted(cells for cells in areas if cells not in fixed)
     programs = 0
     for component in sorted(_components(members, sides), key=len):
@@ -248,7 +238,8 @@ def confined_components(
             found.left_out += 1
             continue
         program = _Program([members[i] for i in component], left, whole=whole)
-        found.shared += [Shared(*areas[cells], cells, low, high) for cells, low, high in program.confined(below)]
+        confined_here = program.confined(below)
+        found.shared += [Finding("shared", areas[cells], -1, low, high, cells) for cells, low, high in confined_here]
         programs += program.n_solved
         found.solved += whole
         found.bounded += not whole

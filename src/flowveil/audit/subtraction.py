@@ -347,15 +347,14 @@ class _Work:
             reason = f"{found.left_out:,} groups of cells overlap in too many ways for linear programs"
             self.unchecked.append((places, reason))
         for n, one in enumerate(found.shared):
-            nodes = one.origin, one.destination
             # Remainders and crossings may have been found by comparing two of the matrices.
-            if (*(self._codes[node] for node in nodes), one.low, one.high) not in known:
+            if (*(self._codes[node] for node in one.block), one.low, one.high) not in known:
                 pairs = tuple(
                     ("", "") if c < 0 else (self._codes[int(side.origin[c])], self._codes[int(side.destination[c])])
-                    for side, c in zip(sides, one.cells, strict=True)
+                    for side, c in zip(sides, one.members, strict=True)
                 )
-                single = min(one.cells) >= 0
-                self._note((places, "shared", n), nodes, one.low, one.high, "shared", single=single, pairs=pairs)
+                single = min(one.members) >= 0
+                self._note((places, one.kind, n), one.block, one.low, one.high, one.kind, single=single, pairs=pairs)
 
     def _values_of_cells(self, layers: Sequence[tuple[int, list[PublishedMatrix]]]) -> list[NDArray[np.int64]]:
         """For each layer and cell the number of its value in each slice column of any layer; -1 for all values."""

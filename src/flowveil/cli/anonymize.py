@@ -7,6 +7,7 @@ the trips go to standard error, and only to a terminal or on request.
 from __future__ import annotations
 
 import shlex
+import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -113,18 +114,24 @@ def _save(request: Request, path: str) -> None:
 
 def publish_flows(output: Output, flows: Any, request: Request, writing: Mapping[str, Any]) -> Any:
     """Anonymise the flows or slices of a request, publish them and print what is published; return the release."""
+    from flowveil import __version__
     from flowveil.api import publish
     from flowveil.execution import anonymize_request
     from flowveil.flows import Flows
     from flowveil.series.ledger import recording_nothing
+    from flowveil.slice_plans import Checkpoint
 
     out, is_sliced = str(request.output.out), not isinstance(flows, Flows)
     recorded = {name: writing.get(name) for name in ("ledger", "epsilon_total")}
     label = "Anonymising slices" if is_sliced else "Anonymising"
     with output.working(label) as progress, recording_nothing(**recorded):
-        release = anonymize_request(request, flows, progress=progress)
+        place = Path(out).expanduser()
+        kept = Checkpoint(place.parent / f".{place.name}.checkpoint", __version__) if request.resources.resume else None
+        release = anonymize_request(request, flows, progress=progress, resume=kept)
     with output.working("Writing and recounting"):
         folder = publish(release, out, **writing)
+    if kept is not None:
+        shutil.rmtree(kept.folder, ignore_errors=True)
     _print_release(output, release, folder, show_measures=request.output.show_measures)
     return release
 

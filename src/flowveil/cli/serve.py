@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from flowveil.cli.command import Output, place, with_output
-from flowveil.errors import ParameterError
+from flowveil.errors import MissingExtraError, ParameterError
 
 
 @click.command()
@@ -30,7 +30,11 @@ def serve(output: Output, *, no_open: bool, max_upload: str, ledger: str | None,
     Files below the folder that it is started in can be picked in the page; others are dropped onto it.
     """
     from flowveil.reading.limits import size_in_bytes
-    from flowveil.workbench.serving import serve as run
+
+    try:
+        from flowveil.workbench.server import serve as run
+    except ImportError:
+        raise MissingExtraError("The workbench needs its web server. Hint: pip install 'flowveil[web]'.") from None
 
     def ready(address: str) -> None:
         output.result({"address": address})

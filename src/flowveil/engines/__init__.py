@@ -12,7 +12,6 @@ from typing import Any, Protocol
 from flowveil.flows import Flows
 from flowveil.progress import lines_every
 from flowveil.reading import Reading
-from flowveil.reading.limits import is_limited, temporary_folder
 from flowveil.reading.table import named_points, with_coordinates
 from flowveil.request import find_setting, refuse_unknown
 from flowveil.slices import SlicedFlows, check_slice_columns
@@ -46,8 +45,7 @@ def read_flows(
     load: Engine = import_module(ENGINES[find_setting("engine").check(engine)]).read
     read = load(source, reading, progress=progress or lines_every("Reading"))
     if reading.during is None:
-        # With limited memory, slices wait on disk.
-        return read.on_disk(temporary_folder()) if is_limited() and len(read) > 1 else read
+        return read
     return SlicedFlows((), ((),), (flows_during(read, reading.during),))
 
 

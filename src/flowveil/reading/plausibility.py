@@ -1,4 +1,4 @@
-"""Checks whether the places of trips are plausible, by an offline list of large cities.
+"""Checks whether the places of trips are plausible, and guesses their time zone, from an offline list of large cities.
 
 Detects swapped axes and coordinates that are not degrees. Points are counted on a grid of one degree: the check is
 cheap, independent of the order of rows, and the counts of parts of a table can be added.
@@ -29,6 +29,8 @@ _CONTINENT_KM = 2_000.0
 _REGION_KM = 500.0
 #: A place farther than the first from every city is at sea or in a desert; nearer than the second it is inhabited.
 _REMOTE_KM, _INHABITED_KM = 300.0, 100.0
+#: No time zone is suggested for places farther from every city.
+_FARTHEST_KM = 800.0
 #: Fewer rows are not checked.
 _FEWEST_ROWS = 10
 #: Rows of a batch that are checked.
@@ -122,15 +124,27 @@ def _median(values: Floats, weight: NDArray[np.int64]) -> float:
 
 
 @cache
-def _cities() -> Point:
-    """Returns the places of large cities, made by ``tools/make_cities.py``."""
-    content = json.loads(gzip.decompress((files("flowveil.reading") / "cities.json.gz").read_bytes()))
-    return np.array(content["lat"]) / 100, np.array(content["lon"]) / 100
+def _cities() -> tuple[list[str], Floats, Floats]:
+    """Returns zone, latitude and longitude of large cities, made by ``tools/make_timezones.py``."""
+    content = json.loads(gzip.decompress((files("flowveil.reading") / "timezones.json.gz").read_bytes()))
+    zones = [content["names"][zone] for zone in content["zone"]]
+    return zones, np.array(content["lat"]) / 100, np.array(content["lon"]) / 100
+
+
+def guess_timezone(lat: Floats, lon: Floats) -> str | None:
+    """Returns the time zone of the large city nearest to the median of some points; None without one nearby."""
+    known = np.isfinite(lat) & np.isfinite(lon) & (np.abs(lat) <= 90) & (np.abs(lon) <= 180)
+    if not known.any():
+        return None
+    zones, city_lat, city_lon = _cities()
+    distance = kilometres(city_lat, city_lon, float(np.median(lat[known])), float(np.median(lon[known])))
+    nearest = int(np.argmin(distance))
+    return zones[nearest] if distance[nearest] <= _FARTHEST_KM else None
 
 
 def _distance_to_city(lat: float, lon: float) -> float:
     """Returns the kilometres from a place to the nearest large city."""
-    return float(kilometres(*_cities(), lat, lon).min())
+    return float(kilometres(*_cities()[1:], lat, lon).min())
 
 
 def kilometres(lat: Floats, lon: Floats, other_lat: Floats | float, other_lon: Floats | float) -> Floats:

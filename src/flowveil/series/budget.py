@@ -3,10 +3,8 @@
 The same people are in all releases of a ledger, so their ε add up, and their δ. A total is chosen once, is stored with
 the first release that is made under it, and can only be lowered. ε of persons and of trips cannot be added: under a
 total all noisy releases have the same unit.
-
-A run in which noise leaves nothing to publish has shown something too, namely that, so it is recorded like a release.
-
-Sums are exact, over the decimal numbers that users write.
+A run in which noise leaves nothing to publish is recorded like a release. Sums are exact, over the decimal numbers that
+users write.
 """
 
 from __future__ import annotations
@@ -52,10 +50,7 @@ def check_total(total: Any) -> Decimal | None:
 def budget_with(entries: Sequence[Mapping[str, Any]], promise: PrivacyLoss, total: Any) -> Budget:
     """Returns the sums over the lines of a ledger and a new release; without a requested total, under the ledger's.
 
-    Raises:
-        ParameterError: the total would be raised.
-        InfeasibleError: the new release would exceed it, or its ε cannot be added to that of the others.
-        OutputError: a line of the ledger does not say what its release has cost.
+    Raises ParameterError if the total would be raised, InfeasibleError if the new release would exceed it.
     """
     asked = check_total(total)
     spent = [cost for entry in entries if (cost := _cost(entry)) is not None]
@@ -90,7 +85,9 @@ def cost_of(promise: PrivacyLoss, total: Decimal | None) -> dict[str, Any]:
 
 
 def _cost(entry: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Returns the ε and δ that a release has cost; None for one without noise."""
+    """Returns the ε and δ that a release has cost; None for one without noise, and for a withdrawal."""
+    if "withdraws" in entry:
+        return None
     try:
         # Lines of earlier versions have the promise in the report alone.
         loss = entry.get(SPENT) or (entry["report"]["guarantee"] if entry["report"]["kind"] == "noisy" else None)

@@ -143,7 +143,7 @@ def record_derived(folder: Path, *, ledger: str | PathLike[str]) -> None:
 
 
 def _check(release: Publishable, new: Mapping[str, Any], book: LedgerFile) -> LedgerCheck:
-    """Applies the rule to all earlier releases from raw trips."""
+    """Applies the rule to all earlier releases from raw trips, withdrawn ones included: they were public."""
     revised = set(release.parameters.get("revision_of", ()))
     earlier = [(number, entry) for number, entry in enumerate(book.entries, start=1) if _is_from_trips(entry)]
     repeated = next((entry for _, entry in earlier if entry.get("content") == new["content"]), None)
@@ -163,7 +163,7 @@ def _is_from_trips(entry: Mapping[str, Any]) -> bool:
     """Whether an entry is a release of exact counts from raw trips."""
     report = entry.get("report") or {}
     is_derived = (report.get("statement") or {}).get("derived_from") is not None
-    return SPENT not in entry and report.get("kind") != "noisy" and not is_derived
+    return SPENT not in entry and "withdraws" not in entry and report.get("kind") != "noisy" and not is_derived
 
 
 def _new_entry(
@@ -400,9 +400,12 @@ def budget_against(release: Publishable, *, ledger: str | PathLike[str]) -> Budg
 
 
 def list_entries(book: LedgerFile) -> list[dict[str, Any]]:
-    """Returns one row for each release: number, name, date, and what it is."""
+    """Returns one row for each release: number, name, date, what it is, and whether it was withdrawn."""
+    withdrawn = {entry["withdraws"] for entry in book.entries if "withdraws" in entry}
     rows = []
     for number, entry in enumerate(book.entries, start=1):
+        if "withdraws" in entry:
+            continue
         report = entry.get("report") or {}
         rows.append(
             {
@@ -415,6 +418,23 @@ def list_entries(book: LedgerFile) -> list[dict[str, Any]]:
                 "epsilon": entry[SPENT]["epsilon"] if SPENT in entry else None,
                 "from_trips": _is_from_trips(entry),
                 "proves_disjointness": "facts" in entry,
+                "withdrawn": number in withdrawn,
             }
         )
     return rows
+
+
+def withdraw(book: LedgerFile, name: str) -> int:
+    """Marks a release, given by name or number, as withdrawn; returns its number.
+
+    It still counts: readers may have kept it.
+    """
+    rows = [row for row in list_entries(book) if name in (row["name"], str(row["number"]))]
+    if len(rows) != 1:
+        listed = ", ".join(str(row["number"]) for row in rows)
+        found = f"it is the name of {listed}" if rows else "it is neither"
+        raise ParameterError(f"--withdraw takes the name or number of one release; of '{name}', {found}.")
+    if rows[0]["withdrawn"]:
+        raise ParameterError(f"'{name}' is withdrawn already.")
+    book.append({"withdraws": rows[0]["number"], "recorded": _now()})
+    return int(rows[0]["number"])

@@ -87,16 +87,13 @@ def publish_series(
     asked: Mapping[str, Any] | None = None,
     **reading: Any,
 ) -> Series:
-    """Publish the steps of a table of trips over one map.
+    """Publishes the steps of a table of trips over one map.
 
     Args:
-        source: trips, as for `read_slices`.
         directory: the folder of the series: new, empty, or an earlier series, which is continued.
-        time: column of the time.
         every: ``month`` or ``day``.
         zones_of: an earlier release, or a frozen map, whose zones all steps get; by default those of the first step.
         revision: publish a revision of a published step whose trips have changed, instead of refusing it.
-        formats: exports of each step.
         ledger, accept_differencing: as for `Release.write`; every step is checked and recorded.
         on_step: called with the label of each step that is begun.
         asked: arguments of `anonymize`; the method chooses the zones of the first step.

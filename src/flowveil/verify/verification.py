@@ -30,7 +30,7 @@ from flowveil.release.statement import Statement
 from flowveil.release.zone_map import FrozenMap
 from flowveil.slices import SlicedFlows
 from flowveil.verify.from_flows import recount_trips, trips_from_flows, zone_map
-from flowveil.verify.rebuild import check_files, check_rebuild, compare_with
+from flowveil.verify.rebuild import check_files, check_parameters, check_rebuild, compare_with
 from flowveil.verify.recount import Places, Result
 from flowveil.verify.recount.tree import resolution_of
 from flowveil.verify.recount.trips import UnreadableInputError, read_trips
@@ -123,7 +123,8 @@ def verify_release(
     reading = {name: value for name, value in reading.items() if value is not None}
     if "zones" in reading:
         reading["zones"] = _read_map(statement, reading["zones"])
-    findings = check_rebuild(release, map_of_statement(statement, reading.get("zones")), notes)
+    findings = check_parameters(release)
+    findings += check_rebuild(release, map_of_statement(statement, reading.get("zones")), notes)
     if findings:
         return Verification(tuple(findings), tuple(notes), sha256=sha256)
     if _folds_case(statement, expect, reading.get("person_case")):

@@ -168,6 +168,7 @@ def test_a_segment_over_its_own_trees_equals_a_run_on_its_trips_alone(survey, tm
     assert errors["own"] == expected["mean_generalization_error"] < errors["common"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("preset", "labels"),
     [
