@@ -179,6 +179,9 @@ MUTANTS = (
     Mutant("schema: any report will do", "release/statement.py:_find_problem", "return None", REPORT),
     Mutant("ledger: everything is disjoint", "series/trip_facts.py:shares_no_trip", "return True", LEDGER),
     Mutant("ledger: spellings differ", "series/trip_facts.py:_canonical", "return value", LEDGER),
+    Mutant("ledger: withdrawn releases are forgotten", "series/ledger.py:_check",
+           "book.entries[:] = [e for e in book.entries if not any('withdraws' in x for x in book.entries)]\n"
+           "return correct(release, new, book)", LEDGER),
     Mutant("ledger: lines are not chained", "series/ledger_file.py:_next_chain", "return 'x'", LEDGER_FILE),
     Mutant("series: half a quarter is a quarter", "series/derived.py:complete_periods",
            "return {**correct(labels), **{label[:4]: [label] for label in labels}}", ("unit/series/test_series.py",)),

@@ -20,7 +20,7 @@ title = f"{about['title']}: the largest flows"
 for name in ("flows.png", "flows.svg"):
     picture = [sys.executable, "-m", "flowveil", "--quiet", "picture", release, "--out", graphic / name]
     # 8 inches at 150 dots an inch are 1,200 pixels, the width of a column on a large screen.
-    style = ["--style", "lines=60", "--style", "width=8", "--style", "dpi=150"]
+    style = ["--style", "lines=60", "--style", "width=8", "--style", "dpi=150", "--style", "zoom=2"]
     subprocess.run([*picture, "--show", "flows", "--title", title, *style], check=True)
 
 caption = [

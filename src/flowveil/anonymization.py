@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from os import PathLike
 from types import MappingProxyType
 from typing import Any, Literal, overload
 
@@ -17,6 +18,7 @@ from flowveil.guarantee import DIFFERENCING, Guarantee, check_max_suppressed, co
 from flowveil.methods import METHODS, Method, find_method
 from flowveil.methods.noise_by_slice import noisy_matrices
 from flowveil.methods.zones_of import ZonesOf
+from flowveil.paths import named_path
 from flowveil.progress import lines_every, log
 from flowveil.reading.limits import about, room_for
 from flowveil.record_values import refuse_numbers
@@ -24,9 +26,9 @@ from flowveil.release.noisy import NoisyRelease, NoisySlices, nothing_left
 from flowveil.release.plan import CellRule, Plan
 from flowveil.release.post_rules import PostRules, refusal, suppressed_share
 from flowveil.release.release import Release, SlicedRelease
-from flowveil.release.revision import Earlier
+from flowveil.release.revision import Earlier, revise
 from flowveil.release.subtraction import Differencing, differences, refuse_differences
-from flowveil.slice_plans import SliceTask, release_slices
+from flowveil.slice_plans import Checkpoint, SliceTask, release_slices
 from flowveil.slices import SlicedFlows, declared_values, refuse_many_combinations
 from flowveil.times import Every
 from flowveil.zoning.places import read_places
@@ -212,7 +214,8 @@ def anonymize(
     """
     _check_type(flows, Flows, "flows", "read_trips")
     rules = PostRules.from_request(dominance=dominance, stricter=stricter, revision=revision, t=t)
-    chosen = _chosen(method, _default_method(flows, rules), rules.zones_of(zones_of), revise=revision is not None)
+    zones = zones_of if rules.earlier is None else rules.earlier.zones_of(zones_of)
+    chosen = _chosen(method, _default_method(flows, rules), zones, revise=revision is not None)
     given_k = None if k is _DEFAULT_K else k
     asked = Thresholds(given_k, protect, max_suppressed, k_population, l, allow_small_k, population_only)
     return _anonymize(flows, chosen, asked, rules, options, hierarchy, l_places)
@@ -242,7 +245,8 @@ def _anonymize(
     run = Run.from_request(chosen, flows, asked, options)
     run.parameters.update(on_tree)
     prepared = run.guarantee.prepare(flows)
-    return afterwards.revised(run.release(prepared, run.planned(prepared, afterwards)))
+    release = run.release(prepared, run.planned(prepared, afterwards))
+    return release if afterwards.earlier is None else revise(release, afterwards.earlier)
 
 
 def _check_type(flows: Any, expected: type, what: str, reader: str) -> None:
@@ -335,6 +339,7 @@ def anonymize_slices(
     allow_small_k: bool = False,
     population_only: bool = False,
     workers: int = 1,
+    resume: Checkpoint | PathLike[str] | str | None = None,
     progress: Callable[[float], None] | None = None,
     values: Mapping[str, Sequence[str] | str] | None = None,
     **options: Any,
@@ -349,7 +354,7 @@ def anonymize_slices(
         total, also_every: also publish the matrix of all slices together, or those of longer steps of time.
         common_zones: give all slices the same zones, safe in each.
         accept_differencing: publish although differences between matrices are below the guarantee.
-        workers, progress: processes; called with the share that is done.
+        workers, resume, progress: processes; private folder for checkpoints; called with the share that is done.
         values: for noisy methods, which return `NoisySlices`: known values of each slice column; for times a period.
         **options: options of the method.
 
@@ -358,9 +363,9 @@ def anonymize_slices(
     """
     _check_type(flows, SlicedFlows, "sliced flows", "read_slices")
     asked = Thresholds(k, protect, max_suppressed, k_population, l, allow_small_k, population_only)
+    exact_only = {"resume": resume, "accept_differencing": accept_differencing}
     if revision is not None:
-        kept = {"total": total, "also_every": also_every, "common_zones": common_zones, "values": values}
-        kept["accept_differencing"] = accept_differencing
+        kept = {"total": total, "also_every": also_every, "common_zones": common_zones, "values": values, **exact_only}
         how = {"method": method, "hierarchy": hierarchy, "zones_of": zones_of, **options}
         return _revised_slices(flows, Earlier.read(revision), asked, how, [name for name in kept if kept[name]])
     chosen = _method_of_slices(method, options, common_zones, zones_of, values)
@@ -368,11 +373,15 @@ def anonymize_slices(
     steps = [Every.parse(text) for text in also_every]
     _check_numbers(flows.slices[0], chosen, total=total, also_every=steps, accept_differencing=accept_differencing)
     if chosen.promises != "k":
-        chosen.refuse_thresholds([*asked.given, *(["accept_differencing"] if accept_differencing else [])])
+        chosen.refuse_thresholds([*asked.given, *(name for name, given in exact_only.items() if given)])
         chosen.on_hierarchy(flows, hierarchy)
         return _inexact_slices(chosen, flows, values or {}, options, steps, total)
     sliced = {**_how_sliced(flows, steps, total), "common_zones": common_zones}
     task = _slice_task(flows, chosen, asked, options, hierarchy, sliced)
+    if resume is not None:
+        if not isinstance(resume, Checkpoint):
+            resume = Checkpoint(named_path(resume, what="the checkpoint"))
+        task = replace(task, checkpoint=resume)
     coarser = task.flows.coarser_keys(steps, total=total)
     return _released_slices(task, coarser, common_zones, accept_differencing, workers, progress)
 

@@ -288,6 +288,10 @@ class Method(Section, key="method", heading="Method", call="anonymize"):
         "Correct this earlier release of the same trips (repeatable: the first, then its revisions).",
         example="release-1", metavar="EARLIER", commas=False, **PLACE,
     )  # fmt: skip
+    new_map_at: float | None = setting(
+        "With --zones-of: advise a new map from this loss on.",
+        tier="recipe", call="run", default=0.5, between=(0, None), example="0.2", metavar="SHARE", page=False,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -358,6 +362,7 @@ class Resources(Section, key="resources", heading="Resources", call="run"):
         "Processes for slices.",
         tier="recipe", default="one for each core", between=(1, None), example="2", metavar="N", page=False,
     )  # fmt: skip
+    resume: bool = setting("Keep finished slices next to --out; a later run continues.", tier="recipe", page=False)
     spark_master: str | None = setting(
         "Spark cluster that reads, with the engine spark.",
         tier="recipe", default="what Spark's settings say", example="local[4]", metavar="URL", page=False,

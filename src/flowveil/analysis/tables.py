@@ -62,13 +62,10 @@ class Sheet:
     head: tuple[str, ...]  # names of the columns
     rows: tuple[tuple[Any, ...], ...]
     title: str = ""  # the caption; without one, LaTeX gets the bare table
-    right: frozenset[int] | None = None  # columns aligned to the right; by default those with numbers
     label: str = ""  # its number, if there are several
 
     def is_right(self, column: int) -> bool:
-        """Returns whether a column is aligned to the right."""
-        if self.right is not None:
-            return column in self.right
+        """Returns whether a column has numbers, and is aligned to the right."""
         return any(isinstance(row[column], int | float) for row in self.rows)
 
     def without_repeats(self) -> Sheet:

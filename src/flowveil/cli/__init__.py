@@ -38,7 +38,7 @@ COMMANDS = {
     "reconstruct": ("published", "Spread the cells of a release over other areas."),
     "freeze": ("published", "Write the zones of a release into a file."),
     "series": ("series", "Publish one release for each month or day, over one map."),
-    "ledger": ("series", "List the releases of a data set, make a backup."),
+    "ledger": ("series", "List the releases of a data set, withdraw one, make a backup."),
     "key": ("series", "Write a new secret key for the methods cellkey and rounding."),
     "prepare": ("sources", "Make one table of trips from the files of a known data set."),
     "tabular": ("tabular", "Publish tables of records instead of trips."),

@@ -55,6 +55,9 @@ def series(output: Output, source: str, every: str | None, revision: bool, reque
         )
     n, new = len(made.index["steps"]), len(made.published)
     output.say(f"{n:,} steps are published over one map, {new:,} of them now. Page: {made.place / 'index.html'}")
+    for loss in made.losses:
+        # A measure of raw trips, for the operator.
+        click.echo(str(loss), err=True)
     if made.unpublished:
         output.say("Steps that hold too little are not published.")
     output.result({"series": str(made.place), "published": list(made.published), **made.index})
@@ -79,15 +82,20 @@ def key(output: Output, file: str) -> None:
 
 @click.command()
 @click.argument("directory", type=PLACE, metavar="DIR")
+@click.option("--withdraw", metavar="NAME", help="Mark a release as withdrawn; it still counts, because it was public.")
 @click.option("--backup", type=PLACE, metavar="FILE", help="Write a copy of the ledger into a tar file. Internal.")
 @click.option("--accept-restored", is_flag=True, help="Acknowledge that the ledger was restored from a backup.")
 @with_output
-def ledger(output: Output, directory: str, backup: str | None, accept_restored: bool) -> None:
+def ledger(output: Output, directory: str, withdraw: str | None, backup: str | None, accept_restored: bool) -> None:
     """List the releases in the ledger DIR, after checking that none was removed or changed."""
     from flowveil.series.ledger import list_entries
+    from flowveil.series.ledger import withdraw as mark
     from flowveil.series.ledger_file import open_ledger
 
     with open_ledger(directory, create=False, accept_restored=accept_restored) as book:
+        if withdraw is not None:
+            number = mark(book, withdraw)
+            output.say(f"Marked as withdrawn: number {number}. It still counts, because it was public.")
         if backup is not None:
             book.write_backup(Path(backup))
             output.say(f"Backup, NOT for publication: {backup}")
@@ -104,5 +112,7 @@ def _line(row: dict[str, Any]) -> str:
         what.append("derived")
     elif not row["proves_disjointness"]:
         what.append("recorded by an earlier version: nothing can be proved to be disjoint from it")
+    if row["withdrawn"]:
+        what.append("withdrawn")
     date = (row["recorded"] or "")[:10]
     return f"  {row['number']:>3}  {date:10}  {row['name'] or '-'}: {', '.join(str(part) for part in what if part)}"

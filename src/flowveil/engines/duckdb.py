@@ -25,7 +25,7 @@ from flowveil.reading import Reading, limits
 from flowveil.reading.columns import ColumnMap, complete, hints, refuse_unnamed_persons
 from flowveil.reading.database import batches_of, in_own_words, open_database
 from flowveil.reading.persons import spelling_sql
-from flowveil.reading.plausibility import to_degrees
+from flowveil.reading.plausibility import Point, guess_timezone, to_degrees
 from flowveil.reading.screening import Batch, Kept, Screening
 from flowveil.reading.sql import MISSING_PATTERN, attribute_sql, label_sql, number_sql
 from flowveil.reading.table import Table
@@ -35,6 +35,7 @@ from flowveil.reading.times import FLOAT_TYPE, MICROSECONDS, NUMBER_TYPE, TEXT_T
 from flowveil.record_keys import RECORD_KEY, record_key_sql, set_key
 from flowveil.slices import SlicedFlows
 from flowveil.workers import prefetch
+from flowveil.zoning.h3 import H3Geography, is_cell
 
 __all__ = ["BATCH_ROWS", "Query", "Staged", "read"]
 
@@ -42,6 +43,8 @@ __all__ = ["BATCH_ROWS", "Query", "Staged", "read"]
 _MOST = 0.5
 #: SQL: the day of a time, counted from 1970.
 _DAY_SQL = f"CAST({MICROSECONDS} // 86_400_000_000 - ({MICROSECONDS} % 86_400_000_000 < 0)::INT AS INTEGER)"
+#: Rows from whose places a time zone is guessed.
+_SOME_ENDS = 1_000
 _TIME_TYPE = re.compile(r"^TIMESTAMP|^DATE$|^TIME$")
 
 
@@ -205,8 +208,9 @@ class Query:
                 select.append(f"{label_sql(MICROSECONDS, reading.every)} AS slice{len(used.by)}")
             zone = table.timezones.get(list(table.names).index(used.time))
             how = {"time_format": reading.time_format, "timezone": reading.timezone, "column_zone": zone}
+            some_ends = f"SELECT {', '.join(select[:2])} FROM {relation} LIMIT {_SOME_ENDS}"
             times = decide(con, relation, at[used.time], types[used.time], **how)
-            _refuse_unknown_hours(times, reading)
+            _refuse_unknown_hours(times, reading, lambda: _places(con.sql(some_ends).to_arrow_table(), tiling))
             reading = replace(reading, timezone=times.timezone)
             relation = times.over(relation)
             select += [f"{times.state} AS time_state", f"{times.shape} AS time_shape", f"{_DAY_SQL} AS day"]
@@ -263,8 +267,11 @@ def _record_columns(table: Table, reading: Reading) -> list[str]:
     return sorted({name for name in table.names if name not in table.partitions})
 
 
-def _refuse_unknown_hours(times: TimeForm, reading: Reading) -> None:
-    """Raises ParameterError if a slice needs a date that times lack, or a local hour without a named zone."""
+def _refuse_unknown_hours(times: TimeForm, reading: Reading, places: Callable[[], Point]) -> None:
+    """Raises ParameterError if a slice needs a date that times lack, or a local hour without a named zone.
+
+    The zone that the message suggests is guessed from some places of trips.
+    """
     column = reading.columns.time
     if times.of_day and (reading.every is None or reading.every.name != "hour"):
         raise ParameterError(
@@ -272,33 +279,43 @@ def _refuse_unknown_hours(times: TimeForm, reading: Reading) -> None:
             f"{with_value('every', 'hour')}, or a column with dates."
         )
     if times.needs_timezone is not None and times.problem is None:
+        zone = guess_timezone(*places())
+        guess = f"These trips are in {zone}: {with_value('timezone', zone)}?" if zone else "Name the local time zone:"
+        named = "" if zone else f" {with_value('timezone', 'Europe/Oslo')}, for example."
         raise ParameterError(
             f"The times in column {column!r} are {times.needs_timezone}, so the local hour of a trip is not known. "
-            f"Name the local time zone, such as {with_value('timezone', 'Europe/Oslo')}; "
-            f"{with_value('timezone', 'UTC')} shows them in UTC."
+            f"{guess}{named} {with_value('timezone', 'UTC')} shows them in UTC."
         )
+
+
+def _places(ends: pa.Table, tiling: Tiling) -> Point:
+    """Returns latitudes and longitudes of some ends, or of the map; empty if unknown."""
+    if isinstance(tiling, MapTiling):
+        tree = tiling.zone_map.hierarchy
+        return (np.zeros(0), np.zeros(0)) if tree.geography is None else tree.geography.centers(tree.leaf_node)
+    first, second = (column.to_numpy() for column in ends.columns)
+    if first.dtype == np.uint64:
+        return H3Geography(first).centers(np.flatnonzero(is_cell(first)).astype(np.int32))
+    return first, second
 
 
 def _check_types(used: ColumnMap, types: dict[str, str], numbers: list[str], tiling: Tiling) -> None:
+    cells = used.ends if used.has_tiles and isinstance(tiling, H3Tiling) else ()
+    times = (used.time,) if used.time else ()
+    needed = {"numbers": numbers, "H3 cells": cells, "times (timestamps, dates, text, or Unix seconds)": times}
     problems = [
-        f"column {name!r} holds {_plain(types[name])} where numbers are needed"
-        for name in dict.fromkeys(numbers)
+        f"column {name!r} holds {_plain(types[name])} where {what} are needed"
+        for what, names in needed.items()
+        for name in dict.fromkeys(names)
         if not (NUMBER_TYPE.match(types[name]) or TEXT_TYPE.match(types[name]))
+        and not (names is times and _TIME_TYPE.match(types[name]))
     ]
-    if used.has_tiles and isinstance(tiling, H3Tiling):
-        for name in used.ends:
-            if FLOAT_TYPE.match(types[name]):
-                problems.append(
-                    f"column {name!r} holds floating-point numbers, which cannot hold an H3 cell exactly (a "
-                    "table with gaps often turns whole numbers into these; use text or a nullable integer)"
-                )
-            elif not (NUMBER_TYPE.match(types[name]) or TEXT_TYPE.match(types[name])):
-                problems.append(f"column {name!r} holds {_plain(types[name])} where H3 cells are needed")
-    if used.time and not any(kind.match(types[used.time]) for kind in (_TIME_TYPE, NUMBER_TYPE, TEXT_TYPE)):
-        problems.append(
-            f"column {used.time!r} holds {_plain(types[used.time])} where times are needed: timestamps, dates, text, "
-            "or Unix seconds"
-        )
+    problems += [
+        f"column {name!r} holds floating-point numbers, which cannot hold an H3 cell exactly (a table with gaps often "
+        "turns whole numbers into these; use text or a nullable integer)"
+        for name in cells
+        if FLOAT_TYPE.match(types[name])
+    ]
     if problems:
         raise DataError(f"Columns have the wrong type: {'; '.join(problems)}.")
 

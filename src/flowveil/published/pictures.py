@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import shapely
 from numpy.typing import NDArray
 
-from flowveil.errors import MissingExtraError, ParameterError, did_you_mean
+from flowveil.errors import MissingExtraError, ParameterError, did_you_mean, option
 from flowveil.output import check_file, write_files
 from flowveil.published.document import fill
 from flowveil.published.exports import centers
@@ -57,6 +57,7 @@ class Style:
     caption: str | None = None  # text below it: the guarantee, and where the data come from
     # West, south, east and north of the map, in degrees; the extent of nearly all trips by default.
     bbox: Sequence[float] | None = None
+    zoom: float = 1.0  # factor by which the middle of that extent is enlarged
     over: pa.Table | None = None  # zones of another release, whose outlines are drawn over the map
 
 
@@ -74,7 +75,7 @@ def draw(flows: pa.Table, zones: pa.Table, path: str | PathLike[str], **style: A
     over = None if how.over is None else shifted_eastward(placed(how.over))
     ends = {"both": ENDS, "flows": ("flows",)}.get(show, (show.removesuffix("s"),))
     with matplotlib.rc_context({"svg.hashsalt": "flowveil", "svg.fonttype": "none", "font.size": 8}):
-        extent = Extent.of(flows, zones, basis) if how.bbox is None else Extent.given(how.bbox)
+        extent = (Extent.of(flows, zones, basis) if how.bbox is None else Extent.given(how.bbox)).nearer(how.zoom)
         figure = figure_of(figsize=_size_of(extent, len(ends), how.width), layout="constrained", dpi=how.dpi)
         places = figure.subplots(1, len(ends), squeeze=False)[0]
         if show == "flows":
@@ -194,6 +195,14 @@ class Extent:
             )
         return cls(*map(float, bbox))
 
+    def nearer(self, zoom: float) -> Extent:
+        """Returns the middle of the extent, enlarged by a factor, or raises ParameterError."""
+        if not 1 <= zoom <= 1000:
+            raise ParameterError(f"{option('zoom', flag='--style zoom')} is 1 to 1,000; found {zoom:g}.")
+        x, y = (self.west + self.east) / 2, (self.south + self.north) / 2
+        wide, high = (self.east - self.west) / 2 / zoom, (self.north - self.south) / 2 / zoom
+        return Extent(x - wide, y - high, x + wide, y + high)
+
     @property
     def narrowing(self) -> float:
         """How much shorter a degree of longitude is than one of latitude, in the middle of the map."""
@@ -228,10 +237,7 @@ def class_limits(values: NDArray[np.float64], *, most: int = 6) -> list[float]:
 
 
 def _draw_zones(figure: Any, places: Any, flows: pa.Table, zones: pa.Table, basis: str, ends: Any) -> list[str]:
-    """Zones coloured by volume per km², a map for each end, on one scale; returns a description.
-
-    By volume alone a zone would be dark because it is large.
-    """
+    """Zones coloured by volume per km², a map for each end, on one scale; returns a description."""
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import BoundaryNorm, ListedColormap
 
@@ -292,7 +298,7 @@ def _draw_flows(place: Any, flows: pa.Table, zones: pa.Table, basis: str, lines:
     chosen = apart[np.lexsort((apart, -volume[apart]))[:lines]][::-1]
     if len(chosen) == 0:
         return "No flow goes from one zone to another."
-    start, stop = (end[chosen] for end in ends)
+    chosen, (start, stop) = _shorter_ways(chosen, ends)
     stretch = [extent.narrowing, 1]
     points = _curves(start * stretch, stop * stretch) / stretch
     share = volume[chosen] / volume[chosen].max()
@@ -310,6 +316,16 @@ def _draw_flows(place: Any, flows: pa.Table, zones: pa.Table, basis: str, lines:
         f"The {len(chosen):,} largest of {everywhere:,} flows as curves from their origin, blue, to their destination, "
         f"orange: {_number(volume[chosen].min())} to {_number(volume[chosen].max())} {basis}; wider curves carry more."
     )
+
+
+def _shorter_ways(chosen: NDArray[np.int64], ends: Sequence[Any]) -> tuple[NDArray[np.int64], list[Any]]:
+    """The ends of chosen flows; those whose shorter way leaves a map of the world are drawn on both of its sides."""
+    start, stop = (end[chosen].astype(np.float64) for end in ends)
+    turn = np.zeros_like(start)
+    turn[:, 0] = np.where(np.abs(stop[:, 0] - start[:, 0]) > 180, np.sign(start[:, 0] - stop[:, 0]) * 360, 0)
+    again = np.flatnonzero(turn[:, 0])
+    starts = np.concatenate((start, start[again] - turn[again]))
+    return np.concatenate((chosen, chosen[again])), [starts, np.concatenate((stop + turn, stop[again]))]
 
 
 def _width_legend(place: Any, volume: NDArray[np.float64], basis: str) -> None:

@@ -44,10 +44,23 @@ class PublishedFolder:
     zones: pa.Table  # the zones, as in zones.parquet
     report: dict[str, Any]  # the content of report.json
 
+    def zones_frame(self) -> Any:
+        """Returns the zones as a GeoDataFrame in degrees; see `to_frame`."""
+        return to_frame(self, "zones", "geopandas")
+
+    def flows_frame(self) -> Any:
+        """Returns the cells as a GeoDataFrame of lines between the centres of their zones."""
+        return to_frame(self, "flows", "geopandas")
+
     def derive(self, out: str | PathLike[str] | None = None, **how: Any) -> Any:
         """Computes another table from this release; see `flowveil.derive`."""
         make: Any = import_module("flowveil.api").derive
         return make(self.path, out, **how)
+
+    def picture(self, path: str | PathLike[str], **style: Any) -> Path:
+        """Draws a map into a PNG, SVG or PDF file; see `flowveil.picture`."""
+        draw: Any = import_module("flowveil.api").picture
+        return Path(draw(self.path, path, **style))
 
     @property
     def map(self) -> str:

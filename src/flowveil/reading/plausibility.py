@@ -1,4 +1,4 @@
-"""Checks whether the places of trips are plausible, by an offline list of large cities.
+"""Checks whether the places of trips are plausible, and guesses their time zone, from an offline list of large cities.
 
 Detects swapped axes and coordinates that are not degrees. Points are counted on a grid of one degree: the check is
 cheap, independent of the order of rows, and the counts of parts of a table can be added.
@@ -10,8 +10,10 @@ import gzip
 import json
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache
 from importlib.resources import files
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,10 +31,19 @@ _CONTINENT_KM = 2_000.0
 _REGION_KM = 500.0
 #: A place farther than the first from every city is at sea or in a desert; nearer than the second it is inhabited.
 _REMOTE_KM, _INHABITED_KM = 300.0, 100.0
+#: No time zone is suggested for places farther from every city.
+_FARTHEST_KM = 800.0
 #: Fewer rows are not checked.
 _FEWEST_ROWS = 10
 #: Rows of a batch that are checked.
 _ROWS = 20_000
+#: Degrees are never larger; metres and feet of projected systems are.
+_LARGEST_DEGREES = 400.0
+#: National grids that are suggested if the points are in their area and near a city.
+_GRIDS = (
+    2056, 2100, 2154, 2157, 2180, 2193, 2326, 3006, 3035, 3057, 3067, 3301, 3346, 3414, 3763, 3765, 3794, 3857, 3879,
+    5179, 5514, 6372, 7856, 23700, 25829, 25830, 25831, 25832, 25833, 27700, 28992, 31256, 31370, 31983, 32719,
+)  # fmt: skip
 #: A study area confirms unusual places.
 _AREA = "west,south,east,north"
 
@@ -101,7 +112,28 @@ def _exchanged(end: str, used: ColumnMap) -> str:
     return with_value(end, f"{named[1]},{named[0]}")
 
 
-def to_degrees(crs: str, north: Floats, east: Floats) -> tuple[Floats, Floats]:
+def projected(off_earth: Sequence[tuple[float, float]]) -> str | None:
+    """Returns a hint if points off the earth (latitude, longitude) are of a projected reference system, or None."""
+    from pyproj import CRS
+    from pyproj.exceptions import ProjError
+
+    point = np.median(off_earth, axis=0)
+    if not (np.isfinite(point).all() and np.abs(point).max() > _LARGEST_DEGREES):
+        return None
+    found = []
+    for crs in map(CRS.from_epsg, _GRIDS):
+        with suppress(ProjError):
+            lat, lon = (float(axis[0]) for axis in to_degrees(crs, *point[:, None]))
+            area = crs.area_of_use
+            # Comparisons with NaN and infinity are false.
+            if area and area.west <= lon <= area.east and area.south <= lat <= area.north:
+                found.append((_distance_to_city(lat, lon), f"{with_value('crs', crs.to_string())} ({crs.name})?"))
+    near = [hint for distance, hint in sorted(found) if distance < _INHABITED_KM][:5]
+    example = f"{with_value('crs', 'EPSG:32633')} is UTM 33 north, for example."
+    return f"these are not degrees but metres or feet of a projected reference system: {' '.join(near) or example}"
+
+
+def to_degrees(crs: Any, north: Floats, east: Floats) -> tuple[Floats, Floats]:
     """Returns latitude and longitude of points in a reference system.
 
     Missing points stay missing, points at exactly 0,0 stay there (a placeholder, not a place), and points outside the
@@ -122,15 +154,27 @@ def _median(values: Floats, weight: NDArray[np.int64]) -> float:
 
 
 @cache
-def _cities() -> Point:
-    """Returns the places of large cities, made by ``tools/make_cities.py``."""
-    content = json.loads(gzip.decompress((files("flowveil.reading") / "cities.json.gz").read_bytes()))
-    return np.array(content["lat"]) / 100, np.array(content["lon"]) / 100
+def _cities() -> tuple[list[str], Floats, Floats]:
+    """Returns zone, latitude and longitude of large cities, made by ``tools/make_timezones.py``."""
+    content = json.loads(gzip.decompress((files("flowveil.reading") / "timezones.json.gz").read_bytes()))
+    zones = [content["names"][zone] for zone in content["zone"]]
+    return zones, np.array(content["lat"]) / 100, np.array(content["lon"]) / 100
+
+
+def guess_timezone(lat: Floats, lon: Floats) -> str | None:
+    """Returns the time zone of the large city nearest to the median of some points; None without one nearby."""
+    known = np.isfinite(lat) & np.isfinite(lon) & (np.abs(lat) <= 90) & (np.abs(lon) <= 180)
+    if not known.any():
+        return None
+    zones, city_lat, city_lon = _cities()
+    distance = kilometres(city_lat, city_lon, float(np.median(lat[known])), float(np.median(lon[known])))
+    nearest = int(np.argmin(distance))
+    return zones[nearest] if distance[nearest] <= _FARTHEST_KM else None
 
 
 def _distance_to_city(lat: float, lon: float) -> float:
     """Returns the kilometres from a place to the nearest large city."""
-    return float(kilometres(*_cities(), lat, lon).min())
+    return float(kilometres(*_cities()[1:], lat, lon).min())
 
 
 def kilometres(lat: Floats, lon: Floats, other_lat: Floats | float, other_lon: Floats | float) -> Floats:

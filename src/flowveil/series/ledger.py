@@ -92,24 +92,32 @@ def publish_recorded(
     release.check_publishable()
     check_target(directory)
     _refuse_inside(ledger, directory)
-    if release.kind == "noisy":
-        return _publish_noise(release, directory, ledger, epsilon_total, writing)
-    if epsilon_total is not None:
+    if epsilon_total is not None and release.kind != "noisy":
         raise ParameterError(f"{option('epsilon_total')} is for methods that add noise; this one has no ε.")
     with open_ledger(ledger) as book:
-        entry = _new_entry(release, directory, book, writing)
-        check = _check(release, entry, book)
-        if not check.is_clean and not accept_differencing:
-            raise InfeasibleError(
-                f"{check.in_words()} Nothing was written. Hint: after an audit, --accept-differencing "
-                "(accept_differencing=True) overrules this, and the statement says so to readers."
-            )
-        verdict = check.repeated["verdict"] if check.repeated else {"overlapping": len(check.overlapping)}
-        stated = _with_verdict(release, verdict)
+        stated: Any = release
+        entry: dict[str, Any] | None
+        new: dict[str, Any] = {"name": Path(directory).name, "recorded": _now()}
+        if release.kind == "noisy":
+            # The same counts a second time are recorded again: they may be another draw.
+            budget = budget_with(book.entries, stated.guarantee, epsilon_total)
+            entry = {**new, **cost_of(stated.guarantee, budget.total)}
+            stated = replace(stated, parameters={**release.parameters, "ledger": budget.to_dict()})
+        else:
+            new |= _facts_of(release, book, writing)
+            check = _check(release, new, book)
+            if not check.is_clean and not accept_differencing:
+                raise InfeasibleError(
+                    f"{check.in_words()} Nothing was written. Hint: after an audit, --accept-differencing "
+                    "(accept_differencing=True) overrules this, and the statement says so to readers."
+                )
+            verdict = check.repeated["verdict"] if check.repeated else {"overlapping": len(check.overlapping)}
+            stated = _with_verdict(stated, verdict)
+            entry = None if check.repeated else {**new, "verdict": verdict}
 
         def record(draft: Path) -> None:
-            if check.repeated is None:
-                book.append({**entry, **_published(draft), "verdict": verdict})
+            if entry is not None:
+                book.append({**entry, **_published(draft)})
 
         return publish(stated, directory, before_rename=record, **writing)
 
@@ -120,7 +128,7 @@ def check_ledger(release: Publishable, *, ledger: str | PathLike[str], **writing
     if release.kind == "noisy" or not (real_place(ledger) / LEDGER).exists():
         return LedgerCheck(releases=0)
     with open_ledger(ledger) as book:
-        return _check(release, _new_entry(release, "the new release", book, writing), book)
+        return _check(release, {"name": "the new release", **_facts_of(release, book, writing)}, book)
 
 
 def check_source(source: Path, *, ledger: str | PathLike[str]) -> None:
@@ -143,7 +151,7 @@ def record_derived(folder: Path, *, ledger: str | PathLike[str]) -> None:
 
 
 def _check(release: Publishable, new: Mapping[str, Any], book: LedgerFile) -> LedgerCheck:
-    """Applies the rule to all earlier releases from raw trips."""
+    """Applies the rule to all earlier releases from raw trips, withdrawn ones included: they were public."""
     revised = set(release.parameters.get("revision_of", ()))
     earlier = [(number, entry) for number, entry in enumerate(book.entries, start=1) if _is_from_trips(entry)]
     repeated = next((entry for _, entry in earlier if entry.get("content") == new["content"]), None)
@@ -163,17 +171,14 @@ def _is_from_trips(entry: Mapping[str, Any]) -> bool:
     """Whether an entry is a release of exact counts from raw trips."""
     report = entry.get("report") or {}
     is_derived = (report.get("statement") or {}).get("derived_from") is not None
-    return SPENT not in entry and report.get("kind") != "noisy" and not is_derived
+    return SPENT not in entry and "withdraws" not in entry and report.get("kind") != "noisy" and not is_derived
 
 
-def _new_entry(
-    release: Publishable, directory: str | PathLike[str], book: LedgerFile, writing: Mapping[str, Any]
-) -> dict[str, Any]:
+def _facts_of(release: Publishable, book: LedgerFile, writing: Mapping[str, Any]) -> dict[str, Any]:
+    """What the rule compares: the statement, and keyed hashes of the trips."""
     published = folder_content(release, **{name: writing[name] for name in ENTRIES if name in writing}).published
     report = published.statement.to_report()
     return {
-        "name": Path(directory).name,
-        "recorded": _now(),
         "report": report,
         "content": _content_hash(report, published.cells),
         "facts": trip_facts(release.input, book),
@@ -232,10 +237,8 @@ def _records(given: Any, secret: bytes) -> dict[str, str]:
 
 
 def _differing_perturbation(entry: Mapping[str, Any], new: Mapping[str, Any]) -> str:
-    """Returns why two tables of the same trips reveal more than one; empty if both are perturbed in the same way.
-
-    With the same key and parameters, equal cells have equal values and other cells independent noise.
-    """
+    """Returns why two tables of the same trips reveal more than one; empty if both are perturbed in the same way."""
+    # With the same key and parameters, equal cells have equal values and other cells independent noise.
     before, now = entry["report"], new["report"]
     if "perturbed" not in (before["kind"], now["kind"]):
         return "exact counts can be subtracted"
@@ -344,28 +347,6 @@ def _columns(entry: Mapping[str, Any]) -> list[str]:
 # ---- noise -------------------------------------------------------------------------------------------------------
 
 
-def _publish_noise(
-    release: Any,
-    directory: str | PathLike[str],
-    ledger: str | PathLike[str],
-    total: float | None,
-    writing: Mapping[str, Any],
-) -> Path:
-    """Publishes noisy counts if the sum of ε stays within the total, and records the cost.
-
-    The same counts a second time are recorded again: they may be another draw.
-    """
-    with open_ledger(ledger) as book:
-        budget = budget_with(book.entries, release.guarantee, total)
-        entry = {"name": Path(directory).name, "recorded": _now(), **cost_of(release.guarantee, budget.total)}
-        stated = replace(release, parameters={**release.parameters, "ledger": budget.to_dict()})
-
-        def record(draft: Path) -> None:
-            book.append({**entry, **_published(draft)})
-
-        return publish(stated, directory, before_rename=record, **writing)
-
-
 @contextmanager
 def recording_nothing(ledger: str | PathLike[str] | None, *, epsilon_total: float | None = None) -> Iterator[None]:
     """With a ledger, records noise that leaves nothing to publish: that outcome is known then, and has cost its ε.
@@ -400,9 +381,12 @@ def budget_against(release: Publishable, *, ledger: str | PathLike[str]) -> Budg
 
 
 def list_entries(book: LedgerFile) -> list[dict[str, Any]]:
-    """Returns one row for each release: number, name, date, and what it is."""
+    """Returns one row for each release: number, name, date, what it is, and whether it was withdrawn."""
+    withdrawn = {entry["withdraws"] for entry in book.entries if "withdraws" in entry}
     rows = []
     for number, entry in enumerate(book.entries, start=1):
+        if "withdraws" in entry:
+            continue
         report = entry.get("report") or {}
         rows.append(
             {
@@ -415,6 +399,23 @@ def list_entries(book: LedgerFile) -> list[dict[str, Any]]:
                 "epsilon": entry[SPENT]["epsilon"] if SPENT in entry else None,
                 "from_trips": _is_from_trips(entry),
                 "proves_disjointness": "facts" in entry,
+                "withdrawn": number in withdrawn,
             }
         )
     return rows
+
+
+def withdraw(book: LedgerFile, name: str) -> int:
+    """Marks a release, given by name or number, as withdrawn; returns its number.
+
+    It still counts: readers may have kept it.
+    """
+    rows = [row for row in list_entries(book) if name in (row["name"], str(row["number"]))]
+    if len(rows) != 1:
+        listed = ", ".join(str(row["number"]) for row in rows)
+        found = f"it is the name of {listed}" if rows else "it is neither"
+        raise ParameterError(f"--withdraw takes the name or number of one release; of '{name}', {found}.")
+    if rows[0]["withdrawn"]:
+        raise ParameterError(f"'{name}' is withdrawn already.")
+    book.append({"withdraws": rows[0]["number"], "recorded": _now()})
+    return int(rows[0]["number"])

@@ -1,4 +1,4 @@
-"""Utility of a release: propensity scores, margins, and a classifier trained on it.
+"""Utility of a release: propensity scores, margins, replicated uniques, and a classifier trained on it.
 
 All measures compare an original with data that a reader of the release could have: synthetic records, or records drawn
 from the published regions. They look at the original and are therefore for the data holder: no ε covers them.
@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -83,6 +84,26 @@ def _cell_counts(pair: Paired, chosen: Sequence[int]) -> tuple[Ints, Ints]:
     cell = number_rows([np.concatenate((pair.columns[i].codes, pair.other[i])) for i in chosen])
     cells = int(cell.max()) + 1
     return np.bincount(cell[:n], minlength=cells), np.bincount(cell[n:], minlength=cells)
+
+
+def replicated_uniques(pair: Paired) -> dict[str, float]:
+    """Count the combinations of all variables that are unique in both tables.
+
+    Returns ``n_records`` of the original, the cells of the full cross-tabulation (``n_cells``), and in per cent
+    ``empty_cells`` (the thesis's p0), ``unique`` records of the original (p1), replicated uniques of its records
+    (``ru``) and of its unique records (``ru_of_unique``).
+    """
+    first, second = _cell_counts(pair, range(len(pair.columns)))
+    n, alone, both = int(first.sum()), int(np.sum(first == 1)), int(np.sum((first == 1) & (second == 1)))
+    cells = prod(len(np.unique_values(column.codes)) for column in pair.columns)
+    return {
+        "n_records": n,
+        "n_cells": cells,
+        "empty_cells": 100 * (1 - int(np.sum(first > 0)) / cells),
+        "unique": 100 * alone / n,
+        "ru": 100 * both / n,
+        "ru_of_unique": 100 * both / alone if alone else 0.0,
+    }
 
 
 def propensity(pair: Paired, chosen: Sequence[int]) -> tuple[float, float]:

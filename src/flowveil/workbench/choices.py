@@ -164,6 +164,30 @@ def read_arguments(request: Request) -> dict[str, Any]:
     return {name: value for name, value in given.items() if name != "time"}
 
 
+def python_code(request: Request) -> str:
+    """Returns Python code of a release; the request has its files and its ledger."""
+    reading = [repr(request.input.input), *_arguments(read_arguments(request))]
+    if request.zones.zones is not None:
+        named = ", ".join([repr(request.zones.zones), *_arguments(execution.map_columns(request))])
+        reading.append(f"zones=flowveil.read_zones({named})")
+    sliced, fold = execution.has_slices(request), execution.has_folds(request)
+    trees = [f"{name!r}: flowveil.read_tree({place!r})" for name, place in request.slices.fold.items()]
+    folded = f".folded({{{', '.join(trees)}}})" if trees else ".folded()" if fold else ""
+    flags = {n: True for n in ("total", "common_zones", "accept_differencing") if sliced and request.given.get(n)}
+    made = ", ".join(["flows", *_arguments({**execution.anonymize_arguments(request), **flags})])
+    out, accepted = request.output, request.output.ledger and request.slices.accept_differencing
+    written = {"formats": list(out.formats), **about_of(request), "ledger": out.ledger, "accept_differencing": accepted}
+    written = {name: value for name, value in written.items() if value}
+    read = f"flows = flowveil.read_{'slices' if sliced else 'trips'}({', '.join(reading)})"
+    release = f"release = flowveil.anonymize{'_slices' if sliced and not fold else ''}({made})"
+    write = f"release.write({', '.join([repr('release'), *_arguments(written)])})"
+    return "\n".join(["import flowveil", read + folded, release, write])
+
+
+def _arguments(given: Mapping[str, Any]) -> list[str]:
+    return [f"{name}={list(value) if isinstance(value, tuple) else value!r}" for name, value in given.items()]
+
+
 def derivation_of(content: Any) -> dict[str, Any]:
     """Returns the checked arguments of a derived table: a level of zones, and slice columns to add up."""
     given = content if isinstance(content, dict) else {}

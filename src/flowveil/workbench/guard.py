@@ -4,13 +4,14 @@ The server gives access to raw trips, and every page in the same browser can sen
 
 - a request must carry the session cookie, which is given once for each token (`Door.redeem`);
 - the Host header must name this server (DNS rebinding), and requests that change state must come from its pages (CSRF);
-- bodies are limited in size;
+- bodies are limited in size and must keep arriving;
 - answers forbid inline scripts, requests to other hosts, framing and caching, and contain no tracebacks, which could
   quote a row.
 """
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import ipaddress
@@ -29,6 +30,8 @@ from flowveil.published.document import fill
 
 #: Upper bound in bytes for a request body that is not an upload.
 MOST_ASKED = 1 << 20
+#: Seconds for which a body may pause, and the lowest mean rate in bytes per second.
+PAUSE, SLOWEST = 20.0, 10_000
 #: Content security policy of the workbench: no inline code, no other hosts, no frames.
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -184,9 +187,11 @@ class Guard:
         return RedirectResponse("/", 303) if tokens else None
 
     def _bounded(self, request: Request, receive: Receive) -> Receive:
-        """Returns a function that receives the body; RefusedError if it is too large."""
-        most, got = MOST_ASKED, 0
-        too_large = RefusedError(413, "The request is too large.")
+        """Returns a function that receives the body; RefusedError if it is too large or too slow."""
+        most, got, is_complete = MOST_ASKED, 0, False
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        too_large, too_slow = RefusedError(413, "The request is too large."), RefusedError(408, "It took too long.")
         if request.method == "PUT":
             most = self._door.max_upload
             too_large = RefusedError(
@@ -199,11 +204,18 @@ class Guard:
             raise too_large
 
         async def bounded() -> Message:
-            nonlocal got
-            message = await receive()
+            nonlocal got, is_complete
+            try:
+                # After the body comes the disconnect of the client, which has no time limit.
+                message = await asyncio.wait_for(receive(), None if is_complete else PAUSE)
+            except TimeoutError:
+                raise too_slow from None
             got += len(message.get("body", b""))
             if got > most:
                 raise too_large
+            if not is_complete and clock() - began > PAUSE + got / SLOWEST:
+                raise too_slow
+            is_complete = not message.get("more_body", False)
             return message
 
         return bounded

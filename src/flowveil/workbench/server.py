@@ -18,6 +18,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import h11
 import uvicorn
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -25,6 +26,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from flowveil.errors import FlowveilError, OutputError, ParameterError, speaking_of_flags
 from flowveil.output import scratch_folder, write_files
@@ -272,9 +274,10 @@ _CHANGES: dict[str, Callable[[Session, dict[str, Any]], Answer]] = {
 IDLE_SECONDS = 20
 #: Upper bound for open connections; further ones are refused.
 MOST_CONNECTIONS = 600
+#: Seconds within which the headers of a request must arrive.
+HEAD_SECONDS = 10.0
 #: No log, no headers about the server, no trust in headers of proxies.
 _CONFIG: dict[str, Any] = {
-    "http": "h11",
     "ws": "none",
     "loop": "asyncio",
     "lifespan": "on",
@@ -319,7 +322,7 @@ def serve(
             os.mkdir(room / name, 0o700)
         door = Door(host, listener.getsockname()[1], max_upload)
         app = workbench(room, root, door, demo_people=demo_people, ledger=ledger)
-        server = uvicorn.Server(uvicorn.Config(app, **_CONFIG))
+        server = uvicorn.Server(uvicorn.Config(app, http=HeaderTimeout, **_CONFIG))
         ready(door.new_address())
         if open_browser:
             # The browser gets the path of a file, readable by its owner only, that forwards with a separate token: all
@@ -330,6 +333,30 @@ def serve(
         # To be stopped is how a server ends.
         with suppress(KeyboardInterrupt):
             asyncio.run(server.serve(sockets=[listener]))
+
+
+class HeaderTimeout(H11Protocol):
+    """HTTP/1.1 connection that is closed if headers take longer than `HEAD_SECONDS`; uvicorn limits idle ones only."""
+
+    _timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        """Starts the timer."""
+        super().connection_made(transport)
+        self._watch()
+
+    def data_received(self, data: bytes) -> None:
+        """Stops the timer when the headers are complete, starts it when the next request begins."""
+        super().data_received(data)
+        if self.conn.their_state is not h11.IDLE or self.cycle is None or self.cycle.response_complete:
+            self._watch()
+
+    def _watch(self) -> None:
+        if self.conn.their_state is not h11.IDLE and self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        elif self.conn.their_state is h11.IDLE and self._timer is None:
+            self._timer = self.loop.call_later(HEAD_SECONDS, self.transport.close)
 
 
 def _is_loopback(host: str) -> bool:

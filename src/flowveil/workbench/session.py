@@ -383,8 +383,8 @@ class Session:
             title = page.about_of(request).get("title") or f"Release {sum(r['own'] for r in self.releases) + 1}"
             release = {"id": out.name, "title": title, "folder": str(out), "own": True, "task": task}
             release |= {"noisy": not page.thresholds_of(request), "slice_columns": page.slice_columns(request)}
-            release |= {"command": command_line(request), "recipe": recipe_text(request, version=__version__)}
-            self.releases.append(release)
+            release |= {"command": command_line(request), "python": page.python_code(request)}
+            self.releases.append({**release, "recipe": recipe_text(request, version=__version__)})
 
         compared = {name: audit[name] for name in ("compared", "not_compared", "failures", "ledger") if name in audit}
         more = {"out": str(out), "accepted": differing, "signer": signer.strip(), "audit": compared}

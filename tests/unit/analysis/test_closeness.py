@@ -1,4 +1,4 @@
-"""How far the destinations of a zone are from those of all: by hand, and by the definition."""
+"""How far the destinations of a zone are from those of all: by hand, by linear programme, and recounted."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import pyarrow as pa
 import pytest
 
 from flowveil import anonymize, read_trips
-from flowveil.analysis.release_analysis import closeness
+from flowveil.analysis import closeness as module
+from flowveil.analysis.closeness import closeness
 from flowveil.flows import Flows
 from flowveil.hierarchy import Hierarchy
 from samples.releases import city_flows
@@ -15,33 +16,65 @@ from samples.releases import city_flows
 ENDS = ("start_lat", "start_lon", "end_lat", "end_lon")
 
 
+class Line:
+    """Places on the equator, so that metres are easy."""
+
+    def __init__(self, x):
+        self.x = np.asarray(x, dtype=np.float64)
+
+    def centers(self, nodes):
+        return np.zeros(len(nodes)), self.x[nodes]
+
+
 def test_by_hand():
-    """From a all trips go to c, from b half to c, half to f."""
-    destinations, _ = Hierarchy.from_parents([-1, 0, 0, 1, 1, 2, 2], np.array(list("RXYcdef")))
+    """Two tiles below each of two inner nodes; from a all trips go to c, from b half to c, half to f."""
+    tree, node = Hierarchy.from_parents([-1, 0, 0, 1, 1, 2, 2], np.array(list("RXYcdef")))
+    x = np.zeros(7)
+    x[node] = [0, -3, 3, -4, -2, 2, 4]
+    destinations = Hierarchy(tree.parent, tree.code, geography=Line(x), kind="table")
     origins, _ = Hierarchy.from_parents([-1, 0, 0], np.array(list("Qab")))
     flows = Flows.from_pairs(
         np.array([0, 1, 1]), np.array([0, 0, 3]), np.array([20, 10, 10]), origins=origins, destinations=destinations
     )
-    found = closeness(anonymize(flows, "suppression", k=5))
-    # Everybody: 30 of 40 to c, 10 to f. To c, 20 of 30 come from a and 10 from b; to f all from b.
-    assert set(found["origin"]["total_variation"].values()) == {0.25}
-    expected = {"mean": 0.25, "median": 1 / 6, "upper_quartile": 1 / 6, "upper_decile": 0.5, "largest": 0.5}
-    assert found["destination"]["total_variation"] == pytest.approx(expected)
+    found = closeness(anonymize(flows, "suppression", k=5))["origin"]
+    assert found.zones == ["a", "b"]
+    # Everybody: 30 of 40 to c, 10 to f.
+    assert found.total_variation.tolist() == [0.25, 0.25]
+    degree = 111_319.49
+    # A quarter goes from f (4) by Y (4), the middle of all (-2) and X (-4) to c (-4): 8 degrees.
+    assert found.metres == pytest.approx([0.25 * 8 * degree] * 2, rel=1e-4)
 
 
-def test_against_the_definition():
+def test_against_a_linear_programme():
+    """Along the tree the distance is the optimum of the transport problem whose costs are the ways along the tree."""
+    optimize = pytest.importorskip("scipy.optimize")
     release = anonymize(city_flows(), "twincut", k=5, hierarchy="h3")
-    cells, n = release.cells, len(release.plan.destination_zones)
+    found = closeness(release)["origin"]
+    assert found.total_variation.max() > 0.1
+    zones = release.plan.destination_zones
+    tree = zones.hierarchy
+    cells, n = release.cells, len(zones)
     whole = np.bincount(cells.destination, weights=cells.trips, minlength=n) / cells.trips.sum()
-    distances = []
-    for zone in np.unique(cells.origin):
+    share = np.zeros(tree.n_nodes)
+    share[zones.nodes] = whole
+    length = module._lengths(zones, share)
+    ways = []
+    for node in zones.nodes.tolist():
+        way = {}
+        while tree.parent[node] >= 0:
+            way[node] = length[node]
+            node = int(tree.parent[node])
+        ways.append(way)
+    cost = np.array([[sum({**a, **b}[n] for n in a.keys() ^ b.keys()) for b in ways] for a in ways])
+    used = np.unique(cells.origin)
+    for zone, metres, variation in list(zip(used, found.metres, found.total_variation, strict=True))[:5]:
         here = cells.origin == zone
         own = np.bincount(cells.destination[here], weights=cells.trips[here], minlength=n)
-        distances.append((np.abs(own / own.sum() - whole).sum() / 2, own.sum()))
-    found = closeness(release)["origin"]["total_variation"]
-    assert found["largest"] == pytest.approx(max(distances)[0])
-    assert found["largest"] > 0.1
-    assert found["mean"] == pytest.approx(np.average(*np.array(distances).T[:1], weights=np.array(distances).T[1]))
+        own /= own.sum()
+        assert variation == pytest.approx(np.abs(own - whole).sum() / 2)
+        rows = np.kron(np.eye(n), np.ones(n)), np.kron(np.ones(n), np.eye(n))
+        solved = optimize.linprog(cost.ravel(), A_eq=np.vstack(rows), b_eq=np.concatenate((own, whole)))
+        assert metres == pytest.approx(solved.fun, rel=1e-6, abs=1e-6)
 
 
 def test_zones_that_overlap_have_none():

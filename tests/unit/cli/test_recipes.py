@@ -280,6 +280,9 @@ def test_a_release_is_read_back(folder, tmp_path, monkeypatch):
     out = tmp_path / "r"
     main(["anonymize", "trips.csv", "--k", "4", "--resolution", "7", "--out", str(out), "--quiet"])
     found = flowveil.read_release(out)
-    assert set(found.zones["zone"].to_pylist()) >= set(found.flows["origin_zone"].to_pylist())
-    assert len(found.flows) == found.report["published"]["cells"]
+    zones, flows = found.zones_frame(), found.flows_frame()
+    assert set(zones["zone"]) >= set(flows["origin_zone"])
+    assert (zones.crs, len(flows)) == ("EPSG:4326", found.report["published"]["cells"])
+    assert flows.geometry.notna().all()
+    assert found.picture(tmp_path / "map.png").is_file()
     assert "<iframe" in found.map

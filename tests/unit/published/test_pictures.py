@@ -188,10 +188,11 @@ def test_a_picture_names_its_guarantee_source_and_the_release_drawn_over_it(tmp_
     )
     with unchecked():
         folder = release.write(tmp_path / "release", title="Trips in the city", source="Counts of 2024")
-    text = flowveil.picture(folder, tmp_path / "a.svg", over=other).read_text(encoding="utf-8")
+    text = flowveil.picture(folder, tmp_path / "a.svg", over=other, zoom=2).read_text(encoding="utf-8")
     for said in ("Trips in the city", "k = 5 on trips. Source: Counts of 2024", "of another release", ">N<"):
         assert said in text
     west, south, east, north = 2.0, 48.0, 3.0, 49.0
     flowveil.picture(folder, tmp_path / "b.svg", bbox=(west, south, east, north))
-    with pytest.raises(ParameterError):
-        flowveil.picture(folder, tmp_path / "c.svg", bbox=(east, south, west, north))
+    for wrong in ({"bbox": (east, south, west, north)}, {"zoom": 0.5}):
+        with pytest.raises(ParameterError):
+            flowveil.picture(folder, tmp_path / "c.svg", **wrong)

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, time, timedelta, timezone
 from zoneinfo import ZoneInfo
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -17,6 +18,7 @@ from flowveil import read_slices
 from flowveil.cli import main
 from flowveil.errors import DataError, ParameterError
 from flowveil.reading import Reading
+from flowveil.reading.plausibility import guess_timezone
 from flowveil.reading.times import MICROSECONDS, check_time_options, decide
 from samples.drafts import unchecked
 from samples.verified import findings_of
@@ -304,11 +306,11 @@ def test_times_with_a_zone_are_shown_in_that_zone(kind, tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["arrow", "pandas", "polars", "text", "unix"])
-def test_times_in_utc_need_a_zone(kind):
+def test_times_in_utc_need_a_zone_which_the_message_suggests(kind):
     table = in_frames("arrow" if kind == "unix" else kind, ZoneInfo("UTC"))
     if kind == "unix":
         table = table.set_column(2, "at", pa.array([int(m.timestamp()) for m in MORNINGS]))
-    with pytest.raises(ParameterError, match="Name the local time zone, such as timezone='Europe/Oslo'"):
+    with pytest.raises(ParameterError, match=r"These trips are in Europe/Paris: timezone='Europe/Paris'\?"):
         read_slices(table, time="at", every="hour")
     assert read_slices(table, time="at", every="hour", timezone="Europe/Oslo").keys == (("08:00",),)
     confirmed = read_slices(table, time="at", every="hour", timezone="UTC")
@@ -333,9 +335,18 @@ def test_the_command_asks_for_the_zone(tmp_path, capsys):
         run(*asked)
     assert stopped.value.code == 2
     message = " ".join(capsys.readouterr().err.split())
-    assert "Name the local time zone, such as --timezone Europe/Oslo;" in message
+    assert "These trips are in Europe/Oslo: --timezone Europe/Oslo?" in message
     assert "--timezone UTC shows them in UTC" in message
     with unchecked():
         run(*asked, "--timezone", "Europe/Oslo", "--json")
     report = json.loads((tmp_path / "r" / "report.json").read_text())
     assert report["parameters"]["timezone"] == "Europe/Oslo"
+
+
+@pytest.mark.parametrize(
+    ("place", "zone"),
+    [((59.91, 10.75), "Europe/Oslo"), ((29.76, -95.37), "America/Chicago"), ((-18.12, 178.43), "Pacific/Fiji"),
+     ((41.39, 2.17), "Europe/Madrid"), ((0.0, -30.0), None), ((float("nan"), 2.0), None)],
+)  # fmt: skip
+def test_the_zone_of_a_place(place, zone):
+    assert guess_timezone(*(np.array([axis] * 3) for axis in place)) == zone

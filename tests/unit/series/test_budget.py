@@ -12,7 +12,8 @@ import pytest
 from conftest import trip_table
 from flowveil import InfeasibleError, ParameterError, anonymize, read_trips, verify_release
 from flowveil.release.noisy import NothingLeftError
-from flowveil.series.ledger_file import LEDGER
+from flowveil.series.ledger import withdraw
+from flowveil.series.ledger_file import LEDGER, open_ledger
 from samples.drafts import unchecked
 from unit.cli.test_cli import run
 
@@ -58,6 +59,16 @@ def noise(**asked):
             # This much noise may leave nothing: draw again.
             continue
     raise AssertionError("nothing is ever left")
+
+
+def test_a_withdrawn_noisy_release_still_costs(tmp_path):
+    ledger = tmp_path / "ledger"
+    noise(bound=3, epsilon=0.1).write(tmp_path / "a", ledger=ledger)
+    with open_ledger(ledger) as book:
+        assert withdraw(book, "a") == 1
+    noise(bound=3, epsilon=0.2).write(tmp_path / "b", ledger=ledger)
+    report = json.loads((tmp_path / "b" / "report.json").read_text())
+    assert report["statement"]["ledger"]["epsilon"] == 0.3
 
 
 def test_noise_is_added_up_and_not_subtracted(tmp_path):

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from flowveil import InfeasibleError, anonymize, anonymize_slices, derive, read_slices, read_trips
-from flowveil.series.ledger import list_entries
+from flowveil import InfeasibleError, ParameterError, anonymize, anonymize_slices, derive, read_slices, read_trips
+from flowveil.series.ledger import list_entries, withdraw
 from flowveil.series.ledger_file import LEDGER, open_ledger
 from samples.drafts import unchecked
 from unit.cli.test_cli import run
@@ -217,6 +217,18 @@ def test_overruling_is_stated_to_readers_and_kept_when_it_is_repeated(ledger):
     assert len((ledger / LEDGER).read_bytes().splitlines()) == 2
 
 
+def test_a_withdrawn_release_still_counts(ledger):
+    write(trips(), ledger, "first")
+    with open_ledger(ledger) as book:
+        assert withdraw(book, "first") == 1
+        assert [row["withdrawn"] for row in list_entries(book)] == [True]
+        with pytest.raises(ParameterError, match="already"):
+            withdraw(book, "first")
+        with pytest.raises(ParameterError, match="it is neither"):
+            withdraw(book, "second")
+    refused(trips(), ledger, "second", "same trips as 'first'", k=6)
+
+
 def test_an_entry_of_an_earlier_version_proves_nothing(ledger):
     ledger.mkdir()
     (ledger / "secret").write_bytes(bytes(32))
@@ -284,6 +296,6 @@ def test_the_command_line_refuses_with_exit_code_3_and_lists(trips_csv, tmp_path
     assert "holds no other exact release" in capsys.readouterr().out
     assert run(*asked, "--k", 8, "--out", tmp_path / "b") == 3
     assert "same trips as 'a'" in capsys.readouterr().err
-    assert run("ledger", ledger, "--backup", tmp_path / "backup.tar") == 0
-    assert "a: layered, layercut" in capsys.readouterr().out
+    assert run("ledger", ledger, "--withdraw", "a", "--backup", tmp_path / "backup.tar") == 0
+    assert "a: layered, layercut, withdrawn" in capsys.readouterr().out
     assert run("ledger", tmp_path / "nowhere") == 2

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import json
 import re
 import socket
 import stat
+import threading
 import time
 import webbrowser
 from collections.abc import Iterator
@@ -18,6 +20,7 @@ import pytest
 from flowveil.errors import ParameterError
 from flowveil.execution import anonymize_arguments
 from flowveil.request import command_line
+from flowveil.workbench import guard
 from flowveil.workbench.choices import choices_of, page_request
 from flowveil.workbench.guard import Door, RefusedError
 from flowveil.workbench.session import MOST_LISTENERS, below, listing
@@ -317,3 +320,41 @@ def test_garbage_is_answered_without_a_trace(served):
         assert b".py" not in said
     assert served.ask("DELETE", "/api/jobs")[0] == 405
     assert served.ask("POST", "/api/jobs/nosuch/cancel", {})[0] == 404
+
+
+@pytest.mark.parametrize("head", [b"GET / HT", b"GET / HTTP/1.1\r\nHost: x\r\n"])
+def test_slow_requests_end(monkeypatch, tmp_path, head):
+    """A head that does not end, and a body that does not come."""
+    from flowveil.workbench import server as routes
+
+    monkeypatch.setattr(routes, "HEAD_SECONDS", 0.3)
+    monkeypatch.setattr(guard, "PAUSE", 0.3)
+    for name in ("files", "jobs", "releases", "tmp"):
+        (tmp_path / name).mkdir()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        door = Door("127.0.0.1", port, 1000)
+        config = uvicorn.Config(
+            routes.workbench(tmp_path, Path(tmp_path), door),
+            http=routes.HeaderTimeout,
+            ws="none",
+            loop="asyncio",
+            log_config=None,
+        )
+        server = uvicorn.Server(config)
+        thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[listener])))
+        thread.start()
+        try:
+            with socket.create_connection(("127.0.0.1", port), timeout=60) as line:
+                line.sendall(head)
+                assert line.recv(100) == b""
+            with socket.create_connection(("127.0.0.1", port), timeout=60) as line:
+                cookie = f"{door.cookie_name}={door.cookie}"
+                line.sendall(
+                    f"POST /api/choices HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nOrigin: http://127.0.0.1:{port}\r\n"
+                    f"Cookie: {cookie}\r\nContent-Length: 100\r\n\r\n{{".encode()
+                )
+                assert b" 408 " in line.recv(100)
+        finally:
+            server.should_exit = True
+            thread.join(10)

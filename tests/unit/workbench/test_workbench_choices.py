@@ -35,6 +35,7 @@ from flowveil.workbench.choices import (
     index,
     page_request,
     page_settings,
+    python_code,
 )
 from flowveil.workbench.preview import sign_off_sentence
 from flowveil.workbench.work import WORK, Task, _thinned
@@ -117,14 +118,16 @@ def published(folder: Path, room: Path, name: str) -> tuple[Path, Request]:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_call_and_command_make_one_release(name, folder, tmp_path, monkeypatch):
+def test_call_command_and_lines_make_one_release(name, folder, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     # A worker recounts from the file what it has published; the others have its bytes.
     with unchecked():
         out, request = published(folder, tmp_path, name)
         main([*shlex.split(command_line(request))[1:], "--quiet"])
+        exec(python_code(request).replace("write('release'", "write('again'"), {})
     first = {path.name: path.read_bytes() for path in out.iterdir()}
     assert first == {path.name: path.read_bytes() for path in Path("release").iterdir()}
+    assert first == {path.name: path.read_bytes() for path in Path("again").iterdir()}
 
 
 def test_matrices_of_a_file_are_seen_before_anything_is_chosen(folder, tmp_path):

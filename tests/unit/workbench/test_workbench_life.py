@@ -99,6 +99,8 @@ def test_the_release_is_that_of_the_command_and_of_the_lines(served, folder, tmp
     for name in names:
         assert packed.read(f"release/{name}") == Path("release", name).read_bytes(), name
     main(["verify", "release", "--against", str(folder / "trips.csv"), "--quiet"])
+    exec(release["python"].replace("'release'", "'again'"), {})
+    assert Path("again/manifest.json").read_bytes() == Path("release/manifest.json").read_bytes()
     # The report has its script inside, and is a stranger to the server.
     policy = served.ask("GET", f"/releases/{release['id']}/report.html")[1]["content-security-policy"]
     assert policy.startswith("sandbox allow-scripts; default-src 'none'")
@@ -208,7 +210,7 @@ def test_a_ledger_records_what_is_published(folder, tmp_path, monkeypatch):
         releases = running.do("GET", "/api/state")["releases"]
         packed = [running.ask("GET", f"/releases/{one['id']}/release.zip")[2] for one in releases]
     assert (tmp_path / "ledger" / "ledger.jsonl").read_text("utf-8").count("\n") == 2
-    assert ["--accept-differencing" in one["command"] for one in releases] == [False, True]
+    assert ["accept_differencing" in one["python"] for one in releases] == [False, True]
     # Again: the release is known, and has the same bytes.
     main([*shlex.split(releases[1]["command"])[1:], "--quiet"])
     with zipfile.ZipFile(io.BytesIO(packed[1])) as second:

@@ -1,4 +1,4 @@
-"""Attacks on the workbench below its pages: smuggled requests, injected events, bodies too large."""
+"""Attacks on the workbench below its pages: smuggled requests, injected events, bodies too large or too slow."""
 
 from __future__ import annotations
 

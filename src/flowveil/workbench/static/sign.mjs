@@ -132,7 +132,7 @@ export function mountSign(isHere, go) {
     for (const kind of ["analysis", "dpia"]) more.append(action(FILES[kind], () => startWith(kind, { release: r.id })), " ");
     box.append(make("h3", r.title), row, more, deriveForm(r), make("p", "", "next", { "data-files": r.id }));
     box.append(make("p", r.noisy ? "The same mechanism again, with new draws of noise:" : "The same release again, byte by byte:", "soft"));
-    for (const [name, text] of [["command line", r.command], ["recipe", r.recipe]]) {
+    for (const [name, text] of [["command line", r.command], ["Python", r.python], ["recipe", r.recipe]]) {
       const copy = make("button", `Copy the ${name}`, "", { type: "button" });
       copy.addEventListener("click", async () => { await navigator.clipboard.writeText(text); copy.textContent = "Copied"; setTimeout(() => { copy.textContent = `Copy the ${name}`; }, 1500); });
       box.append(make("pre", text, "", { tabindex: "0", "aria-label": `${name} of release ${number}, ${r.title}`, role: "region" }), copy);
