@@ -278,7 +278,7 @@ def test_arguments_that_contradict_each_other():
 
 
 def test_rows_without_a_code_are_counted():
-    with pytest.raises(DataError, match=r"2 rows have no code in 'zone' \(rows 2, 3\)"):
+    with pytest.raises(DataError, match=r"2 rows without a code in 'zone' \(rows 2, 3\)"):
         read_zones({"zone": ["1", None, "  "], "parent": ["a", "a", "a"]})
 
 
