@@ -26,7 +26,7 @@ from flowveil.release.noisy import NoisyRelease, NoisySlices, nothing_left
 from flowveil.release.plan import CellRule, Plan
 from flowveil.release.post_rules import PostRules, refusal, suppressed_share
 from flowveil.release.release import Release, SlicedRelease
-from flowveil.release.revision import Earlier
+from flowveil.release.revision import Earlier, revise
 from flowveil.release.subtraction import Differencing, differences, refuse_differences
 from flowveil.slice_plans import Checkpoint, SliceTask, release_slices
 from flowveil.slices import SlicedFlows, declared_values, refuse_many_combinations
@@ -214,7 +214,8 @@ def anonymize(
     """
     _check_type(flows, Flows, "flows", "read_trips")
     rules = PostRules.from_request(dominance=dominance, stricter=stricter, revision=revision, t=t)
-    chosen = _chosen(method, _default_method(flows, rules), rules.zones_of(zones_of), revise=revision is not None)
+    zones = zones_of if rules.earlier is None else rules.earlier.zones_of(zones_of)
+    chosen = _chosen(method, _default_method(flows, rules), zones, revise=revision is not None)
     given = (None if k is _DEFAULT_K else k, protect, max_suppressed, k_population, l, allow_small_k, population_only)
     asked = Thresholds(*given, usual_share=chosen.max_suppressed)
     chosen.check_options(options)
@@ -238,7 +239,8 @@ def anonymize(
     run = Run.from_request(chosen, flows, asked, options)
     run.parameters.update(on_tree)
     prepared = run.guarantee.prepare(flows)
-    return rules.revised(run.release(prepared, run.planned(prepared, rules)))
+    release = run.release(prepared, run.planned(prepared, rules))
+    return release if rules.earlier is None else revise(release, rules.earlier)
 
 
 def _check_type(flows: Any, expected: type, what: str, reader: str) -> None:

@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from dataclasses import fields
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from flowveil.analysis.measures import measure as measure
 from flowveil.engines import read_slices, read_trips
@@ -261,6 +261,7 @@ def reconstruct(
     decay: bool = True,
     whole: bool = False,
     bounds: bool = False,
+    per: Literal["day"] | None = None,
     totals: Any = None,
 ) -> pa.Table:
     """Estimate the flows of a published release between areas of choice; see `flowveil.published.disaggregation`.
@@ -276,6 +277,7 @@ def reconstruct(
         decay: fit how trips get rarer with distance.
         whole: round to whole trips, totals kept.
         bounds: add ``trips_low`` and ``trips_high``: trips that cells prove, and the most that they allow.
+        per: ``day``: the mean of a day of the declared period.
         totals: known totals to scale to: ``area``, ``origins`` and ``destinations``, or one of the two.
 
     Returns:
@@ -295,6 +297,7 @@ def reconstruct(
         decay=decay,
         whole=whole,
         bounds=bounds,
+        per=per,
         totals=None if totals is None else load_table(totals, what="the totals")[0],
     )
     with taken_at_its_word(folder.path):

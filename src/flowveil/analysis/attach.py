@@ -212,9 +212,9 @@ def _in_boxes(statement: Statement, table: pa.Table, flows: Flows, boxes: Boxes)
     frame = Frame.of(flows, grid_m=(statement.parameters.get("options") or {}).get("grid_m"))
     if frame.grid.degrees != (boxes.grid_lon, boxes.grid_lat):
         raise ParameterError("The boxes have another grid. Hint: name the input that the release was made from.")
-    squares, tiles = (frame.origin_squares, frame.destination_squares), (frame.origin_tiles, frame.destination_tiles)
+    squares = frame.origin_squares, frame.destination_squares
     (origins, row_o), (destinations, row_d) = (
-        BoxZones.of(frame.grid, squares[end], tiles[end], *_bounds(table[name].to_pylist(), frame))
+        BoxZones.of(frame.grid, squares[end], *_bounds(table[name].to_pylist(), frame))
         for end, name in enumerate(_ENDS)
     )
     cell = np.full(len(flows), -1, dtype=np.int32)

@@ -300,25 +300,22 @@ def _places(ends: pa.Table, tiling: Tiling) -> Point:
 
 
 def _check_types(used: ColumnMap, types: dict[str, str], numbers: list[str], tiling: Tiling) -> None:
+    cells = used.ends if used.has_tiles and isinstance(tiling, H3Tiling) else ()
+    times = (used.time,) if used.time else ()
+    needed = {"numbers": numbers, "H3 cells": cells, "times (timestamps, dates, text, or Unix seconds)": times}
     problems = [
-        f"column {name!r} holds {_plain(types[name])} where numbers are needed"
-        for name in dict.fromkeys(numbers)
+        f"column {name!r} holds {_plain(types[name])} where {what} are needed"
+        for what, names in needed.items()
+        for name in dict.fromkeys(names)
         if not (NUMBER_TYPE.match(types[name]) or TEXT_TYPE.match(types[name]))
+        and not (names is times and _TIME_TYPE.match(types[name]))
     ]
-    if used.has_tiles and isinstance(tiling, H3Tiling):
-        for name in used.ends:
-            if FLOAT_TYPE.match(types[name]):
-                problems.append(
-                    f"column {name!r} holds floating-point numbers, which cannot hold an H3 cell exactly (a "
-                    "table with gaps often turns whole numbers into these; use text or a nullable integer)"
-                )
-            elif not (NUMBER_TYPE.match(types[name]) or TEXT_TYPE.match(types[name])):
-                problems.append(f"column {name!r} holds {_plain(types[name])} where H3 cells are needed")
-    if used.time and not any(kind.match(types[used.time]) for kind in (_TIME_TYPE, NUMBER_TYPE, TEXT_TYPE)):
-        problems.append(
-            f"column {used.time!r} holds {_plain(types[used.time])} where times are needed: timestamps, dates, text, "
-            "or Unix seconds"
-        )
+    problems += [
+        f"column {name!r} holds floating-point numbers, which cannot hold an H3 cell exactly (a table with gaps often "
+        "turns whole numbers into these; use text or a nullable integer)"
+        for name in cells
+        if FLOAT_TYPE.match(types[name])
+    ]
     if problems:
         raise DataError(f"Columns have the wrong type: {'; '.join(problems)}.")
 

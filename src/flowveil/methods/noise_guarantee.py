@@ -14,7 +14,7 @@ from flowveil.errors import DataError, ParameterError
 from flowveil.flows import Cells, Flows, group_pairs
 from flowveil.guarantee import check_whole
 from flowveil.hierarchy import Ints
-from flowveil.methods.epsilon import check_epsilon, noise_scale
+from flowveil.methods.epsilon import check_epsilon
 from flowveil.methods.public_domain import PairDomain
 from flowveil.release.noisy import NoisyCounts, PrivacyLoss
 from flowveil.release.plan import Plan
@@ -58,10 +58,6 @@ class NoiseGuarantee:
         unit, most = _unit_and_bound(method, flows, bound)
         check_scale("bound / epsilon", most / epsilon)
         return cls(unit, epsilon, float(delta), most)
-
-    def scale(self) -> Fraction:
-        """Returns the scale of discrete Laplace noise for the whole ε: exact, and at least bound / ε."""
-        return Fraction(noise_scale(self.bound, self.epsilon))
 
 
 def check_scale(what: str, scale: float | Fraction) -> None:

@@ -275,8 +275,8 @@ class Plan:
         """
         grid, hulls = frame.grid, Hulls.around(frame.point, group)
         bounds = np.concatenate((hulls.low[:2], hulls.high[:2])), np.concatenate((hulls.low[2:], hulls.high[2:]))
-        origins, origin = BoxZones.of(grid, frame.origin_squares, frame.origin_tiles, *bounds[0])
-        destinations, destination = BoxZones.of(grid, frame.destination_squares, frame.destination_tiles, *bounds[1])
+        origins, origin = BoxZones.of(grid, frame.origin_squares, *bounds[0])
+        destinations, destination = BoxZones.of(grid, frame.destination_squares, *bounds[1])
         return cls(
             origin_zone=origin[group],
             destination_zone=destination[group],

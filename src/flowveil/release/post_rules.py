@@ -28,8 +28,7 @@ from flowveil.flows import Flows, group_pairs
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Floats, Ints
 from flowveil.release.plan import CellRule, NodeZones, Plan
-from flowveil.release.release import Release
-from flowveil.release.revision import Earlier, revise
+from flowveil.release.revision import Earlier
 from flowveil.zoning.places import Places, read_places
 
 Positions = NDArray[np.int64]
@@ -78,10 +77,6 @@ class PostRules:
     def given(self) -> list[str]:
         """The names of the rules that are set."""
         return [name for name in ("dominance", "stricter", "t") if getattr(self, name) is not None]
-
-    def zones_of(self, given: Any) -> Any:
-        """Returns the zones that are kept: those of the release that is revised, or those that were given."""
-        return given if self.earlier is None else self.earlier.zones_of(given)
 
     def on(self, flows: Flows) -> PostRules:
         """Returns the same with the list of places read, by the tiles of these flows."""
@@ -144,10 +139,6 @@ class PostRules:
                 share = 1.0
             raise _too_much_suppressed(share, max_suppressed) from None
         return replace(plan, stricter=self.stricter)
-
-    def revised(self, release: Release) -> Release:
-        """Returns the release, or what may be published of it next to the earlier ones."""
-        return release if self.earlier is None else revise(release, self.earlier)
 
 
 def suppressed_share(flows: Flows, plan: Plan, basis: str) -> float:
