@@ -9,6 +9,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from flowveil.analysis.areas import spread_release as spread_release
 from flowveil.analysis.measures import measure as measure
 from flowveil.engines import read_slices, read_trips
 from flowveil.errors import DataError, ParameterError, option
@@ -267,7 +268,8 @@ def reconstruct(
     """Estimate the flows of a published release between areas of choice; see `flowveil.published.disaggregation`.
 
     Args:
-        release: the folder; its published files are enough.
+        release: the folder; its published files are enough. A release in memory has `Release.reconstruct`, which
+            knows the tiles that have trips.
         zones: an H3 resolution; the release's own map, whose tiles are the areas; or any map with outlines: what
             `read_zones` returns, or what it takes.
         out: also write the table: .parquet, .csv, .omx or .gpkg.
