@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -34,7 +34,7 @@ from flowveil.methods.pair_divisions import Division, PairTable
 from flowveil.methods.pruning import dual_multiplier
 from flowveil.methods.twin_trees import Goal
 from flowveil.methods.twincut import check_goal, score, twincut
-from flowveil.release.plan import NodeZones, Plan
+from flowveil.release.plan import Plan
 
 #: Prices, as shares of the best one, whose divisions are tried when the rest of the budget is spent.
 NEARBY = (1 - 1e-9, 0.999, 0.997, 0.99, 0.97, 0.93, 0.85, 0.7, 0.5)
@@ -174,13 +174,8 @@ def _or_unfolded(
     whole, row = unfolded(flows)
     coarse = paircut(whole, guarantee, max_suppressed=max_suppressed, objective=goal)
     kept = coarse.kept[row]
-    nodes = [
-        cast("NodeZones", zones).nodes[zone[row]]
-        for zones, zone in (
-            (coarse.origin_zones, coarse.origin_zone),
-            (coarse.destination_zones, coarse.destination_zone),
-        )
-    ]
+    zones = coarse.origin_zone, coarse.destination_zone
+    nodes = [own[zone[row]] for own, zone in zip(coarse.nodes, zones, strict=True)]
     nodes += [np.zeros(len(flows), np.int32) for _ in flows.folds]
     own = [np.where(kept, node, tree.leaf_node[tile]) for (tree, tile), node in zip(flows.ends, nodes, strict=True)]
     other = Plan.from_nodes(flows, own, kept, plan.notes)
