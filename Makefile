@@ -8,6 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 TEST_STAMP := $(VENV)/.installed-test
+TESTING := PYTHONDONTWRITEBYTECODE= OPENBLAS_NUM_THREADS=1
 
 .PHONY: demo test test-fast lint types bench soak docs man dist release-check offline-check clean
 
@@ -16,13 +17,14 @@ demo: $(STAMP)
 
 # A file runs in one process, so that what its tests share is made once. In the order of folders: the long files, of the
 # browser and from end to end, come first, and no process is left alone with one of them. Compiled files are kept even
-# where the environment says otherwise: the tests start hundreds of processes that import the same sources.
+# where the environment says otherwise: the tests start hundreds of processes that import the same sources. Linear algebra
+# has one thread: on tables this small, threads of several processes only wait for each other.
 test: $(TEST_STAMP)
-	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
+	$(TESTING) $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
-# The inner loop: unit and contract tests without browser, Spark and documents.
+# The inner loop: unit and contract tests without browser, Spark and documents, and without those marked slow.
 test-fast: $(TEST_STAMP)
-	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -q -n auto --dist loadfile tests/unit tests/contract -m "not real" -k "not spark and not browser"
+	$(TESTING) $(BIN)/python -m pytest -q -n auto --dist loadfile tests/unit tests/contract -m "not real and not slow" -k "not spark and not browser"
 
 lint: $(TEST_STAMP)
 	$(BIN)/ruff check src tests benchmarks

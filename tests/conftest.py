@@ -49,6 +49,15 @@ def trip_table(n: int = 400, *, seed: int = 0) -> pa.Table:
 
 
 @pytest.fixture
+def small_surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages show the surroundings of a small area: those of a continent take seconds."""
+    from flowveil.published import basemap_context, maps
+
+    found = basemap_context.context_of(np.array([2.3, 48.8, 2.4, 48.9]))
+    monkeypatch.setattr(maps, "context_of", lambda _: found)
+
+
+@pytest.fixture
 def trips() -> pa.Table:
     return trip_table()
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from os import PathLike
 from types import MappingProxyType
 from typing import Any, Literal, overload
 
@@ -17,16 +18,17 @@ from flowveil.guarantee import DIFFERENCING, Guarantee, check_max_suppressed, co
 from flowveil.methods import METHODS, Method, find_method
 from flowveil.methods.noise_by_slice import noisy_matrices
 from flowveil.methods.zones_of import ZonesOf
+from flowveil.paths import named_path
 from flowveil.progress import lines_every, log
-from flowveil.reading.limits import about, is_limited, room_for, temporary_folder
+from flowveil.reading.limits import about, room_for
 from flowveil.record_values import refuse_numbers
 from flowveil.release.noisy import NoisyRelease, NoisySlices, nothing_left
 from flowveil.release.plan import CellRule, Plan
 from flowveil.release.post_rules import PostRules, refusal, suppressed_share
 from flowveil.release.release import Release, SlicedRelease
-from flowveil.release.revision import Earlier
+from flowveil.release.revision import Earlier, revise
 from flowveil.release.subtraction import Differencing, differences, refuse_differences
-from flowveil.slice_plans import SliceTask, release_slices
+from flowveil.slice_plans import Checkpoint, SliceTask, release_slices
 from flowveil.slices import SlicedFlows, declared_values, refuse_many_combinations
 from flowveil.times import Every
 from flowveil.zoning.places import read_places
@@ -212,29 +214,24 @@ def anonymize(
     """
     _check_type(flows, Flows, "flows", "read_trips")
     rules = PostRules.from_request(dominance=dominance, stricter=stricter, revision=revision, t=t)
-    chosen = _chosen(method, _default_method(flows, rules), rules.zones_of(zones_of), revise=revision is not None)
-    given_k = None if k is _DEFAULT_K else k
-    asked = Thresholds(given_k, protect, max_suppressed, k_population, l, allow_small_k, population_only)
-    return _anonymize(flows, chosen, asked, rules, options, hierarchy, l_places)
-
-
-def _anonymize(
-    flows: Flows,
-    chosen: Method,
-    asked: Thresholds,
-    afterwards: PostRules,
-    options: dict[str, Any],
-    hierarchy: str | None,
-    l_places: Any,
-) -> Release | NoisyRelease:
-    """Checks a request and runs the method on flows."""
-    asked = replace(asked, usual_share=chosen.max_suppressed)
-    _check_request(flows, chosen, options, asked, afterwards)
-    _check_numbers(flows, chosen, revision=afterwards.earlier)
-    afterwards = afterwards.on(flows)
+    zones = zones_of if rules.earlier is None else rules.earlier.zones_of(zones_of)
+    chosen = _chosen(method, _default_method(flows, rules), zones, revise=revision is not None)
+    given = (None if k is _DEFAULT_K else k, protect, max_suppressed, k_population, l, allow_small_k, population_only)
+    asked = Thresholds(*given, usual_share=chosen.max_suppressed)
+    chosen.check_options(options)
+    check_max_suppressed(asked.share)
+    chosen.check_folds(flows)
+    if len(flows) == 0:
+        raise DataError("There are no flows to anonymise.")
+    if chosen.promises != "k":
+        chosen.refuse_thresholds([*asked.given, *rules.given])
+    elif rules.t is not None and not chosen.homogeneous:
+        raise refusal()
+    _check_numbers(flows, chosen, revision=rules.earlier)
+    rules = rules.on(flows)
     flows, on_tree = chosen.on_hierarchy(flows, hierarchy)
     if l_places is not None:
-        flows = _with_places(flows, l_places, chosen, asked, afterwards)
+        flows = _with_places(flows, l_places, chosen, asked, rules)
     log.info("Anonymising with %s", chosen.name)
     if chosen.promises != "k":
         counts = chosen.planner(flows)(flows, **options)
@@ -242,7 +239,8 @@ def _anonymize(
     run = Run.from_request(chosen, flows, asked, options)
     run.parameters.update(on_tree)
     prepared = run.guarantee.prepare(flows)
-    return afterwards.revised(run.release(prepared, run.planned(prepared, afterwards)))
+    release = run.release(prepared, run.planned(prepared, rules))
+    return release if rules.earlier is None else revise(release, rules.earlier)
 
 
 def _check_type(flows: Any, expected: type, what: str, reader: str) -> None:
@@ -268,21 +266,6 @@ def _with_places(flows: Flows, l_places: Any, method: Method, asked: Thresholds,
             "revision. Hint: leave one of them out."
         )
     return replace(flows, l_places=read_places(l_places, asking=False).counted_on(flows))
-
-
-def _check_request(
-    flows: Flows, method: Method, options: Mapping[str, Any], asked: Thresholds, afterwards: PostRules
-) -> None:
-    """Refuses what the method cannot do, or not with these flows."""
-    method.check_options(options)
-    check_max_suppressed(asked.share)
-    method.check_folds(flows)
-    if len(flows) == 0:
-        raise DataError("There are no flows to anonymise.")
-    if method.promises != "k":
-        method.refuse_thresholds([*asked.given, *afterwards.given])
-    elif afterwards.t is not None and not method.homogeneous:
-        raise refusal()
 
 
 def _check_numbers(flows: Flows, method: Method | None, **others: Any) -> None:
@@ -335,6 +318,7 @@ def anonymize_slices(
     allow_small_k: bool = False,
     population_only: bool = False,
     workers: int = 1,
+    resume: Checkpoint | PathLike[str] | str | None = None,
     progress: Callable[[float], None] | None = None,
     values: Mapping[str, Sequence[str] | str] | None = None,
     **options: Any,
@@ -349,7 +333,7 @@ def anonymize_slices(
         total, also_every: also publish the matrix of all slices together, or those of longer steps of time.
         common_zones: give all slices the same zones, safe in each.
         accept_differencing: publish although differences between matrices are below the guarantee.
-        workers, progress: processes; called with the share that is done.
+        workers, resume, progress: processes; private folder for checkpoints; called with the share that is done.
         values: for noisy methods, which return `NoisySlices`: known values of each slice column; for times a period.
         **options: options of the method.
 
@@ -358,9 +342,9 @@ def anonymize_slices(
     """
     _check_type(flows, SlicedFlows, "sliced flows", "read_slices")
     asked = Thresholds(k, protect, max_suppressed, k_population, l, allow_small_k, population_only)
+    exact_only = {"resume": resume, "accept_differencing": accept_differencing}
     if revision is not None:
-        kept = {"total": total, "also_every": also_every, "common_zones": common_zones, "values": values}
-        kept["accept_differencing"] = accept_differencing
+        kept = {"total": total, "also_every": also_every, "common_zones": common_zones, "values": values, **exact_only}
         how = {"method": method, "hierarchy": hierarchy, "zones_of": zones_of, **options}
         return _revised_slices(flows, Earlier.read(revision), asked, how, [name for name in kept if kept[name]])
     chosen = _method_of_slices(method, options, common_zones, zones_of, values)
@@ -368,12 +352,20 @@ def anonymize_slices(
     steps = [Every.parse(text) for text in also_every]
     _check_numbers(flows.slices[0], chosen, total=total, also_every=steps, accept_differencing=accept_differencing)
     if chosen.promises != "k":
-        chosen.refuse_thresholds([*asked.given, *(["accept_differencing"] if accept_differencing else [])])
+        chosen.refuse_thresholds([*asked.given, *(name for name, given in exact_only.items() if given)])
         chosen.on_hierarchy(flows, hierarchy)
         return _inexact_slices(chosen, flows, values or {}, options, steps, total)
     sliced = {**_how_sliced(flows, steps, total), "common_zones": common_zones}
-    task = _slice_task(flows, chosen, asked, options, hierarchy, sliced)
-    coarser = task.flows.coarser_keys(steps, total=total)
+    refuse_many_combinations(flows)
+    flows, on_tree = chosen.on_hierarchy(flows, hierarchy)
+    run = Run.from_request(chosen, flows.whole, asked, options)
+    run.parameters.update({**on_tree, "slices": sliced})
+    if run.guarantee.locations is not None:
+        flows = replace(flows, slices=tuple(run.guarantee.prepare(part) for part in flows.slices))
+    if resume is not None and not isinstance(resume, Checkpoint):
+        resume = Checkpoint(named_path(resume, what="the checkpoint"))
+    coarser = flows.coarser_keys(steps, total=total)
+    task = SliceTask(flows, run, resume)
     return _released_slices(task, coarser, common_zones, accept_differencing, workers, progress)
 
 
@@ -413,24 +405,6 @@ def _revised_slices(
         releases = {key: replace(own, plan=replace(own.plan, frozen=None)) for key, own in releases.items()}
     made = tuple(releases), tuple(releases.values()), first.guarantee, first.method
     return SlicedRelease(flows, *made, MappingProxyType(parameters), Differencing())
-
-
-def _slice_task(
-    flows: SlicedFlows,
-    chosen: Method,
-    asked: Thresholds,
-    options: Mapping[str, Any],
-    hierarchy: str | None,
-    sliced: dict[str, Any],
-) -> SliceTask:
-    """Returns the run over slices, with everything that the guarantee counts."""
-    refuse_many_combinations(flows)
-    flows, on_tree = chosen.on_hierarchy(flows, hierarchy)
-    run = Run.from_request(chosen, flows.whole, asked, options)
-    run.parameters.update({**on_tree, "slices": sliced})
-    if run.guarantee.locations is not None:
-        flows = replace(flows, slices=tuple(run.guarantee.prepare(part) for part in flows.slices))
-    return SliceTask(flows.on_disk(temporary_folder()) if is_limited() else flows, run)
 
 
 def _how_sliced(flows: SlicedFlows, steps: Sequence[Every], total: bool) -> dict[str, Any]:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Progress = Callable[[float], None]
 
 #: Settings that have no meaning for a single matrix.
-_NEED_SLICES = ("total", "common_zones", "fold_time", "fold", "time_format", "timezone")
+_NEED_SLICES = ("total", "common_zones", "fold_time", "fold", "resume", "time_format", "timezone")
 #: Settings of the reading that only slices have.
 _OF_SLICES = ("by", "by_many", "every")
 #: Thresholds that noise cannot keep.
@@ -128,7 +128,7 @@ def check_request(request: Request) -> None:
     checked(_about(request))
     _check_method(request)
     _check_numbers(request)
-    several = ("by", "every", "total", "common_zones", "fold_time", "fold")
+    several = ("by", "every", "total", "common_zones", "fold_time", "fold", "resume")
     if request.slices.during is not None:
         if any(name in request.given for name in several):
             raise ParameterError(
@@ -154,8 +154,9 @@ def _check_method(request: Request) -> None:
         given = [_flag(name) for name in (*_THRESHOLDS, "seed") if name in request.given]
         method.refuse_thresholds(given)
         parsed_options(request)
-    if method.promises != "k" and has_slices(request) and request.slices.accept_differencing:
-        raise ParameterError(f"{option('accept_differencing')} is not for methods that add noise.")
+    exact = ("resume", "accept_differencing")
+    if method.promises != "k" and has_slices(request) and any(name in request.given for name in exact):
+        raise ParameterError(f"{' and '.join(map(option, exact))} are not for methods that add noise.")
     if (request.input.key_file is not None) != (method.promises == "perturbation"):
         raise ParameterError(
             f"Method '{method.name}' needs a secret key: {_flag('key_file')} FILE; flowveil key FILE writes a new one."
@@ -192,7 +193,7 @@ def _check_slices(request: Request) -> None:
             raise ParameterError(f"{_flag(name)} is for a single matrix: not for slices, nor with folds.")
     if not has_folds(request):
         return
-    refused = ("by", "total", "common_zones", "accept_differencing", "zones_of", "revision")
+    refused = ("by", "total", "common_zones", "accept_differencing", "resume", "zones_of", "revision")
     several = [_flag(name) for name in refused if name in request.given]
     several += ["a second --every"] if len(steps_of(request)) > 1 else []
     if several or bool(steps) != slices.fold_time:
@@ -355,7 +356,7 @@ def writing_arguments(request: Request) -> dict[str, Any]:
     }
 
 
-def anonymize_request(request: Request, flows: Any, *, progress: Progress | None = None) -> Any:
+def anonymize_request(request: Request, flows: Any, *, progress: Progress | None = None, resume: Any = None) -> Any:
     """Anonymise what `read_request` returned."""
     from flowveil.anonymization import anonymize, anonymize_slices
     from flowveil.flows import Flows
@@ -363,4 +364,4 @@ def anonymize_request(request: Request, flows: Any, *, progress: Progress | None
     asked: Mapping[str, Any] = anonymize_arguments(request)
     if isinstance(flows, Flows):
         return anonymize(flows, **asked)
-    return anonymize_slices(flows, progress=progress, **slice_arguments(request), **asked)
+    return anonymize_slices(flows, progress=progress, resume=resume, **slice_arguments(request), **asked)

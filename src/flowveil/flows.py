@@ -37,16 +37,12 @@ class SumColumn:
 
     Numbers that are negative, infinite or above `LARGEST_SUM` are refused. Sums are in whole millionths. `Cells`,
     `flowveil.reading.columns.ColumnMap` and `flowveil.reading.Reading` have a field of its name.
-
-    Attributes:
-        one, many: words for a number and for all numbers, in messages.
-        usual: usual names of such columns, without case, blanks and signs; for hints only.
     """
 
     name: str
-    one: str
+    one: str  # word for a number, in messages
     many: str
-    usual: tuple[str, ...] = ()
+    usual: tuple[str, ...] = ()  # names of such columns, without case, blanks and signs; for hints only
 
     @property
     def missing(self) -> str:
@@ -227,21 +223,16 @@ def _moved(cell: Ints, member: Ints, new_cell: Ints) -> tuple[Ints, Ints]:
 class Cells:
     """A sparse OD table: one row for each pair that has trips.
 
-    Attributes:
-        origin, destination: int32; numbers of the two ends (tiles, zones of a cut, or nodes).
-        trips: int64, at least 1; or float64, above 0, if the input has fractions of trips.
-        weight: like every column of `SUM_COLUMNS`, None if the input does not have it. float64 values are the doubles
-            nearest to whole millionths; methods use int64 millionths (`Guarantee.to_fixed_point`).
-        people: distinct people of each row, or None where the input has no persons.
-        tiles: distinct tiles in which the trips of each row begin and end, or None (`Flows.with_tile_members`).
+    Columns of `SUM_COLUMNS` are None if the input does not have them. float64 values are the doubles nearest to whole
+    millionths; methods use int64 millionths (`Guarantee.to_fixed_point`).
     """
 
-    origin: Ints
+    origin: Ints  # number of the end: a tile, a zone of a cut, or a node
     destination: Ints
-    trips: NDArray[np.int64]
+    trips: NDArray[np.int64]  # at least 1; or float64, above 0, if the input has fractions of trips
     weight: NDArray[Any] | None = None
-    people: People | None = None
-    tiles: Tiles | None = None
+    people: People | None = None  # None if the input has no persons
+    tiles: Tiles | None = None  # in which the trips of each row begin and end (`Flows.with_tile_members`)
 
     def __len__(self) -> int:
         return len(self.origin)

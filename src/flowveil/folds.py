@@ -21,23 +21,14 @@ MOST_NODES = 1_000
 
 @dataclass(frozen=True, eq=False)
 class Fold:
-    """A folded column.
+    """A folded column."""
 
-    Attributes:
-        name: the slice column that is folded.
-        tree: the tree above its values.
-        labels: value of each leaf, as slices write it.
-        columns: the published columns, with the text of each node.
-        width: of each node: its hours, or for an attribute its steps above the lowest value.
-        every: the step, if the column is the time; else None.
-    """
-
-    name: str
-    tree: Hierarchy
-    labels: NDArray[np.str_]
-    columns: Mapping[str, NDArray[np.str_]]
-    width: Floats
-    every: str | None = None
+    name: str  # of the slice column
+    tree: Hierarchy  # above its values
+    labels: NDArray[np.str_]  # value of each leaf, as slices write it
+    columns: Mapping[str, NDArray[np.str_]]  # the published columns, with the text of each node
+    width: Floats  # of each node: its hours, or for an attribute its steps above the lowest value
+    every: str | None = None  # the step, if the column is the time
 
     @classmethod
     def from_tree(cls, name: str, tree: Hierarchy) -> Fold:

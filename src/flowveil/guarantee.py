@@ -28,29 +28,18 @@ Values = NDArray[Any]
 
 @dataclass(frozen=True)
 class Unit:
-    """What a guarantee counts in a cell.
-
-    Attributes:
-        smallest: title and meaning of the measure "smallest value of a cell".
-        short: meaning of the measure that counts cells below the threshold.
-        value: values of cells; None if the data lacks them. Merging never lowers them.
-        threshold: the threshold of this input for k.
-        in_words: the threshold as text: "10 trips"; rounded down, so that the claim is never stronger.
-        missing: message if the data lacks the unit.
-        basis: what a run counts as volume if the unit is protected.
-        column: the column of `flowveil.flows.SUM_COLUMNS` that is summed; empty if none.
-    """
+    """What a guarantee counts in a cell."""
 
     name: str
     title: str
-    smallest: tuple[str, str]
-    short: str
-    value: Callable[[Cells], Values | None]
-    threshold: Callable[[Cells, int], float]
-    in_words: Callable[[float], str]
-    missing: str = ""
-    basis: str = "trips"
-    column: str = ""
+    smallest: tuple[str, str]  # title and meaning of the measure "smallest value of a cell"
+    short: str  # meaning of the measure that counts cells below the threshold
+    value: Callable[[Cells], Values | None]  # of cells, never lowered by merging; None if the data lacks it
+    threshold: Callable[[Cells, int], float]  # of this input for k
+    in_words: Callable[[float], str]  # the threshold as text, rounded down, so that the claim is never stronger
+    missing: str = ""  # message if the data lacks the unit
+    basis: str = "trips"  # what a run counts as volume if the unit is protected
+    column: str = ""  # of `flowveil.flows.SUM_COLUMNS`, if one is summed
     counts_persons: bool = False
 
     def of(self, cells: Cells) -> Values:

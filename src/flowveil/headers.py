@@ -7,11 +7,11 @@ if at least half of them have words for columns, and none of the others looks li
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from flowveil.errors import did_you_mean
+from flowveil.errors import DataError, did_you_mean
 
 #: Words of column names.
 _WORDS = frozenset(
@@ -58,6 +58,20 @@ class Header:
     def did_you_mean(self, name: str) -> str:
         """Returns `` Did you mean 'x'?`` for the nearest name, if names may be quoted."""
         return "" if self.may_be_data else did_you_mean(name, self.names)
+
+    def refuse_missing(self, wanted: Iterable[str]) -> None:
+        """Raises DataError for names that the table does not have."""
+        missing = [name for name in dict.fromkeys(wanted) if name not in self.names]
+        if missing:
+            lines = "".join(f"\n- '{name}'.{self.did_you_mean(name)}" for name in missing)
+            verb = "s are" if len(missing) > 1 else " is"
+            raise DataError(f"{len(missing)} named column{verb} missing:{lines}\n{self.described()}")
+
+    def refuse_doubled(self, used: Iterable[str]) -> None:
+        """Raises DataError for names that several columns have."""
+        doubled = [name for name in dict.fromkeys(used) if list(self.names).count(name) > 1]
+        if doubled:
+            raise DataError(f"Several columns are called {listed(doubled)}. Hint: give every column a different name.")
 
     def described(self) -> str:
         """Returns a sentence about the columns."""

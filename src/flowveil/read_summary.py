@@ -36,39 +36,23 @@ class ReadSummary:
     Every row that represents trips is used, dropped or outside. Dropped rows could not be read: a missing end, an
     unknown code, a point off the earth. Rows outside have an end (or, if ``outside`` is ``keep``, both ends) outside
     the study area. Trips and weight count all of these rows; a row without a number of trips or weight counts 0.
-
-    Attributes:
-        empty_rows: rows without trips: their number of trips is 0.
-        dropped: dropped rows, by reason.
-        input_trips, input_weight: of all rows: used, dropped and outside.
-        columns, zones: which column of the input, and of the user's map, served as what.
-        resolution: H3 resolution of the tiles, or None for tiles of the user's own.
-        within: the study area as text; a placeholder if it came from a file.
-        timezone: the zone that times are shown in: a name, or a fixed offset such as ``UTC+0100``. None for local times
-            without a zone, and for texts with different offsets, which are shown as written.
-        notes: sentences for the operator on how the input was read; never published.
-        nobody: used rows without a known person, by the placeholder in the person column.
-        days: the days of the trips, where the input has a time column; private.
-        outline: the study area as `flowveil.reading.areas.Area.stored`; private.
-        key: fingerprint of the key of the record keys; None if none were read.
-
-    The other attributes are those of `flowveil.reading.Reading`.
+    Fields without a comment are those of `flowveil.reading.Reading`.
     """
 
     rows: int = 0
-    empty_rows: int = 0
-    dropped: dict[str, int] = field(default_factory=dict)
+    empty_rows: int = 0  # their number of trips is 0
+    dropped: dict[str, int] = field(default_factory=dict)  # by reason
     dropped_trips: float = 0
     dropped_weight: float | None = None
     outside_rows: int = 0
     outside_trips: float = 0
     outside_weight: float | None = None
-    input_trips: float = 0
+    input_trips: float = 0  # of all rows: used, dropped and outside
     input_weight: float | None = None
-    columns: dict[str, str] = field(default_factory=dict)
-    resolution: int | None = None
-    zones: dict[str, str] = field(default_factory=dict)
-    within: str | None = None
+    columns: dict[str, str] = field(default_factory=dict)  # which column of the input served as what
+    resolution: int | None = None  # of the tiles; None for tiles of the user's map
+    zones: dict[str, str] = field(default_factory=dict)  # which column of the user's map served as what
+    within: str | None = None  # the study area as text; a placeholder if it came from a file
     outside: str | None = None
     max_dropped: float = 0.05
     skip_unknown: bool = False
@@ -76,19 +60,21 @@ class ReadSummary:
     by_many: bool = False
     person_case: str = "fold"
     time_format: str | None = None
+    #: Zone that times are shown in: a name, or an offset such as ``UTC+0100``. None for local times without a zone, and
+    #: for texts with different offsets, which are shown as written.
     timezone: str | None = None
     during: str | None = None
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # sentences for the operator on how the input was read; never published
     same_zones: bool = False
     matrix: tuple[str, ...] = ()
     lookup: str | None = None
     wide: bool = False
     crs: str | None = None
     decimal_comma: bool = False
-    nobody: dict[str, int] = field(default_factory=dict)
-    days: Days | None = None
-    outline: str | None = None
-    key: str | None = None
+    nobody: dict[str, int] = field(default_factory=dict)  # used rows without a known person, by placeholder
+    days: Days | None = None  # of the trips, where the input has a time column; private
+    outline: str | None = None  # the study area as `flowveil.reading.areas.Area.stored`; private
+    key: str | None = None  # fingerprint of the key of the record keys
     between: tuple[str, ...] = ()
     value_share: float | None = None
     p_percent: float | None = None

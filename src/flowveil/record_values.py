@@ -54,11 +54,7 @@ _LARGEST = 1e15
 
 
 def value_columns(columns: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
-    """Returns setting and input column of each published column, by its name.
-
-    Args:
-        columns: input columns by role, as a report records them: texts with commas, or lists.
-    """
+    """Returns setting and input column of each published column, from input columns by role (text, or list)."""
     found = {}
     for role, prefix in STATISTICS.items():
         listed = columns.get(role) or ()
@@ -150,21 +146,13 @@ def refuse_numbers(given: Mapping[str, Any]) -> None:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RecordValues:
-    """The values behind flows: one row for each record, sorted by flow. Private: never written.
+    """The values behind flows: one row for each record, sorted by flow. Private: never written."""
 
-    Attributes:
-        numbers: what is published of them.
-        flow: number of the flow.
-        person: number of the person, -1 if unknown; None without persons.
-        weight: expansion factor, else number of trips, in millionths.
-        values: value of each input column; NaN if it is missing or outside the bounds.
-    """
-
-    numbers: Numbers
-    flow: NDArray[np.int32]
-    person: NDArray[np.int32] | None
-    weight: NDArray[np.int64]
-    values: Mapping[str, Floats]
+    numbers: Numbers  # what is published of them
+    flow: NDArray[np.int32]  # number of the flow
+    person: NDArray[np.int32] | None  # -1 if unknown; None without persons
+    weight: NDArray[np.int64]  # expansion factor, else number of trips, in millionths
+    values: Mapping[str, Floats]  # by input column; NaN if a value is missing or outside the bounds
 
     def rows(self, first: int, stop: int) -> RecordValues:
         """Returns the rows of a range of flows, which are numbered from 0 then."""
@@ -190,13 +178,7 @@ class RecordValues:
         return self.person.astype(np.int64) + 1
 
     def of_cells(self, cell_of_flow: NDArray[Any], n_cells: int, *, k: int) -> dict[str, Floats]:
-        """Returns the published columns of cells; NaN where a number is refused.
-
-        Args:
-            cell_of_flow: the cell of each flow, -1 for none.
-            n_cells: number of cells.
-            k: fewest contributors with a value.
-        """
+        """Returns the published columns of cells, given the cell of each flow (-1: none); NaN where one is refused."""
         found, of_row = {}, cell_of_flow[self.flow]
         for name, (role, column) in self.numbers.columns.items():
             value = self.values[column]

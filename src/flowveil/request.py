@@ -13,6 +13,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 from flowveil.errors import SET_ONLY, ParameterError, did_you_mean
@@ -287,6 +288,10 @@ class Method(Section, key="method", heading="Method", call="anonymize"):
         "Correct this earlier release of the same trips (repeatable: the first, then its revisions).",
         example="release-1", metavar="EARLIER", commas=False, **PLACE,
     )  # fmt: skip
+    new_map_at: float | None = setting(
+        "With --zones-of: advise a new map from this loss on.",
+        tier="recipe", call="run", default=0.5, between=(0, None), example="0.2", metavar="SHARE", page=False,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -357,6 +362,7 @@ class Resources(Section, key="resources", heading="Resources", call="run"):
         "Processes for slices.",
         tier="recipe", default="one for each core", between=(1, None), example="2", metavar="N", page=False,
     )  # fmt: skip
+    resume: bool = setting("Keep finished slices next to --out; a later run continues.", tier="recipe", page=False)
     spark_master: str | None = setting(
         "Spark cluster that reads, with the engine spark.",
         tier="recipe", default="what Spark's settings say", example="local[4]", metavar="URL", page=False,
@@ -402,13 +408,14 @@ def settings(*, call: Call | Collection[Call] | None = None, tier: Collection[Ti
 SET_ONLY.update({one.name: one.path for one in settings() if one.tier == "recipe"})
 
 
+@cache
 def find_setting(name: str) -> Setting:
     """The setting of that name: ``k``, ``protection.k`` or ``--k``."""
-    known = {key: one for one in settings() for key in (one.name, one.path, one.flag, one.flag[2:])}
-    if name not in known:
-        names = {key for one in settings() for key in (one.name, one.path)}
-        raise ParameterError(f"There is no setting '{name}'.{did_you_mean(name, names)}")
-    return known[name]
+    for one in settings():
+        if name in (one.name, one.path, one.flag, one.flag[2:]):
+            return one
+    names = {key for one in settings() for key in (one.name, one.path)}
+    raise ParameterError(f"There is no setting '{name}'.{did_you_mean(name, names)}")
 
 
 def refuse_unknown(given: Collection[str], *, call: Call | Collection[Call], but: Sequence[str] = ()) -> None:

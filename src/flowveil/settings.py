@@ -30,40 +30,26 @@ _KINDS: dict[Any, Kind] = {
 
 @dataclass(frozen=True)
 class Setting:
-    """The description of one field.
+    """The description of one field."""
 
-    Attributes:
-        name: keyword argument, and key in a recipe.
-        tier: ``common``: in the short help; ``all``: in ``--help-all``; ``recipe``: in recipes and ``--set`` only.
-        default: what applies if it is not given, as documentation: a value or words.
-        example: a value as users write it on the command line.
-        allowed: names of the values, or ``module:ATTRIBUTE``, loaded when needed: a mapping whose keys they are, or a
-            function that returns them.
-        low, high: bounds of a number.
-        flag: the flag, where it is not the name with dashes.
-        metavar: what the help shows for the value.
-        recorded: whether report.json records it among the parameters.
-        page: whether the workbench's form has it.
-        commas: whether commas separate the items of a list.
-    """
-
-    name: str
+    name: str  # keyword argument, and key in a recipe
     section: str
     kind: Kind
     meaning: str
     call: Call
-    tier: Tier = "all"
-    default: Any = None
-    example: str = ""
+    tier: Tier = "all"  # common: in the short help; all: in --help-all; recipe: in recipes and --set only
+    default: Any = None  # what applies if it is not given, as documentation: a value or words
+    example: str = ""  # a value as users write it on the command line
+    #: The values, or ``module:ATTRIBUTE``: a mapping whose keys they are, or a function that returns them.
     allowed: tuple[str, ...] | str = ()
     low: float | None = None
     high: float | None = None
     form: Form = "words"
     flag: str = ""
-    metavar: str = ""
-    recorded: bool = False
-    page: bool = True
-    commas: bool = True
+    metavar: str = ""  # what the help shows for the value
+    recorded: bool = False  # whether report.json records it among the parameters
+    page: bool = True  # whether the workbench's form has it
+    commas: bool = True  # whether commas separate the items of a list
 
     @property
     def choices(self) -> tuple[str, ...]:

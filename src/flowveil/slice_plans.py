@@ -1,20 +1,35 @@
-"""Plans and releases of slices: one plan for each slice, in parallel, or common zones for all."""
+"""Plans and releases of slices: one plan for each slice, in parallel, or common zones for all.
+
+A run can keep its plans in a checkpoint, from which a later run resumes. A plan read from it is applied and recounted
+like a new one, so a manipulated file cannot publish anything below the guarantee. Reading it executes nothing.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
+import pickle
+import stat
 import time
+import zipfile
+import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flowveil.errors import InfeasibleError, ParameterError
+import numpy as np
+
+from flowveil.errors import InfeasibleError, OutputError, ParameterError, option
 from flowveil.flows import Flows
 from flowveil.methods.odkanon import Cuts, common_cuts
 from flowveil.methods.zones_of import MapCells
+from flowveil.output import write_files
+from flowveil.paths import open_regular
 from flowveil.reading.limits import is_limited
-from flowveil.release.plan import NodeZones, Plan
+from flowveil.release.plan import NodeZones, Plan, Suppression
 from flowveil.release.release import Release
 from flowveil.remote_people import RemotePeople
 from flowveil.slices import Key, SlicedFlows
@@ -49,13 +64,20 @@ class SliceTask:
 
     flows: SlicedFlows
     run: Run
+    checkpoint: Checkpoint | None = None
 
     def plan(self, key: Key) -> Plan | None:
-        """Returns the plan of a slice; None if nothing can be published."""
-        try:
-            return self.run.plan(self.flows.together(self.flows.members(key)))
-        except InfeasibleError:
-            return None
+        """Returns the plan of a slice, from the checkpoint if it has one; None if nothing can be published."""
+        part, plan = self.flows.together(self.flows.members(key)), None
+        file = None if self.checkpoint is None else self.checkpoint.file(key, part, self.run)
+        if self.checkpoint is not None and file is not None:
+            with suppress(OSError, EOFError, ValueError, KeyError, TypeError, zipfile.BadZipFile, zlib.error):
+                return self.checkpoint.read(file, self.flows, part)
+        with suppress(InfeasibleError):
+            plan = self.run.plan(part)
+        if self.checkpoint is not None and file is not None and (arrays := _arrays_of(plan, self.flows)) is not None:
+            self.checkpoint.write(file, arrays)
+        return plan
 
     def release(self, flows: Flows, plan: Plan | None) -> Release | None:
         """Returns the release of a slice; None if it must not or cannot be published.
@@ -178,3 +200,92 @@ def _on_trees(plan: Plan, origins: Any, destinations: Any) -> Plan:
         for own, tree in ((plan.origin_zones, origins), (plan.destination_zones, destinations))
     ]
     return replace(plan, origin_zones=zones[0], destination_zones=zones[1])
+
+
+# ---- checkpoints -----------------------------------------------------------------------------------------------
+
+#: Entries of a file: arrays of the plan, and its other fields as JSON. The file of an infeasible slice has none.
+_ARRAYS = ("origin_zone", "destination_zone", "kept", "origin_nodes", "destination_nodes", "fields")
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A private folder with the plan of each decided slice, which shows what is suppressed.
+
+    Plans of another ``version`` of the program are not used.
+    """
+
+    folder: Path
+    version: str = ""
+
+    def file(self, key: Key, part: Flows, run: Run) -> Path:
+        """Returns the file of a slice: its name is a hash of everything that the plan depends on."""
+        digest = hashlib.sha256(repr((self.version, key, run.method.name, run.guarantee, run.parameters)).encode())
+        people = () if part.people is None else (part.people.cell, part.people.person)
+        trees = [array for tree in (part.origins, part.destinations) for array in (tree.parent, tree.code)]
+        for array in (part.origin, part.destination, part.trips, *part.added().values(), *people, *trees):
+            digest.update(pickle.dumps(array))
+        return self.folder / digest.hexdigest()
+
+    def write(self, file: Path, arrays: dict[str, Any]) -> None:
+        """Writes a plan."""
+        try:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._check_private()
+        except OSError:
+            raise OutputError(
+                f"Plans of slices cannot be kept for a later run ({option('resume')}): their folder cannot be written, "
+                f"or others may read it. Hint: remove '{self.folder}'."
+            ) from None
+
+        def save(path: Path) -> None:
+            with open(path, "wb") as stream:
+                np.savez(stream, allow_pickle=False, **arrays)
+
+        write_files({file: save}, private=True)
+
+    def read(self, file: Path, flows: SlicedFlows, part: Flows) -> Plan | None:
+        """Returns a plan from an untrusted file; raises OSError, ValueError, ... if it is none."""
+        self._check_private()
+        with open_regular(file) as stream, np.load(stream, allow_pickle=False) as content:
+            arrays = {name: np.asarray(content[name]) for name in content.files}
+        if not arrays:
+            return None
+        origin, destination, kept, *nodes, text = (arrays.pop(name) for name in _ARRAYS)
+        trees, values = (flows.origins, flows.destinations), json.loads(text.tobytes())
+        # All numbers are valid indices of flows, zones and nodes; cells are recounted later.
+        stops = (len(nodes[0]), len(nodes[1]), *(tree.n_nodes for tree in trees))
+        for own, stop in zip((origin, destination, *nodes), stops, strict=True):
+            if own.dtype != np.int32 or own.ndim != 1 or np.any((own < 0) | (own >= stop)):
+                raise ValueError("not a plan")
+        if arrays or kept.dtype != np.bool_ or {origin.shape, destination.shape, kept.shape} != {(len(part),)}:
+            raise ValueError("not a plan")
+        zones_o, zones_d = (NodeZones(tree, own) for tree, own in zip(trees, nodes, strict=True))
+        rule, notes = Suppression(**values["suppression"]), dict(values["notes"])
+        same = bool(values["homogeneous"])
+        return Plan(origin, destination, kept, zones_o, zones_d, same, suppression=rule, notes=notes)
+
+    def _check_private(self) -> None:
+        """Raises PermissionError for a folder that is a link, or that others can read."""
+        found = os.lstat(self.folder)
+        is_private = not hasattr(os, "getuid") or (found.st_uid == os.getuid() and not found.st_mode & 0o077)
+        if not stat.S_ISDIR(found.st_mode) or not is_private:
+            raise PermissionError("not private")
+
+
+def _arrays_of(plan: Plan | None, flows: SlicedFlows) -> dict[str, Any] | None:
+    """Returns the content of the file of a plan; None if it has parts that arrays and JSON cannot hold."""
+    if plan is None:
+        return {}
+    ends = ((plan.origin_zones, flows.origins), (plan.destination_zones, flows.destinations))
+    nodes = [own.nodes for own, tree in ends if type(own) is NodeZones and own.hierarchy is tree]
+    values = {"homogeneous": plan.homogeneous, "suppression": vars(plan.suppression), "notes": dict(plan.notes)}
+    if len(nodes) < 2 or any(part is not None for part in (plan.boxes, plan.frozen, plan.stricter)):
+        return None
+    with suppress(TypeError, ValueError):
+        text = json.dumps(values, allow_nan=False)
+        if json.loads(text) == values:
+            fields = np.frombuffer(text.encode(), np.uint8)
+            arrays = (plan.origin_zone, plan.destination_zone, plan.kept, *nodes, fields)
+            return dict(zip(_ARRAYS, arrays, strict=True))
+    return None

@@ -8,24 +8,20 @@ checked.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import cached_property
-from tempfile import TemporaryFile
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from flowveil.errors import DataError, ParameterError, option, switched_on
-from flowveil.flows import SUM_COLUMNS, Cells, Flows, People, concat_cells
+from flowveil.flows import Cells, Flows, concat_cells
 from flowveil.folds import Fold
 from flowveil.hierarchy import Hierarchy
 from flowveil.read_summary import ReadSummary
 from flowveil.record_keys import merged_keys
 from flowveil.record_values import merged_values
-from flowveil.remote_people import RemotePeople
 from flowveil.times import DAYS, TIME, TIME_COLUMNS, Every, fold_times
 
 #: Columns of a published matrix; a slice column cannot have one of these names.
@@ -162,29 +158,6 @@ class SlicedFlows:
             return [self._number[key]]
         return [m for m, other in enumerate(self.keys) if holds(key, other, columns=self.columns)]
 
-    def on_disk(self, folder: str | None) -> SlicedFlows:
-        """Returns the same slices with their rows in a memory-mapped temporary file, by default in the system's folder.
-
-        The file is private, unlinked once written, and freed with the last array that refers to it.
-        """
-        try:
-            with TemporaryFile(prefix="flowveil-", dir=folder) as file:
-                places = [
-                    {name: _append(file, array) for name, array in _rows_of(part).items()} for part in self.slices
-                ]
-                file.flush()
-                content = np.memmap(file, dtype=np.uint8, mode="r", shape=(max(file.tell(), 1),))
-        except OSError:
-            raise DataError(
-                "The slices do not fit: temporary disk space is used up. Hint: free some, or give a folder with more "
-                f"space ({option('temp_dir')})."
-            ) from None
-        rows = [
-            {name: np.asarray(content[start:stop]).view(kind) for name, (start, stop, kind) in arrays.items()}
-            for arrays in places
-        ]
-        return replace(self, slices=tuple(map(_with_rows, self.slices, rows)))
-
     @cached_property
     def _number(self) -> dict[Key, int]:
         return {key: m for m, key in enumerate(self.keys)}
@@ -311,31 +284,3 @@ def refuse_many_combinations(flows: SlicedFlows) -> None:
             "their values. Hint: use fewer columns or classes that many people share, or confirm with "
             f"{switched_on('by_many')} that no combination represents one person, vehicle or household."
         )
-
-
-def _rows_of(part: Flows) -> dict[str, NDArray[Any]]:
-    """Returns all arrays of a slice that grow with its flows."""
-    people = part.people
-    found = {name: getattr(part, name) for name in ("origin", "destination", "trips", *SUM_COLUMNS, "keys")}
-    if people is not None and not isinstance(people, RemotePeople):
-        found |= {"cell": people.cell, "person": people.person, "made": people.trips}
-    return {name: array for name, array in found.items() if array is not None}
-
-
-def _append(file: IO[bytes], array: NDArray[Any]) -> tuple[int, int, np.dtype[Any]]:
-    """Appends an array to a file; returns its start, end and type."""
-    file.write(bytes(-file.tell() % 8))
-    start = file.tell()
-    file.write(np.ascontiguousarray(array).data)
-    return start, file.tell(), array.dtype
-
-
-def _with_rows(part: Flows, rows: dict[str, NDArray[Any]]) -> Flows:
-    """Returns a slice with its rows replaced by equal ones from a file; they are not validated again."""
-    same = copy(part)
-    if "cell" in rows:
-        people = People(rows.pop("cell"), rows.pop("person"), rows.pop("made", None))
-        object.__setattr__(same, "people", people)
-    for name, array in rows.items():
-        object.__setattr__(same, name, array)
-    return same

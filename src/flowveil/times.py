@@ -36,16 +36,10 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True)
 class Every:
-    """A step of time.
+    """A step of time."""
 
-    Attributes:
-        name: as users write it: ``15min``, ``1h``, ``day``, ``week`` (ISO), ``month``, ``hour``, ``weekday``,
-            ``weekday-hour``.
-        minutes: length of a step that runs on and on; None for those that follow the calendar or come round.
-    """
-
-    name: str
-    minutes: int | None = None
+    name: str  # as users write it: 15min, 1h, day, week (ISO), month, hour, weekday, weekday-hour
+    minutes: int | None = None  # None for steps that follow the calendar or come round
 
     @classmethod
     def parse(cls, text: str) -> Every:

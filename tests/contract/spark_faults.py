@@ -68,7 +68,6 @@ def compare_releases(rows: Any, folder: Path, master: str) -> None:
     """Prints whether releases of the cluster, where an executor is killed while it reads, have the bytes of DuckDB."""
     source = folder / "trips.parquet"
     for name, read, how, method in (
-        ("twincut", flowveil.read_trips, {"resolution": 8}, "twincut"),
         ("layercut", flowveil.read_trips, {"resolution": 8}, "layercut"),
         ("slices", flowveil.read_slices, {"resolution": 8, "by": "sex"}, "twincut"),
     ):

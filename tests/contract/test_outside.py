@@ -144,7 +144,7 @@ def test_a_release_in_which_all_trips_end_outside_is_published(table, tmp_path):
 
 def test_a_release_that_places_outside_or_hides_it_is_found(table, folder, tmp_path):
     flows = read(table, folder, "h3")
-    flowveil.anonymize(flows, k=5).write(tmp_path / "r")
+    flowveil.anonymize(flows, "odkanon", k=5).write(tmp_path / "r")
     dropped = flowveil.read_trips(table, resolution=7, within=AREA, weight="weight")
     assert findings_of(tmp_path / "r", dropped)
 
@@ -194,6 +194,7 @@ def at(folder, tmp_path, monkeypatch):
     return go
 
 
+@pytest.mark.slow
 def test_every_kind_of_release(at):
     # Those whose zones are used again are verified by the next test.
     with unchecked():
@@ -208,6 +209,7 @@ def test_every_kind_of_release(at):
     at("anonymize TRIPS --zones-of b SOME ZONES --out again2")
 
 
+@pytest.mark.slow
 def test_every_other_command(at):
     with unchecked():
         at("anonymize TRIPS SOME AREA --method twincut --out a")

@@ -294,7 +294,7 @@ def test_a_standalone_cluster_that_loses_executors_makes_the_same_releases(tmp_p
         command = [sys.executable, str(script), str(tmp_path), master]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
     expected = ["encrypted", "killed", "equal", "killed", "counted"]
-    expected += [f"{name}: same bytes" for name in ("twincut", "layercut", "slices")]
+    expected += [f"{name}: same bytes" for name in ("layercut", "slices")]
     expected += ["the cluster is gone", "nothing published", "too little memory"]
     assert done.stdout.splitlines()[: len(expected)] == expected, done.stdout + done.stderr[-2000:]
     assert len(list((tmp_path / "cluster").glob("work-*/app-*/*"))) > 2

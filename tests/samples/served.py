@@ -27,7 +27,7 @@ from typing import Any
 
 import pytest
 
-from flowveil.workbench import jobs, work, worker
+from flowveil.workbench import jobs, work
 
 
 @dataclass
@@ -190,7 +190,7 @@ class _Thread:
             while line := self._tasks.get():
                 task = json.loads(line)
                 with self._turn:
-                    worker._run(task, work.Progress(_Answers(self), task["job"]))
+                    work.run_task(task, work.Progress(_Answers(self), task["job"]))
 
     def write(self, line: bytes) -> None:
         self._tasks.put(line)
@@ -253,7 +253,7 @@ def serving_here(
     """The same in this process: a thread serves, and others do the jobs."""
     import uvicorn
 
-    from flowveil.workbench.serving import serve
+    from flowveil.workbench.server import serve
 
     temporary.mkdir(exist_ok=True)
     servers: list[uvicorn.Server] = []

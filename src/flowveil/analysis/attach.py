@@ -212,9 +212,9 @@ def _in_boxes(statement: Statement, table: pa.Table, flows: Flows, boxes: Boxes)
     frame = Frame.of(flows, grid_m=(statement.parameters.get("options") or {}).get("grid_m"))
     if frame.grid.degrees != (boxes.grid_lon, boxes.grid_lat):
         raise ParameterError("The boxes have another grid. Hint: name the input that the release was made from.")
-    squares, tiles = (frame.origin_squares, frame.destination_squares), (frame.origin_tiles, frame.destination_tiles)
+    squares = frame.origin_squares, frame.destination_squares
     (origins, row_o), (destinations, row_d) = (
-        BoxZones.of(frame.grid, squares[end], tiles[end], *_bounds(table[name].to_pylist(), frame))
+        BoxZones.of(frame.grid, squares[end], *_bounds(table[name].to_pylist(), frame))
         for end, name in enumerate(_ENDS)
     )
     cell = np.full(len(flows), -1, dtype=np.int32)
@@ -246,27 +246,25 @@ def _attach_noise(statement: Statement, table: pa.Table, flows: Flows) -> NoisyR
         domain = pair_domain(*place, listed=statement.kind == "noisy" and not options.get("delta"))
     else:
         domain = public_domain(method, *place)
-    ends = domain.origins, domain.destinations
-    zone = [end.zone[tile] for end, tile in zip(ends, (flows.origin, flows.destination), strict=True)]
-    inside = (zone[0] >= 0) & (zone[1] >= 0)
-    zones = [end.zones for end in ends]
+    plan = domain.plan(flows)
+    zones = [plan.origin_zones, plan.destination_zones]
     if method == "privtree":
         tree = PublicTree.from_domain(domain)
         zones = [tree.zones, tree.zones]
-        zone = [np.where(number >= 0, tree.node_of_zone[number], -1) for number in zone]
+        ends = plan.origin_zone, plan.destination_zone
+        zone = [np.where(number >= 0, tree.node_of_zone[number], -1) for number in ends]
     rows = [_numbers(own, table[name].to_pylist()) for own, name in zip(zones, _ENDS, strict=True)]
     if method == "privtree":
         cell = containing_cells([tree.parent] * 2, rows, zone)
         zone = [np.where(cell >= 0, row[cell], number) for row, number in zip(rows, zone, strict=True)]
-    plan = Plan(
-        origin_zone=zone[0].astype(np.int32),
-        destination_zone=zone[1].astype(np.int32),
-        kept=inside,
-        origin_zones=zones[0],
-        destination_zones=zones[1],
-        homogeneous=method != "privtree",
-        suppression=Suppression("noise"),
-    )
+        plan = replace(
+            plan,
+            origin_zone=zone[0].astype(np.int32),
+            destination_zone=zone[1].astype(np.int32),
+            origin_zones=tree.zones,
+            destination_zones=tree.zones,
+            homogeneous=False,
+        )
     counts = NoisyCounts(plan, _cells(table, rows), _privacy_loss(statement), left_out={}, repeatable=False)
     return NoisyRelease.of(flows, counts, method=method, parameters=statement.parameters)
 

@@ -39,8 +39,6 @@ Values = Mapping[str, Value]
 DONE, INFEASIBLE, FAILED, TIMED_OUT = "done", "infeasible", "failed", "timed out"
 #: Flows of the run that precedes a measured one.
 WARM_UP_FLOWS = 50
-#: Options in trips. Where the population is protected they are multiplied by the mean weight of a trip, like k.
-_VOLUMES = ("v_target",)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -147,8 +145,9 @@ class Settings:
         if "population" in protect:
             usual = UNITS["population"].threshold(whole, k)
             given["k_population"] = usual if self.k_population is None else self.k_population
-            volumes = {name: options[name] for name in _VOLUMES if isinstance(options.get(name), int | float)}
-            options |= {name: given["k_population"] / k * value for name, value in volumes.items()}
+            if isinstance(options.get("v_target"), int | float):
+                # In trips, like k: multiplied by the mean weight of a trip.
+                options["v_target"] = given["k_population"] / k * options["v_target"]
         return given | options
 
 

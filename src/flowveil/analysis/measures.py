@@ -210,14 +210,6 @@ def _combined_zones(slices: Slices, key: str) -> int:
     return len(codes)
 
 
-def _suppressed_share(subject: Subject) -> float:
-    return (subject.total - subject.published) / subject.total if subject.total else 0.0
-
-
-def _combined_share(slices: Slices, _: str) -> float:
-    return 1 - float(slices.shown.sum()) / slices.total if slices.total else 0.0
-
-
 def _of_unit(unit: Unit) -> tuple[Measure, Measure]:
     """Returns the smallest value of a unit over cells, and the cells below k of it, whether it is protected or not."""
 
@@ -235,11 +227,6 @@ def _of_unit(unit: Unit) -> tuple[Measure, Measure]:
         Measure(f"k_{unit.name}", *unit.smallest, least, _smallest, "void"),
         Measure(f"cells_under_k_{unit.name}", f"Cells under k {unit.name}", unit.short, n_under, _added),
     )
-
-
-def _floor_ratio(subject: Subject) -> float | None:
-    floor, error = subject.floor, subject.mean_error
-    return None if floor is None or error is None else error / floor
 
 
 def _of_moved(compute: Callable[[Floats, Floats], float]) -> Callable[[Subject], float | None]:
@@ -292,14 +279,6 @@ def _combined_loss(slices: Slices, key: str) -> float | None:
     return float((inside + float(slices.lost.sum())) / slices.total)
 
 
-def _discernibility(subject: Subject) -> float:
-    return float(np.sum(subject.volume**2) + subject.total * (subject.total - subject.published))
-
-
-def _combined_discernibility(slices: Slices, key: str) -> float:
-    return sum(float(v or 0) for v in slices.each(key)) + float(np.sum(slices.lost**2))
-
-
 def _average_class(subject: Subject) -> float | None:
     if not subject.published:
         return None
@@ -329,7 +308,8 @@ _ALL = (
     Measure(
         "suppressed_share", "Suppressed share", "The part of the input volume that is in no published cell.",
         # Noise may add trips, so that the share of noisy counts may be below 0.
-        _suppressed_share, _combined_share, "defined",
+        lambda subject: (subject.total - subject.published) / subject.total if subject.total else 0.0,
+        lambda slices, _: 1 - float(slices.shown.sum()) / slices.total if slices.total else 0.0, "defined",
     ),
     *(one for unit in UNITS.values() for one in _of_unit(unit)),
     Measure(
@@ -348,7 +328,7 @@ _ALL = (
     ),
     Measure(
         "floor_ratio", "Error over its lower bound", "The mean generalisation error divided by its lower bound.",
-        _floor_ratio,
+        lambda subject: subject.mean_error / subject.floor if subject.floor and subject.mean_error else None,
     ),
     Measure(
         "generalization_distance_m", "Distance moved (GDM), mean (m)", "Mean distance of the ends of published trips "
@@ -375,7 +355,8 @@ _ALL = (
     ),
     Measure(
         "c_dm", "Discernibility (C_DM)", "Squared cell volumes plus a penalty for suppression; less is better.",
-        _discernibility, _combined_discernibility, "void",
+        lambda subject: float(np.sum(subject.volume**2) + subject.total * (subject.total - subject.published)),
+        lambda slices, key: sum(float(v or 0) for v in slices.each(key)) + float(np.sum(slices.lost**2)), "void",
     ),
     Measure(
         "c_avg", "Average cell over k (C_AVG)", "How many times larger the average cell is than it must be; 1 is best.",

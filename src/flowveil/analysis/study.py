@@ -177,14 +177,6 @@ def _steps(flows: SlicedFlows, settings: Settings) -> tuple[str, ...]:
     return tuple(large)
 
 
-def _segments(flows: SlicedFlows, steps: Sequence[str]) -> list[tuple[str | None, str | None]]:
-    """Returns the whole data set and the values of each attribute; or the time steps."""
-    if steps:
-        return [(flows.columns[0], step) for step in steps]
-    values = [sorted({key[at] for key in flows.keys}) for at in range(len(flows.columns))]
-    return [(None, None), *((by, value) for by, listed in zip(flows.columns, values, strict=True) for value in listed)]
-
-
 def _results(
     flows: SlicedFlows,
     settings: Settings,
@@ -194,10 +186,17 @@ def _results(
     workers: int,
     progress: Callable[[float], None],
 ) -> Iterator[Run]:
-    """Yields all runs in order, after making those that are not stored yet."""
+    """Yields all runs in order, after making those that are not stored yet.
+
+    They are on the whole data set and on the values of each attribute, or on the time steps.
+    """
+    segments: list[tuple[str | None, str | None]] = [(flows.columns[0], step) for step in steps] or [
+        (None, None),
+        *((by, value) for at, by in enumerate(flows.columns) for value in sorted({key[at] for key in flows.keys})),
+    ]
     grid = [
         (Task(settings.arguments(method, settings.k[0], protect, flows.whole), by, value), protect)
-        for by, value in _segments(flows, steps)
+        for by, value in segments
         for method in settings.methods.values()
         for protect in settings.protections
     ]

@@ -355,10 +355,6 @@ def _matrix_sheets(study: Study) -> list[Sheet]:
     return [sheet for sheet in sheets if sheet.rows]
 
 
-def _reference(study: Study) -> str:
-    return _REFERENCE if _REFERENCE in study.methods else study.methods[0]
-
-
 def _values(study: Study, protect: str, method: str, measure: str) -> dict[str, float]:
     """Returns the known values of a measure, by time step."""
     basis = (
@@ -422,7 +418,7 @@ def _quartiles(study: Study, protect: str) -> Sheet:
 
 def _ratio_sheet(study: Study, protect: str) -> Sheet:
     """Returns quartiles of the ratio of each method to the reference, on matrices where both values are above 0."""
-    reference, rows = _reference(study), []
+    reference, rows = _REFERENCE if _REFERENCE in study.methods else study.methods[0], []
     for (measure, title), method in product(_RATIOS.items(), study.methods):
         base, values = (_values(study, protect, name, measure) for name in (reference, method))
         shared = [value / base[step] for step, value in values.items() if base.get(step, 0) > 0 and value > 0]
@@ -430,6 +426,13 @@ def _ratio_sheet(study: Study, protect: str) -> Sheet:
             rows.append((title, _named(method), len(shared), *_quantiles(shared, _ALL_QUARTILES)))
     title = f"Ratio to {_named(reference)}, matrix by matrix (figure 12), protecting {_protected(protect)}"
     return Sheet(("measure", "solver", "matrices", *_ALL_QUARTILES.values()), tuple(rows), title)
+
+
+#: Trips of the papers' data sets, to recognise other data.
+_TRIPS = {
+    "odkanon-abstract": 81_291, "odkanon-report": 81_291, "odkanon-thesis": 81_289, "odkanon-turin": 873_234,
+    "odkanon-porto": 1_674_160,
+}  # fmt: skip
 
 
 class Published(NamedTuple):
@@ -451,64 +454,59 @@ def published_results() -> tuple[Published, ...]:
 
 
 def published_sheet(study: Study) -> Sheet:
-    """Returns every published number that the study has a result for: ours, theirs and the ratio."""
-    rows: list[tuple[Any, ...]] = []
-    for entry, ours in _pairs(study):
-        own, theirs = _named(_counterpart(study, entry)), _named(entry.method)
-        name = own if own == theirs else f"{own} (published: {theirs})"
-        values = (measure_entry(entry.measure, ours), measure_entry(entry.measure, entry.value))
-        ratio = ours / entry.value if entry.value else "-"
-        rows.append((entry.table, name, entry.segment or "all", HEADS[entry.measure], *values, ratio))
-    head = ("Table", "Method", "Data", "Measure", "ours", "published", "ratio")
+    """Returns every published number that the study has a result for: ours, theirs, the ratio and the reason."""
+    ours, rows = _our_results(study), []
+    for entry in published_results():
+        # ATG-Soft of the ODkAnon papers limits suppression: it is ATG-Dual.
+        is_port = entry.preset != "matet-2023" and entry.method == "atg-soft" and "atg-dual" in study.methods
+        method = "atg-dual" if is_port else entry.method
+        segment = _segment_key(entry.segment) if study.every is None else entry.segment
+        table = _table_of(study, entry)
+        own = ours.get((table, segment, method), {})
+        value = own.get(entry.measure)
+        if value is not None:
+            name = _named(method) + (f" (published: {_named(entry.method)})" if is_port else "")
+            values = (measure_entry(entry.measure, one) for one in (float(value), entry.value))
+            what = (table.split()[0], name, entry.segment or "all", HEADS[entry.measure])
+            ratio = value / entry.value if entry.value else None
+            differs = ratio is None or abs(ratio - 1) > 0.01
+            reason = "; ".join(_reasons(study, entry, own.get("protect", ""))) if differs else ""
+            rows.append((*what, *values, "-" if ratio is None else ratio, reason))
+    head = ("Table", "Method", "Data", "Measure", "ours", "published", "ratio", "why they differ")
     return Sheet(head, tuple(rows), "Our results next to the published ones")
 
 
-def _pairs(study: Study) -> Iterator[tuple[Published, float]]:
-    """Yields published numbers with our value of the same measure."""
+def _our_results(study: Study) -> dict[tuple[str, str, str], Mapping[str, Any]]:
+    """Returns our measures by the number of the paper's table, segment and method; empty without a preset."""
     paper = study.preset
     if paper is None:
-        return
+        return {}
+    if paper.published is not None:
+        _, table, data = paper.published
+        return {(table, data, method): matrix_means(study, method, study.protections[0]) for method in study.methods}
     tables = list(_comparisons(study))
     if paper.overview is not None:
         words = {"trips": "participants", "population": "population"}
         tables = [(by, p, "trips", f"{paper.overview} {words[p]}") for by in (None, *study.by) for p in words]
-    for entry in published_results():
-        if study.every is not None:
-            if (entry.preset, entry.table, entry.segment) == paper.published and entry.method in study.methods:
-                ours = matrix_means(study, entry.method, study.protections[0]).get(entry.measure)
-                if ours is not None:
-                    yield entry, ours
-            continue
-        table = _table_of(paper.name, entry)
-        for by, protect, basis, label in tables:
-            ours = _ours(study, entry, by, protect, basis) if table and label == table else None
-            if ours is not None:
-                yield entry._replace(table=label.split()[0]), ours
+    return {
+        (label, _segment_key(row["segment"] or ""), row["method"]): row
+        for by, protect, basis, label in tables
+        for row in rows_of(study, by=by, protect=protect, basis=basis)
+        if label
+    }
 
 
-def _table_of(preset: str, entry: Published) -> str | None:
-    """Returns the number of the table; the thesis repeats the segments of the report, two numbers further."""
-    thesis = ("odkanon-turin", "odkanon-porto")
-    if entry.preset == preset or (entry.preset == "odkanon-thesis" and preset in thesis):
+def _table_of(study: Study, entry: Published) -> str:
+    """Returns the number of a table, or "". The thesis repeats the segments of the report, two numbers further."""
+    if study.preset is None:
+        return ""
+    preset, published = study.preset.name, study.preset.published
+    of_thesis = entry.preset == "odkanon-thesis" and preset in ("odkanon-turin", "odkanon-porto")
+    if entry.preset == (preset if published is None else published[0]) or of_thesis:
         return entry.table
     if preset == "odkanon-thesis" and entry.preset == "odkanon-report" and int(entry.table) >= 8:
         return f"5.{int(entry.table) + 2}"
-    return None
-
-
-def _counterpart(study: Study, entry: Published) -> str:
-    """Returns our method for a published row. ATG-Soft of the ODkAnon papers limits suppression: it is ATG-Dual."""
-    is_port = entry.preset != "matet-2023" and entry.method == "atg-soft" and "atg-dual" in study.methods
-    return "atg-dual" if is_port else entry.method
-
-
-def _ours(study: Study, entry: Published, by: str | None, protect: str, basis: str) -> float | None:
-    rows = rows_of(study, by=by, method=_counterpart(study, entry), protect=protect, basis=basis)
-    if (by is None) != (entry.segment == ""):
-        return None
-    same = (row for row in rows if by is None or _segment_key(row["segment"]) == _segment_key(entry.segment))
-    value = next(same, {}).get(entry.measure)
-    return None if value is None else float(value)
+    return ""
 
 
 def _segment_key(text: str) -> str:
@@ -516,4 +514,26 @@ def _segment_key(text: str) -> str:
     number = re.search(r"\d+", text)
     if number:
         return str(int(number[0]) // 10 * 10)
-    return "F" if text[:1].upper() in "FW" else text[:1].upper()
+    first = text[:1].upper()
+    return "F" if first == "W" else first
+
+
+def _reasons(study: Study, entry: Published, protect: str) -> Iterator[str]:
+    trips = study.data.get("trips")
+    if study.every is not None or study.preset is None or trips != _TRIPS.get(study.preset.name):
+        yield "other data"
+    if entry.measure == "seconds":
+        yield "other machine and code"
+        return
+    if entry.preset != "matet-2023" and entry.method.startswith("atg"):
+        yield "the paper's ATG is a port with H3 resolutions for areas and a limit on suppression, as ATG-Dual has"
+    if study.settings.reading != "authors":
+        if entry.method == "odkanon" and entry.measure in ("mean_generalization_error", "reconstruction_loss"):
+            yield (
+                "the authors build the trees after suppression (on equal zones G 517 for our 541, E 1.854 for 1.897): "
+                "--reading authors"
+            )
+        if entry.measure == "c_dm":
+            yield "the authors count rows, not trips: --reading authors"
+    if "population" in protect and study.settings.k_population is None:
+        yield "the authors' threshold is 26,742, from the mean weight before cutting Paris out: --reading authors"

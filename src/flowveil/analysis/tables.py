@@ -62,13 +62,10 @@ class Sheet:
     head: tuple[str, ...]  # names of the columns
     rows: tuple[tuple[Any, ...], ...]
     title: str = ""  # the caption; without one, LaTeX gets the bare table
-    right: frozenset[int] | None = None  # columns aligned to the right; by default those with numbers
     label: str = ""  # its number, if there are several
 
     def is_right(self, column: int) -> bool:
-        """Returns whether a column is aligned to the right."""
-        if self.right is not None:
-            return column in self.right
+        """Returns whether a column has numbers, and is aligned to the right."""
         return any(isinstance(row[column], int | float) for row in self.rows)
 
     def without_repeats(self) -> Sheet:
@@ -147,19 +144,12 @@ def html_part(name: str, title: str, sheets: Sequence[Sheet], *, notes: Sequence
         (
             sheet.label,
             sheet.title,
-            [(_hyphenate(head), sheet.is_right(column)) for column, head in enumerate(sheet.head)],
+            [(head, sheet.is_right(column)) for column, head in enumerate(sheet.head)],
             [[(text_of(value), sheet.is_right(column)) for column, value in enumerate(row)] for row in sheet.rows],
         )
         for sheet in sheets
     ]
     return Part(name, title, fill("sheets.html", notes=notes, tables=tables, label=title))
-
-
-def _hyphenate(head: str) -> str:
-    """Returns a head with soft hyphens, so that columns can be narrow."""
-    for word in ("accessi-bility", "produc-tions", "attrac-tions", "desti-nation", "sup-pressed", "mis-placed"):
-        head = head.replace(word.replace("-", ""), word.replace("-", "\u00ad"))
-    return head
 
 
 def _text(value: Any, power: str) -> str:

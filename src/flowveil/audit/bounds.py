@@ -62,15 +62,16 @@ class Finding(NamedTuple):
     """A group that is confined.
 
     Of kind ``remainder`` it is what a matrix does not publish of a block; ``cell``: a pair of zones of one matrix that
-    is not listed; ``crossing``: what a cell of one and a cell of the other share.
+    is not listed; ``crossing``: what a cell of one and a cell of the other share; ``shared``: a class of trips.
     """
 
     kind: str
     block: Pair  # the nodes of the block
-    side: int  # which of the two matrices does not publish it; -1 for a crossing
+    side: int  # which of the two matrices does not publish it; -1 where cells share it
     low: int
     high: int
-    members: tuple[int, ...] = ()  # the nodes of the pair, or of the two pairs that cross; empty for several pairs
+    # The nodes of the pair, or of the two pairs that cross; of a class the cell of each matrix, or -1.
+    members: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,9 +80,7 @@ class Blocks:
 
     sides: tuple[Side, Side]
     listed: dict[Pair, dict[int, list[int]]]  # by end and side: the listed zones of each block
-    origin: Nodes
-    destination: Nodes
-    nodes: list[Pair]
+    nodes: list[Pair]  # of both ends
     shown: Counts  # the sum of what each side publishes in it
     pairs: Counts  # how many pairs of listed zones of each side there are in it
     published: Counts  # how many of these are published
@@ -92,8 +91,7 @@ class Blocks:
     @property
     def least(self) -> Counts:
         """The least that each block holds."""
-        least: Counts = self.shown.max(axis=0)
-        return least
+        return np.asarray(self.shown.max(axis=0))
 
     @property
     def contradictions(self) -> Flags:
@@ -103,7 +101,7 @@ class Blocks:
     @cached_property
     def _cells(self) -> list[list[Counts]]:
         """The cells of each block, by side."""
-        n = len(self.origin)
+        n = len(self.nodes)
         return [
             np.split(np.argsort(of, kind="stable"), np.cumsum(np.bincount(of, minlength=n))[:-1])
             for of in self.block_of_cell
@@ -133,8 +131,7 @@ def blocks_of(ground: Ground, sides: tuple[Side, Side]) -> Blocks:
     keys = [block_of[0, s][sides[s].origin] * n + block_of[1, s][sides[s].destination] for s in (0, 1)]
     distinct, place = np.unique(np.concatenate(keys), return_inverse=True)
     of_cell = (place[: len(keys[0])], place[len(keys[0]) :])
-    origin, destination = distinct // n, distinct % n
-    ends = list(zip(origin.tolist(), destination.tolist(), strict=True))
+    ends = list(zip((distinct // n).tolist(), (distinct % n).tolist(), strict=True))
     shown, pairs, published, rest, most = (np.zeros((2, len(distinct)), dtype=np.int64) for _ in range(5))
     for s in (0, 1):
         np.add.at(shown[s], of_cell[s], sides[s].trips)
@@ -144,7 +141,7 @@ def blocks_of(ground: Ground, sides: tuple[Side, Side]) -> Blocks:
         unlisted = (pairs[s] - published[s]) * sides[s].most_unlisted
         open_end = (rest[s] > 0) | (not sides[s].exact)
         most[s] = np.where(open_end, UNKNOWN, np.minimum(shown[s] + unlisted, UNKNOWN))
-    return Blocks(sides, listed, origin, destination, ends, shown, pairs, published, rest > 0, most, of_cell)
+    return Blocks(sides, listed, ends, shown, pairs, published, rest > 0, most, of_cell)
 
 
 def confined(blocks: Blocks, below: int) -> Iterator[Finding]:
@@ -211,21 +208,11 @@ def _sums(high: Counts) -> tuple[int, Counts]:
 # ---- programs ------------------------------------------------------------------------------------------------------
 
 
-class Shared(NamedTuple):
-    """A class of trips that is confined: its nodes, the cell of each matrix (or -1), and its bounds."""
-
-    origin: int
-    destination: int
-    cells: Cells
-    low: int
-    high: int
-
-
 @dataclass
 class Solution:
     """What was found in the components."""
 
-    shared: list[Shared] = field(default_factory=list)  # the classes that are confined
+    shared: list[Finding] = field(default_factory=list)  # the classes that are confined
     solved: int = 0  # components solved in whole numbers, or by subtraction alone
     bounded: int = 0  # components of which the relaxation was solved
     left_out: int = 0  # components that are too large, or beyond `MOST_PROGRAMS`
@@ -242,7 +229,7 @@ def confined_components(
     left = [side.trips.astype(np.int64).copy() for side in sides]
     fixed = _fixed(list(areas), left)
     found = Solution(solved=int(bool(fixed)))
-    found.shared += [Shared(*areas[cells], cells, n, n) for cells, n in fixed.items() if 0 < n < below]
+    found.shared += [Finding("shared", areas[cells], -1, n, n, cells) for cells, n in fixed.items() if 0 < n < below]
     members = sorted(cells for cells in areas if cells not in fixed)
     programs = 0
     for component in sorted(_components(members, sides), key=len):
@@ -251,7 +238,8 @@ def confined_components(
             found.left_out += 1
             continue
         program = _Program([members[i] for i in component], left, whole=whole)
-        found.shared += [Shared(*areas[cells], cells, low, high) for cells, low, high in program.confined(below)]
+        confined_here = program.confined(below)
+        found.shared += [Finding("shared", areas[cells], -1, low, high, cells) for cells, low, high in confined_here]
         programs += program.n_solved
         found.solved += whole
         found.bounded += not whole
@@ -259,10 +247,8 @@ def confined_components(
 
 
 def _fixed(classes: Sequence[Cells], left: Sequence[NDArray[np.int64]]) -> dict[Cells, int]:
-    """The classes whose value follows by subtraction alone: the last class of a cell holds what the others leave.
-
-    What is fixed is taken away from ``left``, what each cell holds.
-    """
+    """The classes whose value follows by subtraction alone: the last class of a cell holds what the others leave."""
+    # What is fixed is taken away from ``left``, what each cell holds.
     of_cell: dict[Pair, set[Cells]] = {}
     for cells in classes:
         for s, cell in enumerate(cells):

@@ -28,7 +28,6 @@ class Homogeneity(Figures):
     end: str  # ``origin`` or ``destination``
     zones: int
     above: int  # how many send (or receive) more than 90 % of their trips to one zone
-    trips_above: float  # the share of the published trips in these zones
     l_distinct: int  # the smallest number of zones at the other end
     l_entropy: float  # the smallest effective number of zones at the other end: the exponential of the entropy
     t: float  # the largest distance between a zone's shares and those of all: half the sum of absolute differences
@@ -62,7 +61,6 @@ def _of_end(matrix: PublishedMatrix, end: str, k: int) -> Homogeneity:
         end=end,
         zones=int(usable.sum()),
         above=int(above.sum()),
-        trips_above=float(held[above].sum() / max(held.sum(), 1)),
         l_distinct=int(distinct[usable].min()) if some else 0,
         l_entropy=float(np.exp(entropy[usable]).min()) if some else 0.0,
         t=float(distance[usable].max()) if some else 0.0,
@@ -116,8 +114,6 @@ class Linkage(Figures):
     persons: int
     raw_alone: float  # the share of them who are the only ones with these trips, by tiles
     alone: float  # the same by published cells
-    raw_median: float  # the median number of people who have these trips, by tiles
-    median: float  # the same by published cells
     below_k: float  # the share of them whom fewer than k people, themselves included, match by published cells
     guessed: float  # how often a further trip's destination zone is guessed from its origin zone
     from_margin: float  # how often from the margin alone
@@ -148,8 +144,6 @@ def linkage(release: PublishedRelease, trips: PlacedTrips, *, sample: int = 300,
                 persons=len(rows),
                 raw_alone=raw.count(1) / n,
                 alone=published.count(1) / n,
-                raw_median=float(np.median(raw)) if raw else 0.0,
-                median=float(np.median(published)) if published else 0.0,
                 below_k=sum(size < release.k for size in published) / n,
                 guessed=int(right[further].sum()) / of,
                 from_margin=int(marginal[further].sum()) / of,

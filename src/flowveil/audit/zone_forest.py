@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowveil.errors import DataError
+from flowveil.hierarchy import OUTSIDE, VIRTUAL_ROOT
 from flowveil.zoning.h3 import resolution_of
 
 if TYPE_CHECKING:
@@ -26,10 +27,6 @@ Ranges = list[tuple[int, int]]
 _FINEST = 15
 #: Outlines that share a border overlap by rounding; a zone is inside another if this share of it is.
 _INSIDE = 1 - 1e-6
-#: What lies outside the area that a release is about; it has no place on a map.
-OUTSIDE = "outside"
-#: The root of a tree, as a zone.
-EVERYTHING = "all"
 #: Where places without a position stand: behind all H3 cells.
 _NOWHERE = 128 * 7**_FINEST
 
@@ -91,8 +88,8 @@ def ground_of(releases: Sequence[PublishedRelease]) -> Ground:
         known[key] = [(_NOWHERE + number, _NOWHERE + number + 1)]
     for release in releases:
         # Where trips from and to outside the area are kept, the zone of everything holds them too.
-        if (release.ground, EVERYTHING) in known and release.report["parameters"].get("outside") == "keep":
-            known[release.ground, EVERYTHING] = [(0, 3 * _NOWHERE)]
+        if (release.ground, VIRTUAL_ROOT) in known and release.report["parameters"].get("outside") == "keep":
+            known[release.ground, VIRTUAL_ROOT] = [(0, 3 * _NOWHERE)]
     return _forest(releases, known)
 
 

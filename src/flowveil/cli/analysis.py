@@ -123,13 +123,11 @@ def _shared(request: Request, given: dict[str, Any]) -> dict[str, Any]:
 @click.option("--time-limit", type=float, default=300, show_default=True, help="Seconds that one run may take.")
 @method_option
 @click.option("--epsilon", callback=numbers(float), metavar="NUMBERS", help="ε of methods that add noise; adds these.")
-@place("--picture", "FILE", "Also draw the zones; those of two runs over each other.")
+@place("--picture", "FILE", "Also draw the zones of a run, or of two runs over each other.")
 @place("--out", None, "Folder of the tables and the page; not for publication.", required=True)
 @with_request(*READING, "every", "fold_time", "population_only")
 @with_output
-def compare(
-    output: Output, source: str, out: str, picture: str | None, protect: tuple[str, ...], request: Request, **given: Any
-) -> None:
+def compare(output: Output, source: str, out: str, protect: tuple[str, ...], request: Request, **given: Any) -> None:
     """Run several methods and k on INPUT: tables, trade-off charts and maps. Private."""
     from flowveil.analysis.comparison import check_folder, compare_flows
     from flowveil.analysis.experiment import Settings
@@ -148,6 +146,7 @@ def compare(
     if len({slices.fold_time, slices.time is not None, bool(slices.every)}) > 1:
         raise ParameterError("--fold-time, --time and --every are given together here, or none of them.")
     check_folder(out)
+    picture = given.pop("picture")
     if picture is not None:
         check_place(picture)
     # Named protections answer whether a column holds persons, as in anonymize. Numbers of a recipe are not compared.

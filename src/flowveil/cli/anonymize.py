@@ -7,6 +7,7 @@ the trips go to standard error, and only to a terminal or on request.
 from __future__ import annotations
 
 import shlex
+import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -71,11 +72,14 @@ def publish_request(output: Output, request: Request, *, save_recipe: str | None
         run.anonymize_arguments(request)
         with output.working("Reading") as progress:
             flows = run.read_request(request, progress=progress)
-        publish_flows(output, flows, request, writing)
+        release = publish_flows(output, flows, request, writing)
         if save_recipe is not None:
             _save(given, save_recipe)
             output.say(f"Recipe: {save_recipe}")
         output.say(f"Verify: {shlex.join(_verify_words(request))}")
+        over_map = request.method.zones_of is not None and not request.method.revision and not run.has_slices(request)
+        if over_map and (request.output.show_measures or (sys.stderr.isatty() and not output.quiet)):
+            _print_loss(output, release, request.value("new_map_at"))
 
 
 def _verify_words(request: Request) -> list[str]:
@@ -111,20 +115,36 @@ def _save(request: Request, path: str) -> None:
     write_recipe(request.with_values(options={**request.method.options, **kept}), path, version=__version__)
 
 
+def _print_loss(output: Output, release: Any, new_map_at: float) -> None:
+    """Prints on stderr how much finer a new map would be: a measure of raw trips, for the operator."""
+    from flowveil.analysis.release_analysis import loss_against_best, loss_lines
+
+    with output.working("Measuring against the best map"):
+        loss = loss_against_best(release)
+    for line in ["There is no better map of these trips."] if loss is None else loss_lines(*loss, new_map_at):
+        click.echo(line, err=True)
+
+
 def publish_flows(output: Output, flows: Any, request: Request, writing: Mapping[str, Any]) -> Any:
     """Anonymise the flows or slices of a request, publish them and print what is published; return the release."""
+    from flowveil import __version__
     from flowveil.api import publish
     from flowveil.execution import anonymize_request
     from flowveil.flows import Flows
     from flowveil.series.ledger import recording_nothing
+    from flowveil.slice_plans import Checkpoint
 
     out, is_sliced = str(request.output.out), not isinstance(flows, Flows)
     recorded = {name: writing.get(name) for name in ("ledger", "epsilon_total")}
     label = "Anonymising slices" if is_sliced else "Anonymising"
     with output.working(label) as progress, recording_nothing(**recorded):
-        release = anonymize_request(request, flows, progress=progress)
+        place = Path(out).expanduser()
+        kept = Checkpoint(place.parent / f".{place.name}.checkpoint", __version__) if request.resources.resume else None
+        release = anonymize_request(request, flows, progress=progress, resume=kept)
     with output.working("Writing and recounting"):
         folder = publish(release, out, **writing)
+    if kept is not None:
+        shutil.rmtree(kept.folder, ignore_errors=True)
     _print_release(output, release, folder, show_measures=request.output.show_measures)
     return release
 

@@ -2,26 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
 import click
 
 from flowveil.cli.command import Output, place, with_output
-from flowveil.errors import ParameterError
-
-_SIZE = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)\s*([kMGT]?B)", re.IGNORECASE)
-_UNITS = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
-
-
-def size_of(text: str) -> int:
-    """Returns the bytes of a size such as 2GB; ParameterError if it cannot be read."""
-    found = _SIZE.fullmatch(text.strip())
-    size = 0 if found is None else int(float(found[1]) * _UNITS[found[2].lower()])
-    if size < 1:
-        raise ParameterError(f"--max-upload is a size such as 500MB or 2GB; found {text!a}.")
-    return size
+from flowveil.errors import MissingExtraError, ParameterError
 
 
 @click.command()
@@ -42,7 +29,12 @@ def serve(output: Output, *, no_open: bool, max_upload: str, ledger: str | None,
 
     Files below the folder that it is started in can be picked in the page; others are dropped onto it.
     """
-    from flowveil.workbench.serving import serve as run
+    from flowveil.reading.limits import size_in_bytes
+
+    try:
+        from flowveil.workbench.server import serve as run
+    except ImportError:
+        raise MissingExtraError("The workbench needs its web server. Hint: pip install 'flowveil[web]'.") from None
 
     def ready(address: str) -> None:
         output.result({"address": address})
@@ -51,7 +43,9 @@ def serve(output: Output, *, no_open: bool, max_upload: str, ledger: str | None,
             click.echo(f"The workbench is open at {address}")
 
     folder = None if ledger is None else Path(ledger).absolute()
-    size = size_of(max_upload)
+    size = size_in_bytes(max_upload)
+    if not size:
+        raise ParameterError(f"--max-upload is a size such as 500MB or 2GB; found {max_upload!a}.")
     run(Path.cwd(), max_upload=size, ledger=folder, ready=ready, open_browser=not no_open, **listening)
 
 

@@ -161,8 +161,8 @@ def mondrian_command(output: Output, source: str, out: str, k: int, **given: Any
     release = anonymize_records(records, k=k, **roles, **given)
     for name in code_columns(records, roles["quasi_identifiers"]):
         output.warn(
-            f"Column '{name}' holds few whole numbers and is cut as a number, its lowest and highest values in open "
-            f"ranges; 'tabular compare' takes it for categories. If they are codes: --column {name}.kind=ordered."
+            f"Column '{name}' holds few whole numbers and is cut as a number; 'tabular compare' takes it for "
+            f"categories. If they are codes: --column {name}.kind=ordered."
         )
     _write_release(output, out, path, release.table, release.report())
     found = release.classes

@@ -9,13 +9,11 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any, Protocol
 
-from flowveil.errors import ParameterError, did_you_mean
 from flowveil.flows import Flows
 from flowveil.progress import lines_every
 from flowveil.reading import Reading
-from flowveil.reading.geometries import named_points, with_coordinates
-from flowveil.reading.limits import is_limited, temporary_folder
-from flowveil.request import refuse_unknown
+from flowveil.reading.table import named_points, with_coordinates
+from flowveil.request import find_setting, refuse_unknown
 from flowveil.slices import SlicedFlows, check_slice_columns
 from flowveil.zoning.restriction import flows_during
 
@@ -37,31 +35,17 @@ class Engine(Protocol):
         ...
 
 
-def load_engine(name: str) -> Engine:
-    """Returns the ``read`` function of an engine; raises ParameterError if it does not exist."""
-    if name not in ENGINES:
-        known = ", ".join(sorted(ENGINES))
-        raise ParameterError(f"Unknown engine {name!r}; allowed: {known}.{did_you_mean(str(name), ENGINES)}")
-    read: Engine = import_module(ENGINES[name]).read
-    return read
-
-
 def read_flows(
     source: Any, reading: Reading, *, engine: str = "duckdb", progress: Progress | None = None
 ) -> SlicedFlows:
-    """Reads trips with an engine.
-
-    Raises:
-        ParameterError: the engine or the source does not exist.
-        DataError: the table cannot be used; the message reports all problems.
-    """
+    """Reads trips with an engine; raises like `read_trips`."""
     source = with_coordinates(source)
     # Only Spark can read its DataFrames.
     engine = "spark" if type(source).__module__.startswith("pyspark.") else engine
-    read = load_engine(engine)(source, reading, progress=progress or lines_every("Reading"))
+    load: Engine = import_module(ENGINES[find_setting("engine").check(engine)]).read
+    read = load(source, reading, progress=progress or lines_every("Reading"))
     if reading.during is None:
-        # With limited memory, slices wait on disk.
-        return read.on_disk(temporary_folder()) if is_limited() and len(read) > 1 else read
+        return read
     return SlicedFlows((), ((),), (flows_during(read, reading.during),))
 
 
@@ -90,8 +74,8 @@ def read_trips(
 
     Args:
         source: a path to .csv, .tsv, .txt (also .gz), .parquet or .omx; a folder or pattern of Parquet or text files;
-            the address of a table in a database; a pyarrow, pandas, polars or geopandas table, with points or
-            lines as ends too (trackintel trips); or a Spark DataFrame.
+            the address of a table in a database; a pyarrow, pandas, polars or geopandas table, trackintel trips or
+            movingpandas trajectories; or a Spark DataFrame.
         resolution: H3 resolution of the tiles.
         origin, destination: columns of the coordinates, ``"lat,lon"``.
         person, weight: columns of the person and of the expansion factor.

@@ -7,7 +7,6 @@ they are replaced by flowveil's.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -22,13 +21,11 @@ from numpy.typing import NDArray
 
 from flowveil.engines.staging import BATCH_ROWS, Staged
 from flowveil.errors import DataError, ParameterError, switched_on, with_value
-from flowveil.hierarchy import Floats
 from flowveil.reading import Reading, limits
-from flowveil.reading.areas import centers_of
 from flowveil.reading.columns import ColumnMap, complete, hints, refuse_unnamed_persons
 from flowveil.reading.database import batches_of, in_own_words, open_database
 from flowveil.reading.persons import spelling_sql
-from flowveil.reading.plausibility import guess_timezone, to_degrees
+from flowveil.reading.plausibility import Point, guess_timezone, to_degrees
 from flowveil.reading.screening import Batch, Kept, Screening
 from flowveil.reading.sql import MISSING_PATTERN, attribute_sql, label_sql, number_sql
 from flowveil.reading.table import Table
@@ -38,7 +35,7 @@ from flowveil.reading.times import FLOAT_TYPE, MICROSECONDS, NUMBER_TYPE, TEXT_T
 from flowveil.record_keys import RECORD_KEY, record_key_sql, set_key
 from flowveil.slices import SlicedFlows
 from flowveil.workers import prefetch
-from flowveil.zoning.h3 import Cells64, is_cell
+from flowveil.zoning.h3 import H3Geography, is_cell
 
 __all__ = ["BATCH_ROWS", "Query", "Staged", "read"]
 
@@ -46,6 +43,8 @@ __all__ = ["BATCH_ROWS", "Query", "Staged", "read"]
 _MOST = 0.5
 #: SQL: the day of a time, counted from 1970.
 _DAY_SQL = f"CAST({MICROSECONDS} // 86_400_000_000 - ({MICROSECONDS} % 86_400_000_000 < 0)::INT AS INTEGER)"
+#: Rows from whose places a time zone is guessed.
+_SOME_ENDS = 1_000
 _TIME_TYPE = re.compile(r"^TIMESTAMP|^DATE$|^TIME$")
 
 
@@ -89,14 +88,7 @@ def read(
     return flows
 
 
-def refuse_unanswered_persons(table: Table, reading: Reading, columns: ColumnMap) -> None:
-    """Raises ParameterError if a column looks like persons and the user said nothing about persons."""
-    if reading.ask_person:
-        names = [name for name in table.names if name not in table.partitions]
-        refuse_unnamed_persons(columns, names, sample=_sampler(table), header=table.header)
-
-
-def _sampler(table: Table) -> Callable[[str], list[Any]]:
+def sampler(table: Table) -> Callable[[str], list[Any]]:
     """Returns a cached function: values of a column, empty if it cannot be read (unused columns may be damaged)."""
 
     @cache
@@ -119,7 +111,6 @@ def recognised(table: Table, reading: Reading, tiling: Tiling) -> ColumnMap:
         holds_tiles=lambda name: _holds_tiles(table, name, tiling),
         cells=isinstance(tiling, H3Tiling),
         partitions=table.partitions,
-        header=table.header,
     )
 
 
@@ -141,16 +132,11 @@ def _holds_tiles(table: Table, name: str, tiling: Tiling) -> bool:
     if isinstance(tiling, MapTiling):
         numbers = tiling.tile_numbers(pa.array(values, pa.string()))
     else:
-        numbers = _cells_in(table.con, values)
-        numbers = numbers[numbers != NO_TILE]
+        table.con.register("flowveil_peeked", pa.table({"c0": pa.array(values, pa.string())}))
+        rows = table.con.execute(f"SELECT {_tile_sql('c0', 'VARCHAR')} FROM flowveil_peeked").fetchall()
+        table.con.unregister("flowveil_peeked")
+        numbers = np.array([row[0] for row in rows if row[0] != NO_TILE], dtype=np.uint64)
     return len(numbers) > 0 and bool(tiling.is_tile(numbers).mean() > _MOST)
-
-
-def _cells_in(con: Any, texts: list[str]) -> Cells64:
-    con.register("flowveil_peeked", pa.table({"c0": pa.array(texts, pa.string())}))
-    rows = con.execute(f"SELECT {_tile_sql('c0', 'VARCHAR')} FROM flowveil_peeked").fetchall()
-    con.unregister("flowveil_peeked")
-    return np.array([row[0] for row in rows], dtype=np.uint64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,8 +165,10 @@ class Query:
                 "destination_tile (--origin-tile, --destination-tile)."
             )
         names = [name for name in table.names if name not in table.partitions]
-        refuse_unanswered_persons(table, reading, columns)
-        notes = tuple(hints(columns, names, sample=_sampler(table), header=table.header))
+        sample = sampler(table)
+        if reading.ask_person:
+            refuse_unnamed_persons(columns, names, sample=sample)
+        notes = tuple(hints(columns, names, sample=sample))
         return replace(cls._over(con, table, replace(reading, columns=columns), tiling), notes=notes)
 
     @property
@@ -218,10 +206,11 @@ class Query:
             relation = table.rereadable(relation)
             if reading.every is not None:
                 select.append(f"{label_sql(MICROSECONDS, reading.every)} AS slice{len(used.by)}")
-            zone = table.timezone_of(list(table.names).index(used.time))
+            zone = table.timezones.get(list(table.names).index(used.time))
             how = {"time_format": reading.time_format, "timezone": reading.timezone, "column_zone": zone}
+            some_ends = f"SELECT {', '.join(select[:2])} FROM {relation} LIMIT {_SOME_ENDS}"
             times = decide(con, relation, at[used.time], types[used.time], **how)
-            _refuse_unknown_hours(times, reading, lambda: _places(table, used, tiling))
+            _refuse_unknown_hours(times, reading, lambda: _places(con.sql(some_ends).to_arrow_table(), tiling))
             reading = replace(reading, timezone=times.timezone)
             relation = times.over(relation)
             select += [f"{times.state} AS time_state", f"{times.shape} AS time_shape", f"{_DAY_SQL} AS day"]
@@ -248,6 +237,7 @@ class Query:
         points = tuple(c.to_numpy(zero_copy_only=False) for c in columns) if tiles is None else None
         if points is not None and self.reading.crs is not None:
             points = (*to_degrees(self.reading.crs, *points[:2]), *to_degrees(self.reading.crs, *points[2:]))
+        missing = [batch.column(f"slice{i}").is_null() for i in range(len(self.used.by))]
         return Batch(
             points=points,
             tiles=None if tiles is None else (tiles[0], tiles[1]),
@@ -255,13 +245,9 @@ class Query:
             added={name: _numpy(batch, name) for name in self.used.added},
             texts=texts,
             commas=commas,
-            no_attribute=self._no_attribute(batch) if self.used.by else None,
+            no_attribute=reduce(pc.or_, missing).to_numpy(zero_copy_only=False) if missing else None,
             **self._times_of(batch),
         )
-
-    def _no_attribute(self, batch: pa.RecordBatch) -> NDArray[np.bool_]:
-        missing = [batch.column(f"slice{i}").is_null() for i in range(len(self.used.by))]
-        return reduce(pc.or_, missing).to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
 
     def _times_of(self, batch: pa.RecordBatch) -> dict[str, Any]:
         """Returns the rows with a missing time and those with an unreadable one."""
@@ -281,10 +267,10 @@ def _record_columns(table: Table, reading: Reading) -> list[str]:
     return sorted({name for name in table.names if name not in table.partitions})
 
 
-def _refuse_unknown_hours(times: TimeForm, reading: Reading, places: Callable[[], tuple[Floats, Floats]]) -> None:
+def _refuse_unknown_hours(times: TimeForm, reading: Reading, places: Callable[[], Point]) -> None:
     """Raises ParameterError if a slice needs a date that times lack, or a local hour without a named zone.
 
-    The local hour of Unix times and times in UTC is not known; the zone is guessed from the places of some ends.
+    The zone that the message suggests is guessed from some places of trips.
     """
     column = reading.columns.time
     if times.of_day and (reading.every is None or reading.every.name != "hour"):
@@ -292,58 +278,44 @@ def _refuse_unknown_hours(times: TimeForm, reading: Reading, places: Callable[[]
             f"The times in column {column!r} have no date, so trips can only be sliced by the hour of the day. Hint: "
             f"{with_value('every', 'hour')}, or a column with dates."
         )
-    if times.needs_timezone is None or times.problem is not None:
-        return
-    zone = guess_timezone(*places())
-    guess = f"These trips are in {zone}: {with_value('timezone', zone)}?" if zone else "Name the local time zone:"
-    named = "" if zone else f" {with_value('timezone', 'Europe/Oslo')}, for example."
-    raise ParameterError(
-        f"The times in column {column!r} are {times.needs_timezone}, so the local hour of a trip is not known. "
-        f"{guess}{named} {with_value('timezone', 'UTC')} shows them in UTC."
-    )
+    if times.needs_timezone is not None and times.problem is None:
+        zone = guess_timezone(*places())
+        guess = f"These trips are in {zone}: {with_value('timezone', zone)}?" if zone else "Name the local time zone:"
+        named = "" if zone else f" {with_value('timezone', 'Europe/Oslo')}, for example."
+        raise ParameterError(
+            f"The times in column {column!r} are {times.needs_timezone}, so the local hour of a trip is not known. "
+            f"{guess}{named} {with_value('timezone', 'UTC')} shows them in UTC."
+        )
 
 
-def _places(table: Table, used: ColumnMap, tiling: Tiling) -> tuple[Floats, Floats]:
-    """Returns latitudes and longitudes of some ends, for hints; empty if unknown."""
-    none = np.zeros(0)
+def _places(ends: pa.Table, tiling: Tiling) -> Point:
+    """Returns latitudes and longitudes of some ends, or of the map; empty if unknown."""
     if isinstance(tiling, MapTiling):
         tree = tiling.zone_map.hierarchy
-        return (none, none) if tree.geography is None else tree.geography.centers(tree.leaf_node)
-    columns = [table.peek(list(table.names).index(name)) for name in used.ends[:2]]
-    if used.has_tiles:
-        cells = _cells_in(table.con, [str(v) for v in columns[0] if v is not None])
-        return centers_of(cells[is_cell(cells)])
-    lat, lon = (np.array([_number_or_nan(value) for value in column]) for column in columns)
-    return lat, lon
-
-
-def _number_or_nan(value: Any) -> float:
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        return math.nan
+        return (np.zeros(0), np.zeros(0)) if tree.geography is None else tree.geography.centers(tree.leaf_node)
+    first, second = (column.to_numpy() for column in ends.columns)
+    if first.dtype == np.uint64:
+        return H3Geography(first).centers(np.flatnonzero(is_cell(first)).astype(np.int32))
+    return first, second
 
 
 def _check_types(used: ColumnMap, types: dict[str, str], numbers: list[str], tiling: Tiling) -> None:
+    cells = used.ends if used.has_tiles and isinstance(tiling, H3Tiling) else ()
+    times = (used.time,) if used.time else ()
+    needed = {"numbers": numbers, "H3 cells": cells, "times (timestamps, dates, text, or Unix seconds)": times}
     problems = [
-        f"column {name!r} holds {_plain(types[name])} where numbers are needed"
-        for name in dict.fromkeys(numbers)
+        f"column {name!r} holds {_plain(types[name])} where {what} are needed"
+        for what, names in needed.items()
+        for name in dict.fromkeys(names)
         if not (NUMBER_TYPE.match(types[name]) or TEXT_TYPE.match(types[name]))
+        and not (names is times and _TIME_TYPE.match(types[name]))
     ]
-    if used.has_tiles and isinstance(tiling, H3Tiling):
-        for name in used.ends:
-            if FLOAT_TYPE.match(types[name]):
-                problems.append(
-                    f"column {name!r} holds floating-point numbers, which cannot hold an H3 cell exactly (a "
-                    "table with gaps often turns whole numbers into these; use text or a nullable integer)"
-                )
-            elif not (NUMBER_TYPE.match(types[name]) or TEXT_TYPE.match(types[name])):
-                problems.append(f"column {name!r} holds {_plain(types[name])} where H3 cells are needed")
-    if used.time and not any(kind.match(types[used.time]) for kind in (_TIME_TYPE, NUMBER_TYPE, TEXT_TYPE)):
-        problems.append(
-            f"column {used.time!r} holds {_plain(types[used.time])} where times are needed: timestamps, dates, text, "
-            "or Unix seconds"
-        )
+    problems += [
+        f"column {name!r} holds floating-point numbers, which cannot hold an H3 cell exactly (a table with gaps often "
+        "turns whole numbers into these; use text or a nullable integer)"
+        for name in cells
+        if FLOAT_TYPE.match(types[name])
+    ]
     if problems:
         raise DataError(f"Columns have the wrong type: {'; '.join(problems)}.")
 

@@ -1,9 +1,8 @@
 """The Spark engine: trips stay on the cluster, the driver gets flows, and persons as numbers if they fit.
 
-Each task processes its rows with the code of the DuckDB engine: the same SQL in a local DuckDB, the same screening, the
-same indexing of points. So both engines give the same release, byte by byte. Rows are grouped by slice, pair of tiles
-and person in tasks (`flowveil.engines.spark_batches`). Only integers are summed, so partitions have no effect. Names of
-persons stay on the cluster, where they become numbers in the order of the names.
+Each task processes its rows with the code of the DuckDB engine, so both engines give the same release, byte by byte.
+Only integers are summed, so partitions have no effect. Names of persons stay on the cluster, where they become numbers
+in the order of the names.
 
 The counters of a task (rows dropped, errors of the table) travel as one more batch through the same grouping, not in an
 accumulator: Spark repeats failed tasks, and their counters must not be added twice.
@@ -41,7 +40,7 @@ from flowveil.engines.spark_batches import (
 from flowveil.engines.spark_session import chosen, context_of, on_the_cluster, session
 from flowveil.engines.spark_tables import ROWS as SOURCE
 from flowveil.engines.spark_tables import FirstLines, SparkTable, is_dataframe, open_spark_table
-from flowveil.engines.staging import FRACTION
+from flowveil.engines.staging import FRACTION, kept_columns
 from flowveil.errors import DataError, FlowveilError, option
 from flowveil.read_summary import ReadSummary
 from flowveil.reading import Reading
@@ -144,18 +143,13 @@ class _Task:
         yield pack(ACCOUNT, 0, 1, pickle.dumps(counted))
 
     def _kept(self, kept: Kept, rows: pa.RecordBatch, nobody: Counter[str]) -> pa.Table:
-        at = pa.array(kept.rows)
-        columns: dict[str, Any] = {name: rows.column(name).take(at).cast(pa.string()) for name in self.grouping.slices}
-        columns |= {"origin": kept.origin, "destination": kept.destination}
+        columns = kept_columns(kept, rows, self.grouping.columns)
         if self.query.used.person:
-            placeholders = rows.column("placeholder").take(at)
+            placeholders = rows.column("placeholder").take(pa.array(kept.rows))
             for entry in pc.value_counts(placeholders.drop_null()):
                 nobody[placeholder_name(entry["values"].as_py())] += entry["counts"].as_py()
-            case = self.query.reading.person_case
-            columns["person"] = known_persons(rows.column("person").take(at), placeholders, case=case).cast(pa.string())
-        fraction = {} if kept.fraction is None else {FRACTION: kept.fraction}
-        keys = {} if self.query.reading.key is None else {RECORD_KEY: rows.column(RECORD_KEY).take(at)}
-        return pa.table(columns | {"trips": kept.trips, **fraction, **kept.added, **keys})
+            columns["person"] = known_persons(columns["person"], placeholders, case=self.query.reading.person_case)
+        return pa.table(columns)
 
     def _check_versions(self) -> None:
         found = _versions()

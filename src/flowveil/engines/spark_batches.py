@@ -2,15 +2,11 @@
 
 Spark's grouping makes a Java object of every row. Instead, a task groups its rows in DuckDB, divides them into buckets,
 and packs each bucket as one value of bytes in Arrow's format. Spark moves these to the task of their bucket, which
-groups them again. All rows of a person are in one bucket, and so are all rows of a flow without a person: each bucket
-is complete. Nothing depends on the order of rows: persons are numbered in the order of their names, from 0 in each
-bucket, so a batch that is recomputed after a machine was lost is the same.
+groups them again. All rows of a person are in one bucket, and so are all rows of a flow without a person. Persons are
+numbered in the order of their names, from 0 in each bucket, so a batch that is recomputed is the same.
 
-A block has the numbers of flows and persons as two columns of bytes, all rows of a person in one block. Numbers of
-persons have no meaning outside their block. A query is sent to all blocks; each answers with one integer per cell, and
-the answers are added.
-
-Measured by `python -m benchmarks spark`.
+A block has the numbers of flows and persons as two columns of bytes, all rows of a person in one block. A query is sent
+to all blocks; each answers with one integer per cell, and the answers are added.
 """
 
 from __future__ import annotations

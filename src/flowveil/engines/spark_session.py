@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from flowveil.errors import DataError, FlowveilError, MissingExtraError, ParameterError, option
+from flowveil.request import find_setting
 
 #: Rows for a driver with a few gigabytes of memory, at about 100 bytes each.
 DRIVER_FLOWS = 20_000_000
@@ -47,11 +48,9 @@ def cluster(*, master: str | None = None, driver_flows: int | None = None) -> It
     """
     if master is not None and not master.strip():
         raise ParameterError(f"The address of the Spark cluster ({_master()}) is empty.")
-    rows = driver_flows
-    if rows is not None and (isinstance(rows, bool) or not isinstance(rows, int) or rows < 1):
-        raise ParameterError(f"{option('driver_flows')} must be a whole number of at least 1.")
+    find_setting("driver_flows").check(driver_flows)
     outer = chosen()
-    token = _given.set(Cluster(master or outer.master, rows or outer.driver_flows))
+    token = _given.set(Cluster(master or outer.master, driver_flows or outer.driver_flows))
     try:
         yield
     finally:

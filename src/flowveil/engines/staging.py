@@ -1,16 +1,13 @@
 """Groups screened rows into flows, in DuckDB, which spills to disk.
 
-Rows are grouped while they arrive, into one row for each flow and person. Names of persons are stored once each in a
-table of DuckDB and stay there; each spelling is normalised once, not once per trip. Numpy gets a row for each flow, and
-three numbers for each pair of flow and person.
-
-Measured by `python -m benchmarks ingest`.
+Rows are grouped while they arrive, into one row for each flow and person. Names of persons stay in a table of DuckDB;
+each spelling is normalised once. Numpy gets a row for each flow, and three numbers for each pair of flow and person.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
@@ -42,10 +39,6 @@ from flowveil.times import TIME
 BATCH_ROWS = 1 << 17
 #: The column of fractions of trips, in millionths.
 FRACTION = "fraction"
-#: Up to this number, rows are grouped at once; otherwise while others arrive.
-_IN_ONE_PIECE = 1 << 18
-
-
 #: Bytes of memory for a record whose values are kept, as measured with two columns.
 VALUE_READ = 100
 #: Batches in the queue: enough that one slow batch stops neither side.
@@ -127,6 +120,19 @@ class StreamingQuery:
             raise RuntimeError("Rows have stopped coming.")
 
 
+def kept_columns(kept: Kept, batch: pa.RecordBatch, names: Iterable[str]) -> dict[str, Any]:
+    """Returns columns of the used rows of a batch: tiles and sums as screened, others as they are in the batch."""
+    ends: dict[str, Any] = {"origin": kept.origin, "destination": kept.destination}
+    screened = ends | {"trips": kept.trips, FRACTION: kept.fraction, **kept.added}
+
+    def column(name: str) -> Any:
+        if name in screened:
+            return screened[name]
+        return batch.column(name) if len(kept.rows) == len(batch) else batch.column(name).take(pa.array(kept.rows))
+
+    return {name: column(name) for name in names}
+
+
 class Staged:
     """Rows in tables of DuckDB, with slices, ends, person, trips and other sums.
 
@@ -169,59 +175,45 @@ class Staged:
 
     def add(self, kept: Kept, batch: pa.RecordBatch) -> None:
         """Adds the used rows of a batch, which has the persons and the slices."""
-
-        def of_kept(name: str) -> Any:
-            column = batch.column(name)
-            return column if len(kept.rows) == len(batch) else column.take(pa.array(kept.rows))
-
-        columns: dict[str, Any] = {name: of_kept(name) for name in self._slices}
-        columns |= {"origin": kept.origin, "destination": kept.destination}
-        if self._has_person:
-            columns["person"] = of_kept("person")
-        counted = {"trips": kept.trips, FRACTION: kept.fraction, **kept.added}
-        counted |= {RECORD_KEY: of_kept(RECORD_KEY)} if self._has_keys else {}
+        who = ("person",) if self._has_person else ()
         if self._numbers is not None:
             trips = kept.trips * ONE if kept.fraction is None else kept.trips * ONE + kept.fraction
-            values = {f"value{i}": of_kept(f"value{i}") for i in range(len(self._value_names))}
-            self._records.append(pa.table(columns | {"weight": kept.added.get("weight", trips)} | values))
-        self.take(pa.table(columns | {name: counted[name] for name in self._amounts}))
+            values = (f"value{i}" for i in range(len(self._value_names)))
+            columns = kept_columns(kept, batch, (*self._keys, *who, *values))
+            self._records.append(pa.table(columns | {"weight": kept.added.get("weight", trips)}))
+        self.take(pa.table(kept_columns(kept, batch, (*self._keys, *who, *self._amounts))))
 
     def take(self, rows: pa.Table) -> None:
         """Adds rows with the columns of this table."""
         self._waiting.append(rows)
         # Collected, because sources may have tiny batches.
-        if sum(t.num_rows for t in self._waiting) >= (_IN_ONE_PIECE if self._arriving is None else BATCH_ROWS // 2):
+        if sum(t.num_rows for t in self._waiting) >= BATCH_ROWS // 2:
             self._hand_over()
 
     def _hand_over(self) -> None:
         rows = pa.concat_tables(self._waiting)
         self._waiting = []
         if self._arriving is None:
-            self._arriving = StreamingQuery(self._con, self._counting("arriving"), rows.schema)
+            self._arriving = StreamingQuery(self._con, self._grouping, rows.schema)
             self._open.callback(self._arriving.close)
         self._arriving.add(rows)
 
-    def _counting(self, rows: str) -> str:
-        """Returns the statement that groups rows."""
+    @property
+    def _grouping(self) -> str:
+        """The statement that groups rows."""
         keys = ", ".join((*self._keys, *(("person",) if self._has_person else ())))
         # Sums have 128 bits; counts of rows fit 64.
         trips = "sum(trips) AS trips, count(*) AS rows" if "trips" in self._amounts else "count(*) AS trips"
         added = "".join(f", sum({name}) AS {name}" for name in self._amounts if name != "trips")
-        return f"CREATE TABLE grouped AS SELECT {keys}, {trips}{added} FROM {rows} GROUP BY {keys}"
+        return f"CREATE TABLE grouped AS SELECT {keys}, {trips}{added} FROM arriving GROUP BY {keys}"
 
     def finish(self) -> None:
         """Groups the remaining rows, numbers persons, and counts rows without a person."""
-        if self._arriving is not None:
-            if self._waiting:
-                self._hand_over()
-            self._arriving.finish()
-        elif not self._waiting:
+        if self._waiting:
+            self._hand_over()
+        if self._arriving is None:
             return
-        else:
-            self._con.register("flowveil_rows", pa.concat_tables(self._waiting))
-            self._con.execute(self._counting("flowveil_rows"))
-            self._con.unregister("flowveil_rows")
-        self._waiting = []
+        self._arriving.finish()
         if self._has_person and not self._numbered:
             self._as_persons = self._learn_names("rows" if "trips" in self._amounts else "trips")
 

@@ -19,7 +19,7 @@ from flowveil.flows import MILLION, Flows, is_fixed_point
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Ints
 from flowveil.methods.pruning import PairTree, best_cut, dual_multiplier
-from flowveil.release.plan import NodeZones, Plan
+from flowveil.release.plan import Plan
 
 #: Factor between the candidate values of v_target.
 GRID = 2.0
@@ -80,16 +80,9 @@ class _Candidate:
 
     def plan(self, flows: Flows) -> Plan:
         node, kept = self.pairs.nodes(self.multiplier)
-        used, zone = np.unique(flows.destinations.narrowest[node], return_inverse=True)
-        return Plan(
-            origin_zone=flows.origins.zone_of_tile(self.origin_cut)[flows.origin],
-            destination_zone=zone.astype(np.int32),
-            kept=kept,
-            origin_zones=NodeZones(flows.origins, self.origin_cut),
-            destination_zones=NodeZones(flows.destinations, used.astype(np.int32)),
-            homogeneous=False,
-            notes={"v_target": self.target / self.unit, "lambda": self.multiplier},
-        )
+        origin = self.origin_cut[flows.origins.zone_of_tile(self.origin_cut)][flows.origin]
+        notes = {"v_target": self.target / self.unit, "lambda": self.multiplier}
+        return Plan.from_nodes(flows, (origin, flows.destinations.narrowest[node]), kept, notes)
 
 
 def _choose(

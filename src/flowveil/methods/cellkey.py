@@ -25,7 +25,6 @@ from flowveil.hierarchy import Ints
 from flowveil.methods.public_domain import PairDomain, pair_domain
 from flowveil.record_keys import MODULUS, Keys, sum_keys
 from flowveil.release.noisy import NoisyCounts, Perturbation
-from flowveil.release.plan import Plan, Suppression
 
 #: Largest maximum of the noise: the table of every distribution is published.
 LARGEST_MAXIMUM = 20
@@ -63,9 +62,6 @@ def cellkey(
         deviation=math.sqrt(variance),
         details={"variance": variance, "small": small, "table": table.tolist()},
     )
-
-
-# ---- the perturbation table ------------------------------------------------------------------------------------------
 
 
 def noise_table(maximum: int, variance: float, small: int) -> Keys:
@@ -139,9 +135,6 @@ def _whole_shares(noise: Ints, p: Any) -> Keys:
     return shares
 
 
-# ---- keyed cells -----------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, eq=False)
 class KeyedPairs:
     """The pairs of zones with trips, their true counts in order, and the sum of the record keys of each."""
@@ -174,19 +167,11 @@ class KeyedPairs:
         ``mechanism`` says how counts are perturbed; ``maximum`` and ``deviation`` are the largest absolute perturbation
         and its standard deviation; ``details`` are further parameters of the guarantee.
         """
-        flows, domain, listed = self.flows, self.domain, counts > 0
+        flows, listed = self.flows, counts > 0
         pairs = "those with trips whose perturbed count is above 0"
-        described = {"level": domain.described["level"], "pairs": pairs, "zones_from_data": True}
+        described = {"level": self.domain.described["level"], "pairs": pairs, "zones_from_data": True}
         return NoisyCounts(
-            plan=Plan(
-                origin_zone=domain.origins.zone[flows.origin],
-                destination_zone=domain.destinations.zone[flows.destination],
-                kept=np.ones(len(flows), dtype=np.bool_),
-                origin_zones=domain.origins.zones,
-                destination_zones=domain.destinations.zones,
-                homogeneous=True,
-                suppression=Suppression("noise"),
-            ),
+            plan=self.domain.plan(flows),
             cells=Cells(self.cells.origin[listed], self.cells.destination[listed], counts[listed]),
             guarantee=Perturbation(mechanism, maximum, deviation, flows.intake.key, described, details),
             left_out={},

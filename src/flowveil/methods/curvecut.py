@@ -4,7 +4,7 @@ Flows are points in four dimensions, sorted along a Hilbert curve. Dynamic progr
 partition of that order into safe runs, which become boxes, and suppressed flows. The price of a suppressed unit is
 searched until the suppression limit is met; the rest is spent where a lower price would spend it. Then neighbouring
 boxes exchange flows: in rounds of bounded work, boxes are sorted along another curve and consecutive boxes are
-repartitioned if that costs less (`flowveil.methods.curve_loops`).
+repartitioned if that costs less (`flowveil.methods.box_loops`).
 """
 
 from __future__ import annotations
@@ -348,17 +348,12 @@ def other_curve(point: Places, number: int) -> NDArray[np.uint64]:
 def _compiled_loops() -> Any:
     """Imports the compiled loops."""
     with boxes_extra("CurveCut"):
-        return import_module("flowveil.methods.curve_loops")
-
-
-# ---- the Hilbert curve -------------------------------------------------------------------------------------------
+        return import_module("flowveil.methods.box_loops")
 
 
 def hilbert_keys(point: NDArray[np.integer[Any]], *, shift: NDArray[np.float64] | None = None) -> Keys:
     """Returns the position of each point on a Hilbert curve: near points have near positions.
 
-    Skilling's transposition (Programming the Hilbert curve, 2004), vectorised: from the highest bit on, each dimension
-    is reflected or exchanged with the first, and the Gray code of the result is interleaved across the dimensions.
     If the range needs more bits than a key has, neighbouring numbers share a key. ``point`` has one row per dimension;
     ``shift`` is how far the curve starts below the lowest point, as a share of the longest range.
     """
@@ -370,35 +365,5 @@ def hilbert_keys(point: NDArray[np.integer[Any]], *, shift: NDArray[np.float64] 
         shifted += np.floor(shift * (int(shifted.max()) + 1)).astype(np.int64)[:, None]
     needed = max(1, int(shifted.max()).bit_length())
     bits = min(needed, KEY_BITS // dimensions)
-    axes = list((shifted >> (needed - bits)).astype(np.uint32))
-    for bit in range(bits - 1, 0, -1):
-        _turn(axes, np.uint32((1 << bit) - 1), bit)
-    for axis, before in zip(axes[1:], axes, strict=False):
-        axis ^= before
-    flip = np.zeros(n, dtype=np.uint32)
-    for bit in range(bits - 1, 0, -1):
-        flip ^= (axes[-1] >> np.uint32(bit) & np.uint32(1)) * np.uint32((1 << bit) - 1)
-    for axis in axes:
-        axis ^= flip
-    return _interleaved(axes, bits)
-
-
-def _turn(axes: list[NDArray[np.uint32]], low: np.uint32, bit: int) -> None:
-    """Undoes one rotation of the curve: reflects the first dimension if the bit is set, else exchanges with it."""
-    first = axes[0]
-    for axis in axes:
-        is_set = (axis >> np.uint32(bit) & np.uint32(1)).astype(np.bool_)
-        exchange = np.where(is_set, np.uint32(0), (first ^ axis) & low)
-        first ^= np.where(is_set, low, exchange)
-        if axis is not first:
-            axis ^= exchange
-
-
-def _interleaved(axes: list[NDArray[np.uint32]], bits: int) -> Keys:
-    """Returns the interleaved bits of all dimensions, from the highest."""
-    key = np.zeros(len(axes[0]), dtype=np.uint64)
-    for bit in range(bits - 1, -1, -1):
-        for axis in axes:
-            key <<= np.uint64(1)
-            key |= (axis >> np.uint32(bit) & np.uint32(1)).astype(np.uint64)
-    return key
+    positions: Keys = _compiled_loops().hilbert_positions((shifted >> (needed - bits)).astype(np.uint32), bits)
+    return positions

@@ -9,6 +9,7 @@ ignores volumes, cut as low as the limit on suppression allows.
 from __future__ import annotations
 
 import warnings
+from bisect import bisect_left
 from typing import Any
 
 import numpy as np
@@ -44,10 +45,11 @@ def glove(
     frame = Frame.of(flows, grid_m=grid_m)
     into, short = _merge(flows, guarantee, frame, neighbors)
     box = _roots(into)[: len(flows)]
-    budget = max_suppressed * float(np.sum(flows.volume(guarantee.basis)))
-    group, is_short = _absorb(flows, guarantee, frame, _numbered(box), short[box], budget)
+    volume = flows.volume(guarantee.basis)
+    budget = max_suppressed * float(np.sum(volume))
+    group, is_short = _absorb(volume, frame, _numbered(box), short[box], budget)
     kept = ~is_short
-    kept &= ~_costliest(flows, guarantee, frame, group, kept, budget)
+    kept &= ~_costliest(volume, frame, group, kept, budget)
     return Plan.from_boxes(frame, group, kept, disjoint=False)
 
 
@@ -73,17 +75,11 @@ def glove_sk(
         into = np.full(len(flows) + n_merges, -1)
         into[merges[:n_merges].ravel()] = np.repeat(len(flows) + np.arange(n_merges), 2)
         group = _numbered(_roots(into)[: len(flows)])
-        return group, _safe_groups(flows, guarantee, group)[group]
+        return group, guarantee.safe(flows.merge(group, np.zeros_like(group), int(group.max()) + 1, 1).cells)[group]
 
     # Merging never makes a group worse, so the suppressed volume falls along the dendrogram.
-    low, high = 0, len(merges)
-    while low < high:
-        middle = (low + high) // 2
-        if volume[~cut(middle)[1]].sum() <= budget:
-            high = middle
-        else:
-            low = middle + 1
-    group, kept = cut(low)
+    fits = bisect_left(range(len(merges)), True, key=lambda n: volume[~cut(n)[1]].sum() <= budget)
+    group, kept = cut(fits)
     return Plan.from_boxes(frame, group, kept, disjoint=False)
 
 
@@ -95,7 +91,7 @@ def _points(frame: Frame) -> Floats:
 def _merge(flows: Flows, guarantee: Guarantee, frame: Frame, neighbors: int) -> tuple[Numbers, NDArray[np.bool_]]:
     """Returns the box that each box was merged into, and whether it is unsafe; the flows are the first boxes."""
     with boxes_extra("GLOVE"):
-        from flowveil.methods.glove_merging import UNSAFE, merge_boxes
+        from flowveil.methods.box_loops import UNSAFE, merge_boxes
     point, n = _points(frame), len(flows)
     sums, least = guarantee.sums(flows)
     # Every merge adds a box after those of the flows.
@@ -139,23 +135,13 @@ def _numbered(box: NDArray[Any]) -> Ints:
     return group
 
 
-def _safe_groups(flows: Flows, guarantee: Guarantee, group: Ints) -> NDArray[np.bool_]:
-    return guarantee.safe(flows.merge(group, np.zeros_like(group), int(group.max()) + 1, 1).cells)
-
-
 def _absorb(
-    flows: Flows,
-    guarantee: Guarantee,
-    frame: Frame,
-    group: Ints,
-    short: NDArray[np.bool_],
-    budget: float,
+    volume: NDArray[Any], frame: Frame, group: Ints, short: NDArray[np.bool_], budget: float
 ) -> tuple[Ints, NDArray[np.bool_]]:
     """Merges a remaining unsafe group into the box it enlarges least, unless it may be suppressed."""
-    volume = flows.volume(guarantee.basis)
     if not short.any() or short.all() or volume[short].sum() <= budget:
         return group, short
-    from flowveil.methods.glove_merging import stretch
+    from flowveil.methods.box_loops import stretch
 
     hulls = Hulls.around(frame.point, group)
     left = int(group[short][0])
@@ -167,13 +153,12 @@ def _absorb(
 
 
 def _costliest(
-    flows: Flows, guarantee: Guarantee, frame: Frame, group: Ints, kept: NDArray[np.bool_], budget: float
+    volume: NDArray[Any], frame: Frame, group: Ints, kept: NDArray[np.bool_], budget: float
 ) -> NDArray[np.bool_]:
     """Returns the flows of the boxes with the longest sides, within the remaining budget.
 
     A box of a single square costs nothing and stays.
     """
-    volume = flows.volume(guarantee.basis)
     left = budget - float(volume[~kept].sum())
     hulls = Hulls.around(frame.point, group)
     reach = frame.step_cm @ (hulls.high - hulls.low)

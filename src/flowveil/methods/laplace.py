@@ -9,12 +9,14 @@ threshold that a person alone in a pair passes with probability at most δ (Koro
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 
 from flowveil.errors import ParameterError
 from flowveil.flows import Cells, Flows, concat_cells
 from flowveil.methods.discrete_noise import Bits, DiscreteLaplace, random_bits
+from flowveil.methods.epsilon import noise_scale
 from flowveil.methods.noise_guarantee import CountedTrips, NoiseGuarantee
 from flowveil.methods.public_domain import pair_domain
 from flowveil.release.noisy import NoisyCounts
@@ -61,7 +63,7 @@ def laplace(
         "laplace", flows, epsilon=epsilon, delta=delta, bound=bound, seed=unsafe_seed_for_tests
     )
     domain = pair_domain(flows, level, region, listed=privacy.delta == 0)
-    scale = privacy.scale()
+    scale = Fraction(noise_scale(privacy.bound, privacy.epsilon))
     distribution = DiscreteLaplace(scale)
     n_zones = len(domain.origins.zones), len(domain.destinations.zones)
     noisy_pairs = n_zones[0] * n_zones[1] * distribution.positive_share

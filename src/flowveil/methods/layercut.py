@@ -2,24 +2,13 @@
 
 Each layer runs PairCut's recurrence on the flows that the layers before did not publish, at one price on a suppressed
 trip. The prices are a public ladder, `FIRST_PRICE` times powers of `RATIO`: a layer with price m publishes cells whose
-two zones have fewer than m tiles together. A flow belongs to the first layer that has a cell around it, so
+two zones have fewer than m tiles together. A flow belongs to the first layer that has a cell around it, so cells of
+different layers count disjoint sets of trips, and nothing can be subtracted.
 
-- every flow is counted in one cell at most, and every cell satisfies the guarantee;
-- cells of different layers count disjoint sets of trips, and nothing can be subtracted;
-- a reader finds the cell of a flow from the published table: the one with the lowest layer among those around it.
-
-A cell is not published, and its flows go on to the next layer, where its count would determine the counts of its
-parts: where its trips are k - 1 times the number of its parts (its flows, or its tiles or child zones at one end). No
-part reaches k there, so each would have exactly k - 1.
-
-Rules that are not monotone (dominance, stricter places) are a `CellRule`: a cell that breaks it is not published in its
-layer either. Without such a rule a flow that is left by the first layer has fewer than k trips. So where trips are
-protected, a later cell with more than k - 1 trips for each of its flows would reveal that the rule refused a part of
-it; it is not published.
-
-Guaranteed: at most ``max_suppressed`` of the volume appears nowhere. The last layers of the ladder publish nearly all.
-Where the rest is more than the limit, layers are taken back, and one last layer is PairCut within the limit.
-The same input gives the same cells on every machine.
+Not published, and left to the next layer, are cells that break a `CellRule`, cells whose count determines the counts of
+their parts (`_determined`), and cells that reveal a refused part (`_unexplained`); docs/methods/layercut.md has the
+reasons. Guaranteed: at most ``max_suppressed`` of the volume appears nowhere. If the ladder leaves more, layers are
+removed, and one last layer is PairCut within the limit.
 """
 
 from __future__ import annotations
@@ -35,7 +24,7 @@ from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Hierarchy, Ints
 from flowveil.methods.pair_divisions import Division, PairTable
-from flowveil.methods.paircut import fold_weights, plan_from_nodes, settle_price, weight_notes
+from flowveil.methods.paircut import fold_weights, settle_price, weight_notes
 from flowveil.methods.pruning import dual_multiplier
 from flowveil.release.plan import CellRule, Plan
 
@@ -69,8 +58,7 @@ def layercut(
 
     Args:
         max_suppressed: largest share of the volume in no layer; never exceeded, and usually far from reached.
-        time_weight: if time is folded, the tiles that an hour is worth, as for PairCut.
-        fold_weight: if attributes fold, the tiles that a step up their trees is worth, as for PairCut.
+        time_weight, fold_weight: as for PairCut.
         cell_rule: refuses cells although they satisfy the guarantee; not an option of users.
 
     Raises:
@@ -80,13 +68,14 @@ def layercut(
     weights = fold_weights(flows, guarantee, USUAL_SHARE, "error", given)
     volume = flows.volume(guarantee.basis)
     budget = max_suppressed * float(np.sum(volume))
-    layers = _Layers.empty(flows, guarantee, weights, cell_rule)
+    leaves = tuple(tree.leaf_node[tile] for tree, tile in flows.ends)
+    layers = _Layers(flows, guarantee, weights, cell_rule, np.zeros(len(flows), dtype=np.int8), leaves)
     for price in _prices(flows, weights):
         layers = layers.add(price)
     if layers.left > budget:
         layers = _within(layers, budget)
     notes = {"layers": int(layers.number.max(initial=0)), **weight_notes(flows, weights)}
-    return plan_from_nodes(flows, layers.nodes, layers.number > 0, notes, layer=layers.number)
+    return Plan.from_nodes(flows, layers.nodes, layers.number > 0, notes, layer=layers.number)
 
 
 def _prices(flows: Flows, weights: Sequence[float]) -> Iterator[float]:
@@ -127,14 +116,6 @@ class _Layers:
     cell_rule: CellRule | None
     number: NDArray[np.int8]
     nodes: tuple[Ints, ...]
-
-    @classmethod
-    def empty(
-        cls, flows: Flows, guarantee: Guarantee, weights: tuple[float, ...], cell_rule: CellRule | None
-    ) -> _Layers:
-        number = np.zeros(len(flows), dtype=np.int8)
-        leaves = tuple(tree.leaf_node[tile] for tree, tile in flows.ends)
-        return cls(flows, guarantee, weights, cell_rule, number, leaves)
 
     @property
     def left(self) -> float:
@@ -216,7 +197,11 @@ class _Layers:
         return refused
 
     def _unexplained(self, rows: Positions, cell: Positions) -> Mask:
-        """Returns the flows of cells with more than k - 1 trips for each of several flows."""
+        """Returns the flows of cells with more than k - 1 trips for each of several flows.
+
+        Without a rule a flow that is left by an earlier layer has fewer than k trips, so such a cell would reveal that
+        the rule refused a part of it.
+        """
         kept = np.flatnonzero(cell >= 0)
         unexplained = np.zeros(len(cell), dtype=np.bool_)
         n_flows = np.bincount(cell[kept])
@@ -225,7 +210,10 @@ class _Layers:
         return unexplained
 
     def _determined(self, rows: Positions, cell: Positions, nodes: Sequence[Ints]) -> Mask:
-        """Returns the flows of cells whose trips are k - 1 times the number of their parts."""
+        """Returns the flows of cells whose trips are k - 1 times the number of their parts.
+
+        Parts are flows, or tiles or child zones at one end. No part reaches k, so each would have exactly k - 1.
+        """
         largest = self.guarantee.k - 1
         determined = np.zeros(len(cell), dtype=np.bool_)
         if self.guarantee.k < LEAST_K_OF_RULE or not np.any(cell >= 0):

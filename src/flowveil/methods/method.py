@@ -11,7 +11,8 @@ from typing import Any, Literal
 
 from flowveil.errors import MissingExtraError, ParameterError, did_you_mean
 from flowveil.flows import Flows
-from flowveil.zoning.restriction import Read, Refinement, check_hierarchy, refined
+from flowveil.request import find_setting
+from flowveil.zoning.restriction import Read, Refinement, refined
 
 #: Message of methods that find no plan.
 INFEASIBLE = (
@@ -106,7 +107,7 @@ class Method:
         Raises:
             ParameterError: halves are requested, but the method uses no tree or this tree cannot be refined.
         """
-        check_hierarchy(hierarchy)
+        find_setting("hierarchy").check(hierarchy)
         if self.hierarchy is None:
             if hierarchy == "halves":
                 raise ParameterError(

@@ -124,7 +124,7 @@ def _counted(
 
 def _rows(part: Flows, domain: Any) -> _Counted:
     """Returns the trips of a slice inside the region, by person if persons are known."""
-    inside = (domain.origins.zone[part.origin] >= 0) & (domain.destinations.zone[part.destination] >= 0)
+    inside = domain.plan(part).kept
     people = part.people
     if people is None:
         return _Counted(part.origin, part.destination, part.trips, None).select(inside)

@@ -14,10 +14,10 @@ from flowveil.errors import DataError, ParameterError
 from flowveil.flows import Cells, Flows, group_pairs
 from flowveil.guarantee import check_whole
 from flowveil.hierarchy import Ints
-from flowveil.methods.epsilon import check_epsilon, noise_scale
+from flowveil.methods.epsilon import check_epsilon
 from flowveil.methods.public_domain import PairDomain
 from flowveil.release.noisy import NoisyCounts, PrivacyLoss
-from flowveil.release.plan import Plan, Suppression, Zones
+from flowveil.release.plan import Plan
 
 Counts = NDArray[np.int64]
 
@@ -56,16 +56,17 @@ class NoiseGuarantee:
         check_whole("bound", 1 if bound is None else bound)
         check_whole("unsafe_seed_for_tests", 0 if seed is None else seed, least=0)
         unit, most = _unit_and_bound(method, flows, bound)
-        if most / epsilon > LARGEST_SCALE:
-            raise ParameterError(
-                f"Noise of scale bound / epsilon = {most / epsilon:,.0f} makes the counts useless; at most "
-                f"{LARGEST_SCALE:,.0f} is allowed. Hint: a smaller bound or a larger epsilon."
-            )
+        check_scale("bound / epsilon", most / epsilon)
         return cls(unit, epsilon, float(delta), most)
 
-    def scale(self) -> Fraction:
-        """Returns the scale of discrete Laplace noise for the whole ε: exact, and at least bound / ε."""
-        return Fraction(noise_scale(self.bound, self.epsilon))
+
+def check_scale(what: str, scale: float | Fraction) -> None:
+    """Raises ParameterError if noise of a scale would hide the counts."""
+    if scale > LARGEST_SCALE:
+        raise ParameterError(
+            f"The {what} gives noise of scale {float(scale):,.0f}, which makes the counts useless; at most "
+            f"{LARGEST_SCALE:,.0f} is allowed. Hint: a larger epsilon or share of it, or a smaller bound."
+        )
 
 
 def rounded_up(scale: Fraction) -> float:
@@ -92,62 +93,40 @@ def _unit_and_bound(method: str, flows: Flows, bound: int | None) -> tuple[Liter
 
 @dataclass(frozen=True, eq=False)
 class CountedTrips:
-    """The counted trips of each flow before any noise, its zones (-1: outside the domain), and whether it is inside."""
+    """The counted trips of each flow before any noise, and the plan with its zones."""
 
     flows: Flows
     privacy: NoiseGuarantee
     domain: PairDomain
-    origin: Ints
-    destination: Ints
-    inside: NDArray[np.bool_]
+    plan: Plan
     trips: Counts
 
     @classmethod
     def from_flows(cls, flows: Flows, privacy: NoiseGuarantee, domain: PairDomain) -> CountedTrips:
         """Counts the trips of the flows inside the domain, at most the bound of each person."""
-        origin, destination = domain.origins.zone[flows.origin], domain.destinations.zone[flows.destination]
-        inside = (origin >= 0) & (destination >= 0)
-        trips = counted_trips(flows, inside, bound=None if privacy.unit == "trip" else privacy.bound)
-        return cls(flows, privacy, domain, origin, destination, inside, trips)
+        plan = domain.plan(flows)
+        trips = counted_trips(flows, plan.kept, bound=None if privacy.unit == "trip" else privacy.bound)
+        return cls(flows, privacy, domain, plan, trips)
 
     def table(self) -> Cells:
         """Returns the counted trips of the pairs of zones that have any."""
-        n_zones = len(self.domain.origins.zones), len(self.domain.destinations.zones)
-        group = group_pairs(np.where(self.trips > 0, self.origin, np.int32(-1)), self.destination, *n_zones)
+        plan = self.plan
+        origin = np.where(self.trips > 0, plan.origin_zone, np.int32(-1))
+        group = group_pairs(origin, plan.destination_zone, len(plan.origin_zones), len(plan.destination_zones))
         return Cells(group.origin, group.destination, group.sum(self.trips))
 
     def released(
-        self, cells: Cells, loss: dict[str, Any], seed: int | None, *, zones: tuple[Zones, Ints, Ints] | None = None
+        self, cells: Cells, loss: dict[str, Any], seed: int | None, *, plan: Plan | None = None
     ) -> NoisyCounts:
         """Returns the result of a method: the noisy counts to publish.
 
-        ``loss`` has the fields of `PrivacyLoss` other than unit, ε, δ and bound. ``zones`` are zones that differ from
-        those of the domain, and those of each flow at both ends.
+        ``loss`` has the fields of `PrivacyLoss` other than unit, ε, δ and bound. ``plan`` has zones that differ from
+        those of the domain.
         """
-        privacy, domain = self.privacy, self.domain
-        origins, destinations = domain.origins.zones, domain.destinations.zones
-        origin, destination = self.origin, self.destination
-        if zones is not None:
-            origins, origin, destination = zones
-            destinations = origins
         return NoisyCounts(
-            plan=Plan(
-                origin_zone=origin,
-                destination_zone=destination,
-                kept=self.inside,
-                origin_zones=origins,
-                destination_zones=destinations,
-                homogeneous=zones is None,
-                suppression=Suppression("noise"),
-            ),
+            plan=plan or self.plan,
             cells=cells,
-            guarantee=PrivacyLoss(
-                unit=privacy.unit,
-                epsilon=privacy.epsilon,
-                delta=privacy.delta,
-                bound=privacy.bound,
-                **{"threshold": None, "domain": domain.described, **loss},
-            ),
+            guarantee=PrivacyLoss(**vars(self.privacy), **{"threshold": None, "domain": self.domain.described, **loss}),
             left_out=self._uncounted(),
             repeatable=seed is not None,
         )
@@ -155,11 +134,12 @@ class CountedTrips:
     def _uncounted(self) -> dict[str, int]:
         """Returns the trips that are not counted, by reason. Exact, so for the data holder only."""
         trips, people = self.flows.trips, self.flows.people
-        inside = known = int(trips[self.inside].sum())
+        kept = self.plan.kept
+        inside = known = int(trips[kept].sum())
         if people is not None and people.trips is not None:
-            known = int(people.trips[self.inside[people.cell]].sum())
+            known = int(people.trips[kept[people.cell]].sum())
         return {
-            "outside the region": int(trips[~self.inside].sum()),
+            "outside the region": int(trips[~kept].sum()),
             "of unknown persons": inside - known,
             "beyond the bound": known - int(self.trips.sum()),
         }

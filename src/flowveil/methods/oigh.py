@@ -7,6 +7,7 @@ cells, so one descent along the staircase of good points finds it. The baseline 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass
 
 import numpy as np
@@ -49,11 +50,8 @@ def one_level(flows: Flows, guarantee: Guarantee, *, max_suppressed: float = 0.1
     Arguments as in `oigh`; both ends are tiles of one tree.
     """
     lattice = Lattice(flows, guarantee, max_suppressed)
-    low, high = -1, lattice.origins.top
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if lattice.average(middle, middle) is None else (low, middle)
-    return lattice.plan(high, high)
+    up = bisect_left(range(lattice.origins.top), True, key=lambda level: lattice.average(level, level) is not None)
+    return lattice.plan(up, up)
 
 
 def suppression(flows: Flows, guarantee: Guarantee, *, max_suppressed: float = 0.1) -> Plan:  # noqa: ARG001

@@ -16,12 +16,11 @@ values of an attribute; never more than for the matrix of everything at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from flowveil.errors import FlowveilError, InfeasibleError, ParameterError
 from flowveil.flows import Flows
@@ -34,8 +33,8 @@ from flowveil.methods.oigh import oigh
 from flowveil.methods.pair_divisions import Division, PairTable
 from flowveil.methods.pruning import dual_multiplier
 from flowveil.methods.twin_trees import Goal
-from flowveil.methods.twincut import FrontierPoint, check_goal, score, twincut
-from flowveil.release.plan import FoldedZones, NodeZones, Plan
+from flowveil.methods.twincut import check_goal, score, twincut
+from flowveil.release.plan import NodeZones, Plan
 
 #: Prices, as shares of the best one, whose divisions are tried when the rest of the budget is spent.
 NEARBY = (1 - 1e-9, 0.999, 0.997, 0.99, 0.97, 0.93, 0.85, 0.7, 0.5)
@@ -145,41 +144,6 @@ def proven_score(table: PairTable, price: float, budget: float) -> float:
     return price - (price * goal.total - least) / published if published > 0 else 0.0
 
 
-def frontier(
-    flows: Flows,
-    guarantee: Guarantee,
-    *,
-    objective: Goal = "error",
-    up_to: float = 1.0,
-    progress: Callable[[float], None] | None = None,
-) -> tuple[FrontierPoint, ...]:
-    """Returns how fine cells can be for every suppressed share: the points of the lower convex hull.
-
-    Every point is the best division at a price, so no division that suppresses as little is finer. For the data holder
-    only: it is computed from all flows. Arguments as in `flowveil.methods.twincut.frontier`.
-    """
-    check_goal(objective)
-    table = PairTable.from_flows(flows, guarantee, objective)
-    highest = None if table is None else dual_multiplier(table, table.lost)
-    if table is None or highest is None or table.objective.total <= 0:
-        return ()
-    kept: list[FrontierPoint] = []
-    best = np.inf
-    prices = max(highest, 1.0) * np.exp2(-np.arange(0, np.log2(max(highest, 1.0)) + 4, 0.5))
-    for at, price in enumerate(prices):
-        if progress is not None:
-            progress(at / len(prices))
-        found = table.divide(float(price))
-        if found.suppressed > up_to * table.objective.total:
-            break
-        score = table.score(found)
-        if score < best and found.suppressed < table.objective.total:
-            best = score
-            value = -score * table.objective.total if objective == "cells" else score
-            kept.append(FrontierPoint(found.suppressed / table.objective.total, value, float(price)))
-    return tuple(kept)
-
-
 def settle_price(table: PairTable, price: float) -> tuple[float, Division]:
     """Returns a price, at least the given one, at which more suppression does not improve the score; its division."""
     found = table.divide(price)
@@ -200,41 +164,7 @@ def _plan(flows: Flows, table: PairTable, found: Division, notes: dict[str, Any]
         np.where(cell >= 0, node[pair], tree.leaf_node[tile])
         for (tree, tile), node in zip(flows.ends, table.node, strict=True)
     ]
-    return plan_from_nodes(flows, own, cell >= 0, notes)
-
-
-def plan_from_nodes(
-    flows: Flows,
-    own: Sequence[Ints],
-    kept: NDArray[np.bool_],
-    notes: Mapping[str, Any],
-    *,
-    layer: NDArray[np.int8] | None = None,
-) -> Plan:
-    """Returns the plan that puts every flow into these nodes of its ends: origin, destination and folds.
-
-    With layers, the same node in two layers is two origin zones.
-    """
-    used, destination = np.unique(own[1], return_inverse=True)
-    trees = [tree for tree, _ in (flows.ends[0], *flows.ends[2:])]
-    shape = (*(tree.n_nodes for tree in trees), 1 if layer is None else int(layer.max(initial=0)) + 1)
-    columns: Any = (own[0], *own[2:], np.zeros(len(flows), np.int8) if layer is None else layer)
-    key: NDArray[np.int64] = np.ravel_multi_index(columns, shape)
-    distinct, origin = np.unique(key, return_inverse=True)
-    node, *fold_nodes, layers = (part.astype(np.int32) for part in np.unravel_index(distinct, shape))
-    marked: dict[str, Any] = {} if layer is None else {"layer": layers.astype(np.int8)}
-    origins = NodeZones(flows.origins, node, **marked)
-    if flows.folds:
-        origins = FoldedZones(flows.origins, node, flows.folds, tuple(fold_nodes), **marked)
-    return Plan(
-        origin_zone=origin.astype(np.int32),
-        destination_zone=destination.astype(np.int32),
-        kept=kept,
-        origin_zones=origins,
-        destination_zones=NodeZones(flows.destinations, used.astype(np.int32)),
-        homogeneous=False,
-        notes=notes,
-    )
+    return Plan.from_nodes(flows, own, cell >= 0, notes)
 
 
 def _or_unfolded(
@@ -253,7 +183,7 @@ def _or_unfolded(
     ]
     nodes += [np.zeros(len(flows), np.int32) for _ in flows.folds]
     own = [np.where(kept, node, tree.leaf_node[tile]) for (tree, tile), node in zip(flows.ends, nodes, strict=True)]
-    other = plan_from_nodes(flows, own, kept, plan.notes)
+    other = Plan.from_nodes(flows, own, kept, plan.notes)
     found = [score(flows, p, guarantee.basis, goal, weights=weights) for p in (plan, other)]
     return other if found[1] < found[0] - 1e-12 * abs(found[0]) else plan
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, Decimal, localcontext
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from flowveil.errors import ParameterError
 from flowveil.flows import Cells, Flows, concat_cells
 from flowveil.hierarchy import Ints
 from flowveil.methods.discrete_noise import Bits, Counts, DiscreteLaplace, random_bits
-from flowveil.methods.noise_guarantee import LARGEST_SCALE, CountedTrips, NoiseGuarantee, rounded_up
+from flowveil.methods.noise_guarantee import CountedTrips, NoiseGuarantee, check_scale, rounded_up
 from flowveil.methods.public_domain import PublicTree, public_domain
 from flowveil.methods.topdown import parse_shares
 from flowveil.release.noisy import NoiseStep, NoisyCounts
@@ -66,7 +67,8 @@ def privtree(
     tree = PublicTree.from_domain(domain)
     counted = CountedTrips.from_flows(flows, privacy, domain)
     bits = random_bits(unsafe_seed_for_tests)
-    origin, destination = (np.where(counted.inside, zone, 0) for zone in (counted.origin, counted.destination))
+    plan = counted.plan
+    origin, destination = (np.where(plan.kept, zone, 0) for zone in (plan.origin_zone, plan.destination_zone))
     leaves, leaf = divide_pairs(tree, noise, origin, destination, counted.trips, bits)
     noisy = leaves.trips + noise.counts.draw(len(leaves), bits)
     shown = replace(leaves, trips=noisy).select(noisy >= 1)
@@ -78,11 +80,9 @@ def privtree(
         "domain": {**domain.described, "pairs": "pairs of zones of all levels, divided by noisy counts"},
         "steps": noise.steps,
     }
-    zones = tree.zones, leaves.origin[leaf], leaves.destination[leaf]
-    return counted.released(cells, loss, unsafe_seed_for_tests, zones=zones)
-
-
-# ---- the budget ---------------------------------------------------------------------------------------------------
+    ends: dict[str, Any] = {"origin_zone": leaves.origin[leaf], "destination_zone": leaves.destination[leaf]}
+    plan = replace(plan, **ends, origin_zones=tree.zones, destination_zones=tree.zones, homogeneous=False)
+    return counted.released(cells, loss, unsafe_seed_for_tests, plan=plan)
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,11 +110,7 @@ class _Budget:
         b = Fraction(decay)
         scales = privacy.bound * (2 * b - 1) / ((b - 1) * parts[0]), privacy.bound / parts[1]
         for name, scale in zip(PARTS, scales, strict=True):
-            if scale > LARGEST_SCALE:
-                raise ParameterError(
-                    f"The share of the {name} gives noise of scale {float(scale):,.0f}, which makes the counts "
-                    f"useless; at most {LARGEST_SCALE:,.0f} is allowed. Hint: a larger epsilon or a smaller bound."
-                )
+            check_scale(f"share of the {name}", scale)
         distributions = [DiscreteLaplace(scale) for scale in scales]
         steps = tuple(
             NoiseStep(name, rounded_up(distribution.scale), distribution.standard_deviation, epsilon=float(part))
@@ -128,9 +124,6 @@ def decay_step(scale: Fraction, decay: float) -> int:
     with localcontext(prec=50):
         exact = Decimal(scale.numerator) / Decimal(scale.denominator) * Decimal(decay).ln()
         return int((exact * (1 + Decimal(10) ** -40)).to_integral_value(ROUND_CEILING))
-
-
-# ---- the divisions ------------------------------------------------------------------------------------------------
 
 
 def divide_pairs(

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from flowveil.errors import ParameterError
 from flowveil.flows import Flows
 from flowveil.hierarchy import Hierarchy, Ints
-from flowveil.release.plan import NodeZones, Zones
-from flowveil.zoning.h3 import Cells64, H3Zones, parent_of, resolution_of
+from flowveil.release.plan import NodeZones, Plan, Suppression, Zones
+from flowveil.zoning.h3 import Cells64, H3Zones, h3_hierarchy, parent_of, resolution_of
 
 Counts = NDArray[np.int64]
 
@@ -50,6 +50,19 @@ class PairDomain:
     destinations: ZonesOfEnd
     public: bool
     described: dict[str, Any]
+
+    def plan(self, flows: Flows) -> Plan:
+        """Returns the zones of each flow; flows outside the domain are not kept."""
+        origin, destination = self.origins.zone[flows.origin], self.destinations.zone[flows.destination]
+        return Plan(
+            origin_zone=origin,
+            destination_zone=destination,
+            kept=(origin >= 0) & (destination >= 0),
+            origin_zones=self.origins.zones,
+            destination_zones=self.destinations.zones,
+            homogeneous=True,
+            suppression=Suppression("noise"),
+        )
 
 
 def pair_domain(
@@ -231,29 +244,20 @@ def named_levels(domain: PairDomain) -> list[tuple[str, NDArray[np.uint64]]]:
     """Returns name and ancestor of each zone for every level, from the top of the region or map down to the zones."""
     zones, region = domain.origins.zones, domain.described.get("region")
     if isinstance(zones, H3Zones):
-        return _steps_of_cells(zones.cells, region or [])
+        tree = h3_hierarchy(zones.cells)
+        chains = _lifted(tree, tree.leaf_node, [format(int(name, 16), "x") for name in region or []])
+        coarsest = int(tree.level[chains[0]].min())
+        return [(str(coarsest + i), tree.code[nodes]) for i, nodes in enumerate(chains)]
     assert isinstance(zones, NodeZones)
-    return _steps_of_map(zones.hierarchy, zones.nodes, region)
+    tree = zones.hierarchy
+    return [(str(int(tree.level[n].max())), n.astype(np.uint64)) for n in _lifted(tree, zones.nodes, region)]
 
 
-def _steps_of_cells(cells: Cells64, region: list[str]) -> list[tuple[str, NDArray[np.uint64]]]:
-    """Returns the levels from the coarsest region cell to the zones; no region cell is lifted above itself."""
-    places = np.array([int(name, 16) for name in region], dtype=np.uint64)
-    finest = int(resolution_of(cells[:1])[0])
-    top = np.full(len(cells), -1)
-    steps = []
-    for r in range(int(resolution_of(places).min()), finest + 1):
-        top[(top < 0) & np.isin(parent_of(cells, r), places)] = r
-    for r in range(int(top.min()), finest + 1):
-        lifted = parent_of(cells, r)
-        for later in range(r + 1, int(top.max()) + 1):
-            lifted[top == later] = parent_of(cells[top == later], later)
-        steps.append((str(r), lifted))
-    return steps
+def _lifted(tree: Hierarchy, zones: Ints, region: list[str] | None) -> list[Ints]:
+    """Returns the ancestors of zones, from the root, or from the zones of the region, down.
 
-
-def _steps_of_map(tree: Hierarchy, zones: Ints, region: list[str] | None) -> list[tuple[str, NDArray[np.uint64]]]:
-    """Returns the levels from the root, or from the zones of the region, down; a zone that ends early is repeated."""
+    A zone that ends early is repeated.
+    """
     highest = np.zeros(len(zones), dtype=np.int64)
     if region is not None:
         codes = tree.code_text(np.arange(tree.n_nodes, dtype=np.int32))
@@ -266,7 +270,7 @@ def _steps_of_map(tree: Hierarchy, zones: Ints, region: list[str] | None) -> lis
         depth = tree.depth[chains[-1]]
         lifts = (depth > highest) & (depth == depth[depth > highest].max())
         chains.append(np.where(lifts, tree.parent[chains[-1]], chains[-1]))
-    return [(str(int(tree.level[nodes].max())), nodes.astype(np.uint64)) for nodes in reversed(chains)]
+    return chains[::-1]
 
 
 @dataclass(frozen=True, eq=False)

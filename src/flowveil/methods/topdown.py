@@ -22,7 +22,7 @@ from flowveil.flows import Cells, Flows, concat_cells
 from flowveil.hierarchy import Ints
 from flowveil.methods.discrete_noise import Bits, Counts, DiscreteGaussian, DiscreteLaplace, random_bits
 from flowveil.methods.epsilon import largest_rho
-from flowveil.methods.noise_guarantee import LARGEST_SCALE, CountedTrips, NoiseGuarantee, rounded_up
+from flowveil.methods.noise_guarantee import CountedTrips, NoiseGuarantee, check_scale, rounded_up
 from flowveil.methods.public_domain import Level, public_domain, public_levels
 from flowveil.release.noisy import NoiseStep, NoisyCounts
 
@@ -79,9 +79,6 @@ def topdown(
     return counted.released(cells, loss, unsafe_seed_for_tests)
 
 
-# ---- the budget ---------------------------------------------------------------------------------------------------
-
-
 #: A distribution of integer noise.
 NoiseDistribution = DiscreteLaplace | DiscreteGaussian
 
@@ -130,19 +127,11 @@ def _noise_of_levels(
             part = share * rho
             distribution = DiscreteGaussian(privacy.bound**2 / (2 * part))
             scale = math.sqrt(rounded_up(distribution.variance))
-        if scale > LARGEST_SCALE:
-            raise ParameterError(
-                f"The share of step '{step.name}' gives noise of scale {scale:,.0f}, which makes the counts "
-                f"useless; at most {LARGEST_SCALE:,.0f} is allowed. Hint: a larger share, a larger epsilon, or a "
-                "smaller bound."
-            )
+        check_scale(f"share of step '{step.name}'", scale)
         paid = {"epsilon" if rho is None else "rho": float(part)}
         distributions.append(distribution)
         steps.append(NoiseStep(step.name, scale=scale, deviation=distribution.standard_deviation, **paid))
     return distributions, tuple(steps)
-
-
-# ---- counting -----------------------------------------------------------------------------------------------------
 
 
 def count_top_down(
@@ -212,9 +201,6 @@ def _children(parents: Cells, level: Level) -> tuple[Counts, Ints, Ints]:
     place = np.arange(len(family)) - (np.cumsum(size) - size)[family]
     i, j = np.divmod(place, wide[family])
     return family, order[start[parents.origin][family] + i], order[start[parents.destination][family] + j]
-
-
-# ---- consistency -------------------------------------------------------------------------------------------------
 
 
 def fit_to_totals(noisy: Counts, family: Counts, total: Counts) -> Counts:

@@ -4,9 +4,7 @@ Cells below the threshold are suppressed, and the plan is refused if they hold m
 earlier zones gets the coarsest node that overlaps none of them. If the earlier zones overlap, a flow belongs to the one
 earlier cell that contains it; flows in no earlier cell are suppressed.
 
-Of a map in layers, a flow belongs to the first layer with a published cell around it: flows of a cell below the
-threshold go on to the next layer. So do those of a later cell whose trips are k - 1 times the number of earlier cells
-that its flows were left by, because each of these would have exactly k - 1.
+Of a map in layers, a flow belongs to the first layer with a published cell around it.
 """
 
 from __future__ import annotations
@@ -195,7 +193,8 @@ def _published(flows: Flows, guarantee: Guarantee, cell: Ints, left_by: Ints, n_
     """Returns the flows in cells that can be published.
 
     ``cell`` is the cell of each flow in this layer, ``left_by`` the last cell of an earlier layer that was below the
-    threshold; -1 for none.
+    threshold; -1 for none. A cell with k - 1 times as many trips as cells left its flows is refused: each of these
+    would have exactly k - 1.
     """
     merged = flows.merge(cell, np.zeros(len(flows), dtype=np.int32), n_cells, 1)
     safe = guarantee.safe(merged.cells)
@@ -282,21 +281,10 @@ class MapCells:
         inside = cell >= 0
         origin = np.where(inside, self.origin[cell], flows.origins.leaf_node[flows.origin])
         destination = np.where(inside, self.destination[cell], flows.destinations.leaf_node[flows.destination])
-        layer = np.where(inside, self.layer[cell], np.int8(0))
-        wide = int(self.layer.max()) + 1
+        layers = (np.where(inside, self.layer[cell], np.int8(0)), self.layer) if self.layer.any() else None
         # All cells of the map are listed, so that a revision can keep cells without trips.
-        key = np.concatenate((origin, self.origin)).astype(np.int64) * wide + np.concatenate((layer, self.layer))
-        zones_o, number_o = np.unique(key, return_inverse=True)
-        zones_d, number_d = np.unique(np.concatenate((destination, self.destination)), return_inverse=True)
-        layers = (zones_o % wide).astype(np.int8) if wide > 1 else None
-        return Plan(
-            origin_zone=number_o[: len(flows)].astype(np.int32),
-            destination_zone=number_d[: len(flows)].astype(np.int32),
-            kept=kept,
-            origin_zones=NodeZones(flows.origins, (zones_o // wide).astype(np.int32), layer=layers),
-            destination_zones=NodeZones(flows.destinations, zones_d.astype(np.int32)),
-            homogeneous=False,
-        )
+        nodes = [np.concatenate(both) for both in ((origin, self.origin), (destination, self.destination))]
+        return Plan.from_nodes(flows, nodes, kept, {}, layer=None if layers is None else np.concatenate(layers))
 
 
 def _ancestors(tree: Hierarchy, depth: int) -> Ints:

@@ -105,9 +105,11 @@ def context_of(bounds: Floats) -> Context:
     box = (west - wide, south - high, east + wide, north + high)
     here = world()
     land, lakes = (_inside(name, *box) for name in _AREAS)
+    step = max(box[2] - box[0], box[3] - box[1]) / 4000
+    if shapely.get_num_coordinates(land).sum() > 10 * MAX_CORNERS:
+        land = shapely.simplify(land, step)
     sea = shapely.difference(shapely.box(*box), shapely.union_all(land))
     water = np.concatenate((shapely.get_parts(sea), lakes))
-    step = max(box[2] - box[0], box[3] - box[1]) / 4000
     inside = (here.lon > box[0]) & (here.lon < box[2]) & (here.lat > box[1]) & (here.lat < box[3])
     return Context(
         water=_thinned(water[shapely.get_type_id(water) == 3], step),

@@ -6,7 +6,7 @@ Every chart comes with a title and a description for those who do not see it, an
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -49,14 +49,8 @@ def shape(tag: str, words: str = "", /, **attributes: str | float) -> Shape:
     return Shape(tag, named, words)
 
 
-def svg(shapes: Sequence[Shape], *, title: str, description: str, height: int = HEIGHT) -> Markup:
-    """Wraps shapes into an SVG with its text alternatives."""
-    return fill("chart.svg", shapes=shapes, title=title, description=description, width=WIDTH, height=height)
-
-
-def axis_name(name: str, *, stop: int) -> Shape:
-    """What an axis counts."""
-    return shape("text", name, x=LEFT + (stop - LEFT) / 2, y=HEIGHT - 4, text_anchor="middle")
+def _svg(shapes: Sequence[Shape], *, title: str, description: str) -> Markup:
+    return fill("chart.svg", shapes=shapes, title=title, description=description, width=WIDTH, height=HEIGHT)
 
 
 def polyline(points: Sequence[tuple[float, float]], **look: str | float) -> Shape:
@@ -64,36 +58,29 @@ def polyline(points: Sequence[tuple[float, float]], **look: str | float) -> Shap
     return shape("polyline", points=" ".join(f"{x:.1f},{y:.1f}" for x, y in points), fill="none", **look)
 
 
-def name_beside(name: str, y: float, colour: str) -> Shape:
-    """A name at the right of a chart."""
-    return shape("text", name, x=NAMES + 4, y=y + 4, style=f"fill:{colour};font-weight:600")
-
-
-def pointer(x: float, y: float, name_at: float, colour: str) -> Shape:
-    """A thin line from a point to its name."""
-    return shape("line", x1=x + 6, y1=y, x2=NAMES, y2=name_at, stroke=colour, stroke_width=".7")
-
-
 def colour_of(number: int) -> str:
     """The colour of a method, the same on the whole page."""
     return LINE_COLOURS[number % len(LINE_COLOURS)]
 
 
-def marker(number: int, x: float, y: float, colour: str) -> Shape:
+def _marker(number: int, x: float, y: float, *, faded: bool = False) -> Shape:
     """A mark whose form goes with its colour, for those who see few."""
+    look: dict[str, str] = {"fill": colour_of(number)} | ({"opacity": "0.4"} if faded else {})
     if number % 3 == 0:
-        return shape("circle", cx=x, cy=y, r=4, fill=colour)
+        return shape("circle", cx=x, cy=y, r=4, **look)
     if number % 3 == 1:
-        return shape("rect", x=x - 3.6, y=y - 3.6, width=7.2, height=7.2, fill=colour)
-    return shape("path", d=f"M{x:.1f} {y - 5:.1f}l4.6 8h-9.2z", fill=colour)
+        return shape("rect", x=x - 3.6, y=y - 3.6, width=7.2, height=7.2, **look)
+    return shape("path", d=f"M{x:.1f} {y - 5:.1f}l4.6 8h-9.2z", **look)
 
 
 def _axis(y: float, *, stop: int) -> Shape:
     return shape("line", class_="axis", x1=LEFT, y1=y, x2=stop, y2=y)
 
 
-def _below(name: str, x: float) -> Shape:
-    return shape("text", name, x=x, y=FLOOR + 16, text_anchor="middle")
+def _below(places: Mapping[str, float], name: str, *, stop: int) -> list[Shape]:
+    """What is written below a chart: texts at their places, and what the axis counts."""
+    marks = [shape("text", text, x=x, y=FLOOR + 16, text_anchor="middle") for text, x in places.items()]
+    return [*marks, shape("text", name, x=LEFT + (stop - LEFT) / 2, y=HEIGHT - 4, text_anchor="middle")]
 
 
 def _short(value: float) -> str:
@@ -113,40 +100,41 @@ def apart(heights: Sequence[float], *, gap: float = 14.0, lowest: float = FLOOR 
     return moved
 
 
+def _names(ends: Iterable[tuple[float, float, str, int]]) -> list[Shape]:
+    """Names at the right of a chart, with a thin line from the point (height, place) of each."""
+    shapes, ends = [], sorted(ends)
+    for (y, x, name, number), at in zip(ends, apart([y for y, *_ in ends]), strict=True):
+        colour = colour_of(number)
+        shapes += [
+            shape("text", name, x=NAMES + 4, y=at + 4, style=f"fill:{colour};font-weight:600"),
+            shape("line", x1=x + 6, y1=y, x2=NAMES, y2=at, stroke=colour, stroke_width=".7"),
+        ]
+    return shapes
+
+
 @dataclass(frozen=True)
 class Bars:
     """A histogram."""
 
     labels: tuple[str, ...]
     values: tuple[int, ...]
-    short: tuple[bool, ...] = ()  # which bars are below the threshold
-    mark: int | None = None  # bar whose left edge is the threshold, or None
-    mark_text: str = ""  # what the threshold is
+    short: int = 0  # how many bars, the first ones, are below the threshold
+    threshold: str = ""  # what it is
 
 
-def size_histogram(volume: NDArray[np.float64], *, threshold: float | None, name: str) -> Bars:
-    """How many cells, of those that may be shown, have which volume, in classes of 1, 2 and 5 times the threshold.
-
-    ``threshold`` is what every cell must reach, or None where this volume is not protected; ``name`` is its name.
-    """
-    positive = volume[volume > 0]
-    base = threshold if threshold else 1.0
-    low, high = (float(positive.min()), float(positive.max())) if len(positive) else (base, base)
-    steps = [base * m * 10.0**e for e in range(-6, 13) for m in (1, 2, 5)]
-    first = max((i for i, s in enumerate(steps) if s <= low), default=0)
-    last = min((i for i, s in enumerate(steps) if s > high), default=len(steps) - 1)
-    edges = steps[first : last + 1] if last > first else steps[first : first + 2]
-    counts = np.histogram(positive, bins=np.array(edges))[0]
-    whole = bool(np.all(positive == np.rint(positive))) and all(e == round(e) for e in edges)
+def size_histogram(volume: NDArray[np.float64], *, threshold: float, name: str) -> Bars:
+    """How many cells have which volume, in classes of 1, 2 and 5 times the threshold, which all should reach."""
+    low, high = volume.min(initial=threshold), volume.max(initial=threshold)
+    steps = [threshold * m * 10.0**e for e in range(-6, 13) for m in (1, 2, 5)]
+    edges = [a for a, b in pairwise(steps) if b > low and a <= high]
+    edges.append(next(step for step in steps if step > high))
     labels = []
     for a, b in pairwise(edges):
         # From 10,000 on both ends are rounded: one less would not show.
-        end = b - 1 if whole and b <= 10_000 else b
+        end = b - 1 if a == round(a) and b == round(b) <= 10_000 else b
         labels.append(_short(a) if end == a else f"{_short(a)}–{_short(end)}")
-    if threshold is None:
-        return Bars(tuple(labels), tuple(counts.tolist()), (False,) * len(labels))
-    short = tuple(b <= threshold for b in edges[1:])
-    return Bars(tuple(labels), tuple(counts.tolist()), short, sum(short), name)
+    counts = np.histogram(volume, bins=np.array(edges))[0].tolist()
+    return Bars(tuple(labels), tuple(counts), sum(b <= threshold for b in edges[1:]), name)
 
 
 def bar_chart(bars: Bars, *, title: str, label: str) -> Markup:
@@ -161,31 +149,42 @@ def bar_chart(bars: Bars, *, title: str, label: str) -> Markup:
     for i, value in enumerate(bars.values):
         # A bar of one among thousands must still be seen.
         height = 0.0 if value == 0 else max(2.0, (FLOOR - TOP) * value / top)
-        x, middle = LEFT + i * width, LEFT + (i + 0.5) * width
-        look = "bar short" if bars.short and bars.short[i] else "bar"
+        x, look = LEFT + i * width, "bar short" if i < bars.short else "bar"
         bar = shape("rect", class_=look, x=x + 1.5, y=FLOOR - height, width=width - 3, height=height, rx=2)
         shapes.append(replace(bar, hint=said[i]))
         if value and width > 26:
-            up = FLOOR - height - 5
-            shapes.append(shape("text", _short(value), class_="value", x=middle, y=up, text_anchor="middle"))
-        if i % every == 0:
-            shapes.append(_below(bars.labels[i], middle))
-    if bars.mark is not None and bars.mark_text:
-        x = LEFT + bars.mark * width
-        shapes.append(shape("line", class_="mark", x1=x, y1=TOP - 34, x2=x, y2=FLOOR))
-        side, anchor = (6, "start") if x < WIDTH - 150 else (-6, "end")
-        shapes.append(shape("text", bars.mark_text, class_="mark", x=x + side, y=TOP - 26, text_anchor=anchor))
-    shapes.append(axis_name(label, stop=WIDTH - RIGHT))
-    return svg(shapes, title=title, description="; ".join(said))
+            at = {"x": x + width / 2, "y": FLOOR - height - 5}
+            shapes.append(shape("text", _short(value), class_="value", **at, text_anchor="middle"))
+    x = LEFT + bars.short * width
+    side, anchor = (6, "start") if x < WIDTH - 150 else (-6, "end")
+    shapes += [
+        shape("line", class_="mark", x1=x, y1=TOP - 34, x2=x, y2=FLOOR),
+        shape("text", bars.threshold, class_="mark", x=x + side, y=TOP - 26, text_anchor=anchor),
+        *_below({bars.labels[i]: LEFT + (i + 0.5) * width for i in range(0, n, every)}, label, stop=WIDTH - RIGHT),
+    ]
+    return _svg(shapes, title=title, description="; ".join(said))
 
 
 @dataclass(frozen=True)
-class Scale:
+class _Scale:
     """The upright axis: from low at the floor to high at the top."""
 
     low: float
     high: float
     log: bool
+
+    @classmethod
+    def around(cls, values: Sequence[float], *, log: bool) -> _Scale:
+        """From 0, or on a logarithmic axis from the mark below the smallest positive value to that above the largest.
+
+        Where a value is 0, which stands at the bottom, the axis begins below that mark.
+        """
+        if not log:
+            return cls(0.0, max(values) or 1.0, log)
+        known = [y for y in values if y > 0] or [1.0]
+        low = max((s for s in _STEPS if s < min(known)), default=min(known) / 2)
+        low = low / 3 if len(known) < len(values) else low
+        return cls(low, min((s for s in _STEPS if s > max(known)), default=2 * max(known)), log)
 
     def __call__(self, y: float) -> float:
         """How far down a value stands."""
@@ -213,28 +212,13 @@ def _axis_ticks(low: float, high: float, *, log: bool) -> list[float]:
     return [float(f"{step * i:.12g}") for i in range(int(high / step) + 1)]
 
 
-def _scale_for(values: Sequence[float], *, log: bool) -> Scale:
-    """The scale of a line chart. On a logarithmic one 0 stands at the bottom, apart from the smallest value."""
-    if not log:
-        return Scale(0.0, max(values) or 1.0, log)
-    known = [y for y in values if y > 0]
-    low, high = min(known, default=1.0), max(known, default=2.0)
-    if len(known) < len(values) or high / low < 1.5:
-        low, high = low / 3, high * 1.5
-    if sum(low <= s <= high for s in _STEPS) < 2:
-        # One mark alone does not make a scale.
-        low = max((s for s in _STEPS if s <= low), default=low)
-        high = min((s for s in _STEPS if s >= high and s > low), default=low * 2)
-    return Scale(low, high, log)
-
-
 @dataclass(frozen=True)
 class Line:
     """One line of a line chart."""
 
     name: str  # at its end
     points: tuple[tuple[float, float | None], ...]  # None for a missing value
-    place: int | None = None  # its number on the page, for its colour; its place in the chart by default
+    place: int = 0  # its number on the page, for its colour
     faded: bool = False
 
 
@@ -243,32 +227,25 @@ def line_chart(lines: Sequence[Line], *, title: str, x_label: str, ticks: Sequen
     shown = [y for line in lines for _, y in line.points if y is not None]
     if not shown:
         nothing = shape("text", "no value can be shown", x=WIDTH / 2, y=60, text_anchor="middle")
-        return svg([nothing], title=title, description="no value", height=90)
-    height_of = _scale_for(shown, log=log)
+        return _svg([nothing], title=title, description="no value")
+    height_of = _Scale.around(shown, log=log)
     place = {k: LEFT + (i + 0.5) * (NAMES - LEFT) / len(ticks) for i, k in enumerate(ticks)}
-    shapes = height_of.marks()
+    shapes = height_of.marks() + _below({_short(k): x for k, x in place.items()}, x_label, stop=NAMES)
     if log and min(shown) <= 0:
         shapes.append(shape("text", "0", x=LEFT - 6, y=FLOOR + 4, text_anchor="end"))
-    shapes += [_below(_short(k), place[k]) for k in ticks]
-    shapes.append(axis_name(x_label, stop=NAMES))
-    ends: list[tuple[float, float, str, str]] = []
-    for order, line in enumerate(lines):
-        number = order if line.place is None else line.place
-        colour = colour_of(number)
+    ends = []
+    for line in lines:
         points = [(place[x], height_of(y)) for x, y in line.points if y is not None]
         if not points:
             continue
-        dash: dict[str, str] = {"stroke_dasharray": "6 3"} if number >= len(LINE_COLOURS) else {}
+        dash: dict[str, str] = {"stroke_dasharray": "6 3"} if line.place >= len(LINE_COLOURS) else {}
         dash |= {"opacity": "0.4"} if line.faded else {}
-        shapes.append(polyline(points, stroke=colour, stroke_width=2.2, **dash))
-        shapes += [marker(number, x, y, colour) for x, y in points]
-        ends.append((points[-1][1], points[-1][0], line.name, colour))
-    ends.sort()
-    for (y, x, name, colour), at in zip(ends, apart([end[0] for end in ends]), strict=True):
-        shapes += [name_beside(name, at, colour), pointer(x, y, at, colour)]
+        shapes.append(polyline(points, stroke=colour_of(line.place), stroke_width=2.2, **dash))
+        shapes += [_marker(line.place, x, y) for x, y in points]
+        ends.append((points[-1][1], points[-1][0], line.name, line.place))
     values = [(f"{_short(x)} gives {'no value' if y is None else _short(y)}" for x, y in line.points) for line in lines]
     described = (f"{line.name}: {', '.join(texts)}" for line, texts in zip(lines, values, strict=True))
-    return svg(shapes, title=title, description="; ".join(described))
+    return _svg([*shapes, *_names(ends)], title=title, description="; ".join(described))
 
 
 @dataclass(frozen=True)
@@ -279,6 +256,7 @@ class Mark:
     x: float
     y: float
     place: int | None = None
+    faded: bool = False
 
 
 def curve_chart(
@@ -291,27 +269,27 @@ def curve_chart(
     x_label: str,
 ) -> Markup:
     """A curve of values above 0 over shares on a logarithmic scale, a limit on the shares, and points near it."""
-    values = [y for _, y in curve] + [mark.y for mark in marks]
-    height_of = Scale(min(values) / 1.1, max(values) * 1.1, log=True)
+    height_of = _Scale.around([*(y for _, y in curve), *(mark.y for mark in marks)], log=True)
     most = max([limit, *(x for x, _ in curve), *(mark.x for mark in marks)]) or 1.0
 
     def across(x: float) -> float:
         return LEFT + x / most * (NAMES - LEFT)
 
-    shapes, here = height_of.marks(), across(limit)
-    shapes += [_below(f"{100 * x:.4g}%", across(x)) for x in _axis_ticks(0.0, most, log=False)]
-    shapes += [
-        axis_name(x_label, stop=NAMES),
+    here = across(limit)
+    ticks = {f"{100 * x:.4g}%": across(x) for x in _axis_ticks(0.0, most, log=False)}
+    points = [
+        (height_of(mark.y), across(mark.x), mark.name, n if mark.place is None else mark.place)
+        for n, mark in enumerate(marks, start=1)
+    ]
+    shapes = [
+        *height_of.marks(),
+        *_below(ticks, x_label, stop=NAMES),
         shape("line", class_="mark", x1=here, y1=TOP - 14, x2=here, y2=FLOOR),
         shape("text", limit_text, class_="mark", x=here + 6, y=TOP - 6),
         polyline([(across(x), height_of(y)) for x, y in curve], class_="front"),
+        *(_marker(p[3], p[1], p[0], faded=mark.faded) for mark, p in zip(marks, points, strict=True)),
+        *_names(points),
     ]
-    placed = sorted((height_of(mark.y), across(mark.x), n) for n, mark in enumerate(marks))
-    for (y, x, n), at in zip(placed, apart([y for y, _, _ in placed]), strict=True):
-        place = marks[n].place
-        number = n + 1 if place is None else place
-        colour = colour_of(number)
-        shapes += [marker(number, x, y, colour), pointer(x, y, at, colour), name_beside(marks[n].name, at, colour)]
     ends = f"from {_short(curve[0][1])} at {curve[0][0]:.3g} to {_short(curve[-1][1])} at {curve[-1][0]:.3g}"
     described = (f"{mark.name}: {_short(mark.y)} at {mark.x:.3g}" for mark in marks)
-    return svg(shapes, title=title, description="; ".join([ends, *described]))
+    return _svg(shapes, title=title, description="; ".join([ends, *described]))

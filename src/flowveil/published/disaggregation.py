@@ -118,9 +118,9 @@ def disaggregate(
             for area, over in ((rows.area_o, origins), (rows.area_d, destinations))
         )
         weight = (starts[rows.area_o] * ends[rows.area_d]) ** ACTIVITY * size ** (1 - ACTIVITY)
-        by_pair = np.bincount(rows.pair, spread, len(rows.pairs))
+        by_pair = np.bincount(rows.pair, spread, rows.n_pairs)
         if bins is not None:
-            expected = np.bincount(bins, starts[rows.pair_origin] * ends[rows.pair_destination])
+            expected = np.bincount(bins, starts[rows.pairs[0]] * ends[rows.pairs[1]])
             weight *= _decay(np.bincount(bins, by_pair), expected)[bins][rows.pair]
         if layers is not None:
             weight *= (1 + np.maximum(by_pair[rows.pair] - spread, 0.0)) ** COVERED
@@ -160,7 +160,8 @@ class _Rows:
     share_o: Floats  # the share of the area inside the cell's zone
     share_d: Floats
     pair: Positions  # the pair of areas of each row, a place in ``pairs``
-    pairs: Positions  # origin area times the number of destination areas plus destination area; sorted
+    pairs: tuple[Positions, Positions]  # the origin and the destination area of each pair, sorted
+    n_pairs: int
     n_cells: int  # how many cells there are
     whole: NDArray[np.bool_]  # which cells are completely inside one pair of areas
     origins: Overlap  # the overlaps
@@ -184,23 +185,15 @@ class _Rows:
         at_o = origins.first[zone_o][cell] + place // length_d[cell]
         at_d = destinations.first[zone_d][cell] + place % length_d[cell]
         area_o, area_d = origins.area[at_o], destinations.area[at_d]
-        pairs, pair = np.unique(area_o.astype(np.int64) * len(destinations.codes) + area_d, return_inverse=True)
+        keys, pair = np.unique(area_o.astype(np.int64) * len(destinations.codes) + area_d, return_inverse=True)
+        pairs = keys // len(destinations.codes), keys % len(destinations.codes)
         share_o, share_d = (
             over.measure[at] / np.where(over.size > 0, over.size, 1.0)[area]
             for over, at, area in ((origins, at_o, area_o), (destinations, at_d, area_d))
         )
         whole = (length == 1) & ~origins.partial[zone_o] & ~destinations.partial[zone_d]
-        return cls(cell, area_o, area_d, share_o, share_d, pair, pairs, len(length), whole, origins, destinations)
-
-    @property
-    def pair_origin(self) -> Positions:
-        """The origin area of each pair."""
-        return self.pairs // len(self.destinations.codes)
-
-    @property
-    def pair_destination(self) -> Positions:
-        """The destination area of each pair."""
-        return self.pairs % len(self.destinations.codes)
+        shares, ends = (share_o, share_d), (origins, destinations)
+        return cls(cell, area_o, area_d, *shares, pair, pairs, len(keys), len(length), whole, *ends)
 
     def normalized(self, weight: Floats) -> Floats:
         """Weights as shares of each cell; even where a cell has no weight at all."""
@@ -211,34 +204,31 @@ class _Rows:
         return np.where(none[self.cell], even[self.cell], weight / np.where(none, 1.0, total)[self.cell])
 
     def uncovered(self, layers: NDArray[np.int8]) -> Floats:
-        """The share of each row's pair of areas that no cell of an earlier layer covers.
-
-        Cells of one layer are disjoint, so their shares add up; layers are taken to be independent.
-        """
+        """The share of each row's pair of areas that no cell of an earlier layer covers."""
+        # Cells of one layer are disjoint, so their shares add up; layers are taken to be independent.
         left = np.ones(len(self.cell))
-        open_share = np.ones(len(self.pairs))
+        open_share = np.ones(self.n_pairs)
         layer_of_row = layers[self.cell]
         for layer in np.unique(layers):
             rows = np.flatnonzero(layer_of_row == layer)
             left[rows] = open_share[self.pair[rows]]
-            covered = np.bincount(self.pair[rows], self.share_o[rows] * self.share_d[rows], len(self.pairs))
+            covered = np.bincount(self.pair[rows], self.share_o[rows] * self.share_d[rows], self.n_pairs)
             open_share *= np.clip(1 - covered, 0.0, 1.0)
         return left
 
     def estimate(self, values: dict[str, Floats], trips: Floats) -> Estimate:
         """Sums over the rows of each pair."""
         rows = {**values, LOWER: np.where(self.whole, trips, 0.0)[self.cell], UPPER: trips[self.cell]}
-        sums = {name: sum_by(self.pair, column, len(self.pairs)) for name, column in rows.items()}
+        sums = {name: sum_by(self.pair, column, self.n_pairs) for name, column in rows.items()}
         bounds = {name: sums.pop(name) for name in (LOWER, UPPER)}
-        codes = self.origins.codes, self.destinations.codes
-        return Estimate(self.pair_origin, self.pair_destination, sums, bounds, *codes)
+        return Estimate(*self.pairs, sums, bounds, self.origins.codes, self.destinations.codes)
 
 
 def _distance_bins(rows: _Rows, origins: Overlap, destinations: Overlap) -> Positions | None:
     """A class of distance for each pair of areas, two for every doubling from 1 km on; None without centres."""
     if origins.lat is None or origins.lon is None or destinations.lat is None or destinations.lon is None:
         return None
-    a, b = rows.pair_origin, rows.pair_destination
+    a, b = rows.pairs
     lat_a, lat_b = np.radians(origins.lat)[a], np.radians(destinations.lat)[b]
     lon = np.radians(destinations.lon)[b] - np.radians(origins.lon)[a]
     half = np.sin((lat_b - lat_a) / 2) ** 2 + np.cos(lat_a) * np.cos(lat_b) * np.sin(lon / 2) ** 2

@@ -111,21 +111,28 @@ def map_of_release(
     A given frame is that of other maps; zones may reach beyond it. The result has ``frame`` (None if no zone has a
     place), ``context``, ``shapes`` and ``layers`` by end.
     """
-    layers, tables = {}, []
-    for end in ENDS:
-        table = zones_of(zones, end)
-        volume, area = volume_of(flows, table, end, basis), floats(table, "area_km2")
-        order = _drawing_order(area, volume)
-        tables.append(table.take(pa.array(order)))
-        density = np.divide(volume, area, out=np.zeros(len(area)), where=area > 0)[order]
-        layers[end] = {
-            "code": tables[-1]["zone"].to_pylist(),
-            **{name: floats(tables[-1], name) for name in ("lat", "lon")},
-            "values": [float(f"{v:.6g}") for v in density.tolist()],
-        }
+    tables = [largest_zones(flows, zones, end, basis) for end in ENDS]
+    layers = {end: zone_layer(flows, table, end, basis) for end, table in zip(ENDS, tables, strict=True)}
     frame, shapes = place_layers(layers, [geometries(table) for table in tables], frame=frame)
     drawn = None if frame is None else frame.to_dict()
     return {"context": around(tables, frame), "frame": drawn, "shapes": shapes, "layers": layers}
+
+
+def largest_zones(flows: pa.Table, zones: pa.Table, end: str, basis: str, *, most: int = MAX_ZONES) -> pa.Table:
+    """Returns the zones of an end with the most volume: large areas first, below smaller ones."""
+    listed = zones_of(zones, end)
+    kept = np.sort(np.argsort(-volume_of(flows, listed, end, basis), kind="stable")[:most])
+    area = np.nan_to_num(floats(listed, "area_km2")[kept])
+    return listed.take(pa.array(kept[np.argsort(-area, kind="stable")]))
+
+
+def zone_layer(flows: pa.Table, zones: pa.Table, end: str, basis: str) -> dict[str, Any]:
+    """Returns codes, centres and volume per km² of zones of an end."""
+    volume, area = volume_of(flows, zones, end, basis), floats(zones, "area_km2")
+    density = np.divide(volume, area, out=np.zeros(len(area)), where=area > 0)
+    places = {name: floats(zones, name) for name in ("lat", "lon")}
+    values = [float(f"{v:.6g}") for v in density.tolist()]
+    return {"code": zones["zone"].to_pylist(), **places, "values": values}
 
 
 def floats(table: pa.Table, name: str) -> Floats:
@@ -175,14 +182,6 @@ def volume_of(flows: pa.Table, zones: pa.Table, end: str, basis: str) -> Floats:
     """What starts, or ends, in each zone."""
     at, weights = zone_of_flow(flows, zones, end), flows[basis].to_numpy().astype(np.float64)
     return np.bincount(at[at >= 0], weights=weights[at >= 0], minlength=len(zones)).astype(np.float64)
-
-
-def _drawing_order(area: Floats, volume: Floats) -> NDArray[np.int64]:
-    """Returns at most `MAX_ZONES` rows, those with the most volume: large areas first, below smaller ones."""
-    kept = np.arange(len(area))
-    if len(area) > MAX_ZONES:
-        kept = np.sort(np.lexsort((kept, -volume))[:MAX_ZONES])
-    return kept[np.lexsort((kept, -np.nan_to_num(area[kept])))]
 
 
 def geometries(table: pa.Table) -> Geometries:

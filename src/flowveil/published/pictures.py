@@ -68,31 +68,36 @@ def draw(flows: pa.Table, zones: pa.Table, path: str | PathLike[str], **style: A
     """
     how, target = Style(**style), Path(path)
     show, basis = how.show, how.basis
-    check_picture(flows, zones, target, show, basis)
+    _check_picture(flows, zones, target, show, basis)
     check_file(path)
-    matplotlib, figure_of = load_matplotlib()
+    matplotlib, figure_of = _load_matplotlib()
     zones = shifted_eastward(placed(zones))
     over = None if how.over is None else shifted_eastward(placed(how.over))
     ends = {"both": ENDS, "flows": ("flows",)}.get(show, (show.removesuffix("s"),))
     with matplotlib.rc_context({"svg.hashsalt": "flowveil", "svg.fonttype": "none", "font.size": 8}):
         extent = (Extent.of(flows, zones, basis) if how.bbox is None else Extent.given(how.bbox)).nearer(how.zoom)
-        figure = figure_of(figsize=size_of(extent, len(ends), how.width), layout="constrained", dpi=how.dpi)
+        figure = figure_of(figsize=_size_of(extent, len(ends), how.width), layout="constrained", dpi=how.dpi)
         places = figure.subplots(1, len(ends), squeeze=False)[0]
         if show == "flows":
             sentences = [_draw_flows(places[0], flows, zones, basis, how.lines, extent)]
         else:
-            sentences = draw_zones(figure, places, flows, zones, basis, ends)
+            sentences = _draw_zones(figure, places, flows, zones, basis, ends)
         for place, end in zip(places, ends, strict=True):
             listed, other = (t if t is None or end == "flows" else zones_of(t, end) for t in (zones, over))
-            notes = [] if other is None else [draw_over(place, other)]
-            sentences += framed(place, extent, extent.outside(listed), notes)
+            notes = []
+            if other is not None:
+                place.add_collection(_patches(geometries(other), "none", _INK, 0.9, zorder=5))
+                notes.append(
+                    f"Dark outlines: {len(other):,} {'zone' if len(other) == 1 else 'zones'} of another release."
+                )
+            sentences += _framed(place, extent, extent.outside(listed), notes)
         if how.title:
             figure.suptitle(how.title, parse_math=False)
         if how.caption:
             below = {"x": 0.01, "ha": "left", "fontsize": 6.5, "color": _GREY, "parse_math": False, "wrap": True}
             figure.supxlabel(how.caption, **below)
             sentences.append(how.caption)
-        content = rendered(figure, target.suffix.lower(), how.title or _TITLES[show], " ".join(sentences))
+        content = _rendered(figure, target.suffix.lower(), how.title or _TITLES[show], " ".join(sentences))
     write_files({path: lambda file: file.write_bytes(content)})
     return target
 
@@ -110,7 +115,7 @@ def cells_from(flows: pa.Table, zones: pa.Table, place: tuple[float, float]) -> 
     return flows.filter(pc.is_in(flows["origin_zone"], value_set=origins.filter(pa.array(inside))["zone"]))
 
 
-def rendered(figure: Any, suffix: str, title: str, description: str) -> bytes:
+def _rendered(figure: Any, suffix: str, title: str, description: str) -> bytes:
     """Returns the content of the file; an SVG has a title and a description for screen readers."""
     from markupsafe import Markup
 
@@ -125,7 +130,7 @@ def rendered(figure: Any, suffix: str, title: str, description: str) -> bytes:
     return fill("picture.svg", **drawn, title=title, said=description).encode()
 
 
-def check_picture(flows: pa.Table, zones: pa.Table, target: Path, show: str, basis: str) -> None:
+def _check_picture(flows: pa.Table, zones: pa.Table, target: Path, show: str, basis: str) -> None:
     """Raise ParameterError for what cannot be drawn."""
     if show not in SHOWS:
         raise ParameterError(f"Cannot show '{show}'; allowed: {', '.join(SHOWS)}." + did_you_mean(show, SHOWS))
@@ -139,7 +144,7 @@ def check_picture(flows: pa.Table, zones: pa.Table, target: Path, show: str, bas
         raise ParameterError("The zones of this release have no place on a map, so there is nothing to draw.")
 
 
-def load_matplotlib() -> tuple[Any, Any]:
+def _load_matplotlib() -> tuple[Any, Any]:
     """The library and its class of figures."""
     try:
         import matplotlib
@@ -214,7 +219,7 @@ class Extent:
         return int(shapely.disjoint(shapely.envelope(geometries(zones)), shapely.box(*self.frame)).sum())
 
 
-def size_of(extent: Extent, n: int, width: float | None) -> tuple[float, float]:
+def _size_of(extent: Extent, n: int, width: float | None) -> tuple[float, float]:
     """Returns width and height, in inches, of ``n`` maps in a row."""
     across = width if width is not None else 5.0 * n
     ratio = (extent.north - extent.south) / max((extent.east - extent.west) * extent.narrowing, 1e-9)
@@ -231,11 +236,8 @@ def class_limits(values: NDArray[np.float64], *, most: int = 6) -> list[float]:
     return [low, *dict.fromkeys(inside), max(high, low * (1 + 1e-9), low + 1e-9)]
 
 
-def draw_zones(figure: Any, places: Any, flows: pa.Table, zones: pa.Table, basis: str, ends: Any) -> list[str]:
-    """Zones coloured by volume per km², a map for each end, on one scale; returns a description.
-
-    By volume alone a zone would be dark because it is large.
-    """
+def _draw_zones(figure: Any, places: Any, flows: pa.Table, zones: pa.Table, basis: str, ends: Any) -> list[str]:
+    """Zones coloured by volume per km², a map for each end, on one scale; returns a description."""
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import BoundaryNorm, ListedColormap
 
@@ -268,7 +270,7 @@ def _number(value: float) -> str:
     return f"{value:,.0f}" if value >= 1 else f"{value:.3g}"
 
 
-def _patches(shapes: Any, face: Any, edge: str, width: float) -> Any:
+def _patches(shapes: Any, face: Any, edge: str, width: float, **look: Any) -> Any:
     from matplotlib.collections import PathCollection
     from matplotlib.path import Path as Outline
 
@@ -277,7 +279,7 @@ def _patches(shapes: Any, face: Any, edge: str, width: float) -> Any:
         rings = [shapely.get_coordinates(ring) for part in shapely.get_parts(shape) for ring in shapely.get_rings(part)]
         codes = [np.r_[1, np.full(len(ring) - 2, 2), 79].astype(np.uint8) for ring in rings]
         paths.append(Outline(np.concatenate(rings), np.concatenate(codes)))
-    return PathCollection(paths, facecolors=face, edgecolors=edge, linewidths=width)
+    return PathCollection(paths, facecolors=face, edgecolors=edge, linewidths=width, **look)
 
 
 def _draw_flows(place: Any, flows: pa.Table, zones: pa.Table, basis: str, lines: int, extent: Extent) -> str:
@@ -296,7 +298,7 @@ def _draw_flows(place: Any, flows: pa.Table, zones: pa.Table, basis: str, lines:
     chosen = apart[np.lexsort((apart, -volume[apart]))[:lines]][::-1]
     if len(chosen) == 0:
         return "No flow goes from one zone to another."
-    start, stop = (end[chosen] for end in ends)
+    chosen, (start, stop) = _shorter_ways(chosen, ends)
     stretch = [extent.narrowing, 1]
     points = _curves(start * stretch, stop * stretch) / stretch
     share = volume[chosen] / volume[chosen].max()
@@ -316,12 +318,14 @@ def _draw_flows(place: Any, flows: pa.Table, zones: pa.Table, basis: str, lines:
     )
 
 
-def draw_over(place: Any, zones: pa.Table) -> str:
-    """The outlines of another release, thick, over what is there."""
-    drawn = _patches(geometries(zones), "none", _INK, 0.9)
-    drawn.set_zorder(5)
-    place.add_collection(drawn)
-    return f"Dark outlines: {len(zones):,} {'zone' if len(zones) == 1 else 'zones'} of another release."
+def _shorter_ways(chosen: NDArray[np.int64], ends: Sequence[Any]) -> tuple[NDArray[np.int64], list[Any]]:
+    """The ends of chosen flows; those whose shorter way leaves a map of the world are drawn on both of its sides."""
+    start, stop = (end[chosen].astype(np.float64) for end in ends)
+    turn = np.zeros_like(start)
+    turn[:, 0] = np.where(np.abs(stop[:, 0] - start[:, 0]) > 180, np.sign(start[:, 0] - stop[:, 0]) * 360, 0)
+    again = np.flatnonzero(turn[:, 0])
+    starts = np.concatenate((start, start[again] - turn[again]))
+    return np.concatenate((chosen, chosen[again])), [starts, np.concatenate((stop + turn, stop[again]))]
 
 
 def _width_legend(place: Any, volume: NDArray[np.float64], basis: str) -> None:
@@ -346,8 +350,8 @@ def _curves(start: NDArray[np.float64], stop: NDArray[np.float64]) -> NDArray[np
     return np.asarray((1 - t) ** 2 * start[:, None] + 2 * t * (1 - t) * bend[:, None] + t**2 * stop[:, None])
 
 
-def framed(place: Any, extent: Extent, outside: int, notes: Sequence[str] = ()) -> list[str]:
-    """Draws limits, north and a scale of a map and notes below it; returns a description."""
+def _framed(place: Any, extent: Extent, outside: int, notes: Sequence[str]) -> list[str]:
+    """Draws limits, north and a scale bar of a map, and notes below it; returns the notes."""
     west, south, east, north = extent.frame
     place.set(xlim=(west, east), ylim=(south, north), aspect=1 / extent.narrowing, xticks=[], yticks=[])
     for side in place.spines.values():

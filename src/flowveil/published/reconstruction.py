@@ -187,7 +187,7 @@ def _tile_centers(tree: Hierarchy, codes: NDArray[np.str_]) -> dict[str, tuple[f
 
 
 def _per_day(table: pa.Table, report: Mapping[str, Any]) -> pa.Table:
-    """The table divided by the days of the declared period."""
+    """Returns the table divided by the days of the declared period."""
     try:
         period = report["statement"]["about"].get("period") or ""
         first, last = (date.fromisoformat(day) for day in period.split("/"))

@@ -105,10 +105,9 @@ def lookup_table(published: Published, zones: pa.Table) -> pa.Table | None:
         return None
     tree = published.map.tree
     node = published.map.nodes(zones["zone"].to_pylist()).astype(np.int64)
-    length = tree.size[node].astype(np.int64)
-    row = np.repeat(np.arange(len(node)), length)
-    ahead = np.repeat(np.cumsum(length) - length, length)
-    tile = tree.leaf_node[np.repeat(tree.leaf_start[node].astype(np.int64), length) + np.arange(len(row)) - ahead]
+    row = np.repeat(np.arange(len(node)), tree.size[node])
+    slices = zip(tree.leaf_start[node].tolist(), tree.leaf_stop[node].tolist(), strict=True)
+    tile = np.concatenate([tree.leaf_node[start:stop] for start, stop in slices])
     columns = {
         "zone": zones["zone"].take(pa.array(row)),
         "role": zones["role"].take(pa.array(row)),

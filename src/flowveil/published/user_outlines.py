@@ -38,7 +38,7 @@ class Outline:
 
     lines: tuple[Floats, ...]  # longitude and latitude of its lines
     name: str | None  # what it is called, if anything
-    label: Sequence[float] | None  # longitude and latitude of the name
+    label: list[float] | None  # longitude and latitude of the name
 
 
 def read_own_lines(path: str | PathLike[str]) -> str:
@@ -51,18 +51,14 @@ def read_own_lines(path: str | PathLike[str]) -> str:
     try:
         if place.stat().st_size > _MOST_BYTES:
             raise DataError(f"The outlines of '{path}' are too large. Hint: simplify them first.")
-        text = place.read_text("utf-8")
-        content = json.loads(text)
+        outlines = list(_outlines(json.loads(place.read_text("utf-8")), path))
+    except DataError:
+        raise
     except OSError as problem:
         raise DataError(f"The outlines of '{path}' cannot be read: {problem.strerror}.") from problem
-    except (ValueError, RecursionError) as problem:
-        raise DataError(f"'{path}' is not GeoJSON: it cannot be read as JSON in UTF-8.") from problem
-    try:
-        # The published form is read without changes.
-        return written(own_lines(text))
-    except ValueError:
-        pass
-    outlines = [outline for feature in _features(content, path) if (outline := _outline(feature, path)) is not None]
+    except Exception as problem:
+        # Whatever a broken file makes the libraries raise.
+        raise DataError(f"'{path}' is not GeoJSON that can be read. Hint: a file of districts or roads.") from problem
     if not outlines:
         raise DataError(f"'{path}' holds no lines or polygons. Hint: a GeoJSON file of districts or roads.")
     if sum(outline.name is not None for outline in outlines) > MAX_NAMES:
@@ -78,7 +74,7 @@ def written(outlines: Sequence[Outline]) -> str:
         {
             "type": "Feature",
             "geometry": {"type": "MultiLineString", "coordinates": [line.tolist() for line in outline.lines]},
-            "properties": {"name": outline.name, "label": None if outline.label is None else list(outline.label)},
+            "properties": {"name": outline.name, "label": outline.label},
         }
         for outline in outlines
     ]
@@ -88,72 +84,54 @@ def written(outlines: Sequence[Outline]) -> str:
 
 def own_lines(text: str) -> tuple[Outline, ...]:
     """Returns the outlines of a context.geojson; raises ValueError if no release can have it."""
-    outlines = []
     try:
-        for feature in json.loads(text)["features"]:
-            name, label = feature["properties"]["name"], feature["properties"]["label"]
-            if not isinstance(name, str | None) or (name is None) != (label is None):
-                raise ValueError("a name has a place")
-            place = None if label is None else _rounded([np.array([label], dtype=np.float64)], least=1)[0][0].tolist()
-            lines = _rounded([np.array(line, dtype=np.float64) for line in feature["geometry"]["coordinates"]])
-            outlines.append(Outline(lines, name, place))
-    except (KeyError, TypeError, IndexError, OverflowError, RecursionError) as problem:
-        raise ValueError("not the outlines of a release") from problem
-    names = [outline.name for outline in outlines if outline.name is not None]
-    if _n_corners(outlines) > MAX_CORNERS or len(names) > MAX_NAMES or any(_unfit(name) for name in names):
-        raise ValueError("more than the outlines of a release")
-    # Lines and labels that are not in their published form are written differently.
-    if written(outlines) != text:
-        raise ValueError("not written as a release writes it")
-    return tuple(outlines)
-
-
-def _features(content: Any, path: object) -> Iterator[Mapping[str, Any]]:
-    if not isinstance(content, dict):
-        raise DataError(f"'{path}' is not GeoJSON. Hint: a file of districts or roads in longitude and latitude.")
-    system = json.dumps(content.get("crs"))
-    if content.get("crs") is not None and "CRS84" not in system and "4326" not in system:
-        raise DataError(f"'{path}' is not in longitude and latitude. Hint: convert it to EPSG:4326 first.")
-    kind = content.get("type")
-    if kind == "FeatureCollection" and isinstance(content.get("features"), list):
-        yield from (feature for feature in content["features"] if isinstance(feature, dict))
-    elif kind == "Feature":
-        yield content
-    else:
-        yield {"type": "Feature", "geometry": content, "properties": None}
-
-
-def _outline(feature: Mapping[str, Any], path: object) -> Outline | None:
-    geometry = feature.get("geometry")
-    if geometry is None:
-        return None
-    kind = geometry.get("type") if isinstance(geometry, dict) else None
-    if kind not in _LINES | _AREAS:
-        raise DataError(f"'{path}' holds shapes that are neither lines nor polygons. Hint: leave them out of the file.")
-    try:
-        with np.errstate(invalid="ignore"):
-            drawn = shapely.force_2d(shape(geometry))
+        outlines = tuple(_outlines(json.loads(text), CONTEXT))
     except Exception as problem:
-        # Whatever a broken shape makes the library raise.
-        raise DataError(f"'{path}' holds a shape that cannot be read.") from problem
-    if not _in_degrees(shapely.get_coordinates(drawn)):
-        raise DataError(f"'{path}' is not in longitude and latitude. Hint: convert it to EPSG:4326 first.")
-    borders = shapely.get_parts(drawn.boundary if kind in _AREAS else drawn)
-    lines = _rounded([shapely.get_coordinates(border) for border in borders])
-    if not lines:
-        return None
-    properties = feature.get("properties")
-    given = properties.get("name") if isinstance(properties, dict) else None
-    name = None if given is None else str(given).strip() or None
-    if name is None:
-        return Outline(lines, None, None)
-    if _unfit(name):
-        raise DataError(
-            f"A name in '{path}' has more than {LONGEST_NAME} signs, or invisible signs. Hint: shorten it, or "
-            "leave out the property 'name'."
-        )
-    at = drawn.representative_point() if kind in _AREAS else drawn.interpolate(0.5, normalized=True)
-    return Outline(lines, name, (round(at.x, _DECIMALS), round(at.y, _DECIMALS)))
+        # Whatever a broken file makes the libraries raise.
+        raise ValueError("not the outlines of a release") from problem
+    n_names = sum(outline.name is not None for outline in outlines)
+    # What is not in its published form is written differently.
+    if _n_corners(outlines) > MAX_CORNERS or n_names > MAX_NAMES or written(outlines) != text:
+        raise ValueError("not written as a release writes it")
+    return outlines
+
+
+def _outlines(content: Mapping[str, Any], path: object) -> Iterator[Outline]:
+    """Yields the lines and names of GeoJSON; that of a release has the places of names, which stay as they are."""
+    kind, system = content.get("type"), json.dumps(content.get("crs"))
+    single = content if kind == "Feature" else {"geometry": content}
+    is_foreign = content.get("crs") is not None and "CRS84" not in system and "4326" not in system
+    for feature in content["features"] if kind == "FeatureCollection" else [single]:
+        if feature.get("geometry") is None:
+            continue
+        with np.errstate(invalid="ignore"):
+            drawn = shapely.force_2d(shape(feature["geometry"]))
+        if drawn.geom_type not in _LINES | _AREAS:
+            raise DataError(f"'{path}' holds shapes that are neither lines nor polygons. Hint: leave them out.")
+        if is_foreign or not _in_degrees(shapely.get_coordinates(drawn)):
+            raise DataError(f"'{path}' is not in longitude and latitude. Hint: convert it to EPSG:4326 first.")
+        is_area = drawn.geom_type in _AREAS
+        borders = shapely.get_parts(drawn.boundary if is_area else drawn)
+        lines = _rounded(shapely.get_coordinates(border) for border in borders)
+        properties = feature.get("properties") or {}
+        given = properties.get("name")
+        name = None if given is None else str(given).strip() or None
+        if name is not None and _unfit(name):
+            raise DataError(
+                f"A name in '{path}' has more than {LONGEST_NAME} signs, or invisible signs. Hint: shorten it, or "
+                "leave out the property 'name'."
+            )
+        if lines:
+            middle = drawn.representative_point() if is_area else drawn.interpolate(0.5, normalized=True)
+            yield Outline(lines, name, None if name is None else _label(properties.get("label"), middle))
+
+
+def _label(given: Any, middle: shapely.Point) -> list[float]:
+    """Returns the place of a name: the one that is given, if it is one, else the middle of its outline."""
+    is_pair = isinstance(given, list) and len(given) == 2 and all(isinstance(axis, int | float) for axis in given)
+    is_place = is_pair and _in_degrees(np.array([given], dtype=np.float64))
+    # Adding zero makes a negative zero one.
+    return [round(float(axis), _DECIMALS) + 0.0 for axis in (given if is_place else (middle.x, middle.y))]
 
 
 def _unfit(name: str) -> bool:
@@ -169,7 +147,7 @@ def _in_degrees(corners: Floats) -> bool:
     return bool(np.all(np.isfinite(corners)) and np.all(np.abs(corners) <= (180.0, 90.0)))
 
 
-def _rounded(lines: Iterable[Floats], *, least: int = 2) -> tuple[Floats, ...]:
+def _rounded(lines: Iterable[Floats]) -> tuple[Floats, ...]:
     """Returns lines in degrees with their corners to a metre, none twice in a row; others are left out."""
     kept = []
     for line in lines:
@@ -177,7 +155,7 @@ def _rounded(lines: Iterable[Floats], *, least: int = 2) -> tuple[Floats, ...]:
             # Adding zero makes a negative zero one.
             corners = np.round(line, _DECIMALS) + 0.0
             corners = corners[np.append(True, np.any(corners[1:] != corners[:-1], axis=1))]
-            kept += [corners] if len(corners) >= least else []
+            kept += [corners] if len(corners) > 1 else []
     return tuple(kept)
 
 

@@ -102,7 +102,7 @@ class Area:
             ParameterError: a cell of the area is finer than the tiles.
         """
         if not self.cells:
-            return self.holds(*centers_of(cells))
+            return self.holds(*H3Geography(cells).centers(np.arange(len(cells), dtype=np.int32)))
         inside = np.zeros(len(cells), dtype=np.bool_)
         area = np.array(self.cells, np.uint64)
         for resolution in np.unique(resolution_of(area)).tolist():
@@ -113,11 +113,6 @@ class Area:
                 )
             inside |= np.isin(parent_of(cells, resolution), area)
         return inside
-
-
-def centers_of(cells: Cells64) -> tuple[Floats, Floats]:
-    """Returns latitude and longitude of the centres of H3 cells."""
-    return H3Geography(cells).centers(np.arange(len(cells), dtype=np.int32))
 
 
 def parse_area(given: Any) -> Area | None:

@@ -90,16 +90,8 @@ _T = TypeVar("_T")
 class ColumnMap:
     """Column names by role; None if not named, an empty text if the user says that there is no such column.
 
-    Attributes:
-        origin, destination: latitude and longitude of each end.
-        origin_tile, destination_tile: tiles of the ends, instead of coordinates.
-        person: who travelled.
-        weight: weight of a row, of all its trips together; see `flowveil.flows.SUM_COLUMNS`.
-        trips: number of trips of a row.
-        by: attributes by which trips are sliced.
-        time: time by which trips are sliced.
-        record_id: id of a record, from which its key is made; see `flowveil.record_keys`.
-        mean, total_of, median: columns of numbers that cells publish; see `flowveil.record_values`.
+    Ends are a latitude and a longitude each, or tiles. A weight is that of all trips of a row. `flowveil.request`
+    describes the roles.
     """
 
     origin: Pair | None = None
@@ -226,25 +218,20 @@ def complete(
     holds_tiles: Callable[[str], bool],
     cells: bool = True,
     partitions: Sequence[str] = (),
-    header: Callable[[], Header] | None = None,
 ) -> ColumnMap:
     """Checks the named columns and recognises both ends and the person among the others.
 
     Args:
-        wanted: the columns that the user named.
-        names: the columns of the table.
         holds_tiles: whether a column's first values are tiles; called for ambiguous names only.
         cells: whether tiles are H3 cells, which have usual names. Columns with tiles of a map are recognised by their
             content, before coordinates.
         partitions: columns from the paths of files; only slices may use them.
-        header: decides whether messages may quote names.
     """
-    header = header or (lambda: Header(names))
-    named = _resolve(wanted, names, header)
+    named = _resolve(wanted, names)
     _refuse_partitions(named, partitions)
     in_files = [name for name in names if name not in partitions]
     if not named.ends:
-        named = _recognise_ends(named, in_files, holds_tiles, header, cells=cells)
+        named = _recognise_ends(named, in_files, holds_tiles, cells=cells)
     if named.person is None:
         found = [name for name in in_files if plain_name(name) in PERSONS and name not in named.names()]
         if len(found) > 1:
@@ -253,9 +240,7 @@ def complete(
                 "Hint: say which with person (--person); an empty text means none."
             )
         named = replace(named, person=found[0] if found else None)
-    doubled = [name for name in dict.fromkeys(named.names()) if list(names).count(name) > 1]
-    if doubled:
-        raise DataError(f"Several columns are called {listed(doubled)}. Hint: give every column a different name.")
+    Header(names).refuse_doubled(named.names())
     other_roles = {*named.ends, *named.added.values(), named.person, named.trips, named.record_id, named.time}
     twice = [name for name in named.value_names() if name in other_roles]
     if twice:
@@ -272,20 +257,14 @@ def complete(
     return named
 
 
-def _resolve(wanted: ColumnMap, names: Sequence[str], header: Callable[[], Header]) -> ColumnMap:
+def _resolve(wanted: ColumnMap, names: Sequence[str]) -> ColumnMap:
     """Replaces every given name by the spelling in the table, which may have outer blanks."""
     by_stripped = {name.strip(): name for name in reversed(names)}
-    missing = [name for name in wanted.names() if name not in names and name.strip() not in by_stripped]
-    if missing:
-        about = header()
-        lines = "".join(f"\n- '{name}'.{about.did_you_mean(name)}" for name in missing)
-        raise DataError(
-            f"{len(missing)} named column{'s are' if len(missing) > 1 else ' is'} missing:{lines}\n{about.described()}"
-        )
 
     def spelled(name: str) -> str:
-        return name if name in names or not name else by_stripped[name.strip()]
+        return name if name in names or not name else by_stripped.get(name.strip(), name)
 
+    Header(names).refuse_missing(map(spelled, wanted.names()))
     given = {role: getattr(wanted, role) for role in ROLES if getattr(wanted, role) is not None}
     changes: dict[str, Any] = {
         role: spelled(value) if isinstance(value, str) else tuple(map(spelled, value)) for role, value in given.items()
@@ -297,7 +276,6 @@ def _recognise_ends(
     named: ColumnMap,
     names: Sequence[str],
     holds_tiles: Callable[[str], bool],
-    header: Callable[[], Header],
     *,
     cells: bool,
 ) -> ColumnMap:
@@ -339,7 +317,7 @@ def _recognise_ends(
             )
         raise DataError(
             "The columns of the two ends are not recognised. "
-            f"{header().described()} Recognised are names such as start_lat, start_lon, end_lat, "
+            f"{Header(names).described()} Recognised are names such as start_lat, start_lon, end_lat, "
             "end_lon, pickup_latitude, dropoff_latitude, o_lat, d_lat, start_h3, end_h3. Hint: name them "
             "with origin='lat,lon' and destination='lat,lon' (--origin, --destination), or origin_tile and "
             "destination_tile (--origin-tile, --destination-tile)."
@@ -398,25 +376,20 @@ def _alike(starts: list[tuple[str, _T]], ends: list[tuple[str, _T]]) -> list[tup
     return alike or [(o, d) for _, o in starts for _, d in ends]
 
 
-def refuse_unnamed_persons(
-    used: ColumnMap, names: Sequence[str], *, sample: Sample, header: Callable[[], Header]
-) -> None:
-    """Raises ParameterError if a column looks like persons and the user said nothing about persons.
-
-    The header decides whether messages may quote names.
-    """
+def refuse_unnamed_persons(used: ColumnMap, names: Sequence[str], *, sample: Sample) -> None:
+    """Raises ParameterError if a column looks like persons and the user said nothing about persons."""
     found = [name for name in _free(used, names) if used.person is None and _looks_like_persons(name, sample)]
     if not found:
         return
-    name = "COLUMN" if header().may_be_data else found[0]
+    name = "COLUMN" if Header(names).may_be_data else found[0]
     raise ParameterError(
-        f"{'Columns look' if len(found) > 1 else 'A column looks'} like persons ({_named(found, header)}), and no "
+        f"{'Columns look' if len(found) > 1 else 'A column looks'} like persons ({_named(found, names)}), and no "
         f"person is named, so people would not be protected. Say which: {with_value('person', name)} protects people; "
         f"{without_value('person')} says that no column identifies persons."
     )
 
 
-def hints(used: ColumnMap, names: Sequence[str], *, sample: Sample, header: Callable[[], Header]) -> Iterator[str]:
+def hints(used: ColumnMap, names: Sequence[str], *, sample: Sample) -> Iterator[str]:
     """Yields sentences on unused columns that may be needed; arguments as for `refuse_unnamed_persons`."""
     free = _free(used, names)
     for role, column in SUM_COLUMNS.items():
@@ -424,7 +397,7 @@ def hints(used: ColumnMap, names: Sequence[str], *, sample: Sample, header: Call
         if found and getattr(used, role) is None:
             yield (
                 f"No {column.one} is used, because none was named; columns that may hold one: "
-                f"{_named(found, header)}. Hint: {option(role)} names it."
+                f"{_named(found, names)}. Hint: {option(role)} names it."
             )
     # Rows with a weight are sampled trips. Among coordinates, only a usual name may be a count.
     if used.trips is None and used.weight is None:
@@ -436,7 +409,7 @@ def hints(used: ColumnMap, names: Sequence[str], *, sample: Sample, header: Call
         if found:
             yield (
                 "Every row is counted as one trip, because no column with the number of trips was named; columns that "
-                f"hold numbers: {_named(found, header)}. Hint: {option('trips')} names it; {option('weight')}, if it "
+                f"hold numbers: {_named(found, names)}. Hint: {option('trips')} names it; {option('weight')}, if it "
                 "is an expansion factor."
             )
     if used.person is None:
@@ -445,7 +418,7 @@ def hints(used: ColumnMap, names: Sequence[str], *, sample: Sample, header: Call
             for name in free
             if plain_name(name) in PERSONS or _looks_like_persons(name, sample) or _identifies(name, sample, _VEHICLES)
         ]
-        listed = f" Columns that look like one: {_named(found, header)}." if found else ""
+        listed = f" Columns that look like one: {_named(found, names)}." if found else ""
         yield f"No person column was recognised, so people are not counted.{listed} Hint: {option('person')} names one."
 
 
@@ -457,8 +430,8 @@ def _free(used: ColumnMap, names: Sequence[str]) -> list[str]:
     return sorted(free, key=lambda name: not _words_of(name) & _PERSONS)[:_MOST_COLUMNS]
 
 
-def _named(found: Sequence[str], header: Callable[[], Header]) -> str:
-    shown = header().listed(found[:_MOST_NAMED])
+def _named(found: Sequence[str], names: Sequence[str]) -> str:
+    shown = Header(names).listed(found[:_MOST_NAMED])
     return f"{shown} and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else shown
 
 

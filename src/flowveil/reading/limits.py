@@ -17,6 +17,7 @@ from typing import Any
 
 from flowveil.errors import ParameterError, option
 from flowveil.paths import named_path
+from flowveil.request import find_setting
 
 #: Bytes of numpy for each flow, and for each pair of flow and person, while flows are read; bytes of the program.
 FLOW_READ, PERSON_READ, PROGRAM = 150, 60, 300 << 20
@@ -45,14 +46,13 @@ def limits(
     Raises:
         ParameterError: the memory is not a size, the threads are not a whole number above 0, or the folder is missing.
     """
-    if memory is not None and not _bytes(memory):
+    if memory is not None and not size_in_bytes(memory):
         raise ParameterError(f"The memory limit must be a size such as 4GB or 800MB; found {memory!a}.")
-    if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int) or threads < 1):
-        raise ParameterError(f"The number of threads must be a whole number of at least 1; found {threads!r}.")
+    find_setting("threads").check(threads)
     if temp_dir is not None and not named_path(temp_dir, what="the temporary folder").expanduser().is_dir():
         raise ParameterError(f"The temporary folder ({option('temp_dir')}) must be a folder that exists.")
     chosen = {
-        "memory": memory and _bytes(memory),
+        "memory": memory and size_in_bytes(memory),
         "threads": threads,
         "temp_dir": temp_dir and str(Path(temp_dir).expanduser()),
     }
@@ -64,7 +64,7 @@ def limits(
         _given.reset(token)
 
 
-def _bytes(size: str) -> int:
+def size_in_bytes(size: str) -> int:
     """Returns a size in bytes; 0 if the text is not a size."""
     found = _SIZE.fullmatch(size)
     if found is None:

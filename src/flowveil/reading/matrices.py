@@ -5,14 +5,8 @@ the names of several matrices are an attribute to slice by. Matrices are never a
 minutes and kilometres as well as trips.
 
 OMX files (HDF5) are untrusted: HDF5 can hold pickled Python objects in attributes, links to other files, virtual data
-sets, types with code attached, and filters loaded from plug-ins. No attribute is read, and before a number is read the
-file must have:
-
-- groups ``data`` with square matrices of numbers and ``lookup`` with one number or text for each zone; others are
-  ignored;
-- hard links only, no named types;
-- numbers and fixed-length text only, stored in this file, uncompressed or compressed by deflate, shuffle or fletcher32;
-- bounded sizes, known from the header: zones, text length, uncompressed chunk size.
+sets, types with code attached, and filters loaded from plug-ins. No attribute is read, and before a number is read
+`_check_file` refuses everything but plain numbers and texts of bounded size that are stored in this file.
 """
 
 from __future__ import annotations

@@ -10,8 +10,10 @@ import gzip
 import json
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache
 from importlib.resources import files
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,8 +24,6 @@ from flowveil.reading.columns import ColumnMap
 
 #: Latitudes and longitudes.
 Point = tuple[Floats, Floats]
-#: No zone is suggested for places farther from every city, in kilometres.
-_FARTHEST_KM = 800.0
 _RADIUS_KM = 6371.0088
 #: Trips of a city, or of a country, are shorter than this on average, in kilometres.
 _CONTINENT_KM = 2_000.0
@@ -31,10 +31,19 @@ _CONTINENT_KM = 2_000.0
 _REGION_KM = 500.0
 #: A place farther than the first from every city is at sea or in a desert; nearer than the second it is inhabited.
 _REMOTE_KM, _INHABITED_KM = 300.0, 100.0
+#: No time zone is suggested for places farther from every city.
+_FARTHEST_KM = 800.0
 #: Fewer rows are not checked.
 _FEWEST_ROWS = 10
 #: Rows of a batch that are checked.
 _ROWS = 20_000
+#: Degrees are never larger; metres and feet of projected systems are.
+_LARGEST_DEGREES = 400.0
+#: National grids that are suggested if the points are in their area and near a city.
+_GRIDS = (
+    2056, 2100, 2154, 2157, 2180, 2193, 2326, 3006, 3035, 3057, 3067, 3301, 3346, 3414, 3763, 3765, 3794, 3857, 3879,
+    5179, 5514, 6372, 7856, 23700, 25829, 25830, 25831, 25832, 25833, 27700, 28992, 31256, 31370, 31983, 32719,
+)  # fmt: skip
 #: A study area confirms unusual places.
 _AREA = "west,south,east,north"
 
@@ -61,7 +70,7 @@ def misplaced(bins: Counter[int], used: ColumnMap) -> str | None:
     if length > _CONTINENT_KM:
         return _misplaced_end(origin, destination, weight, used)
     lat, lon = (_median(axis, weight) for axis in origin)
-    if distance_to_city(lat, lon) > _REMOTE_KM and abs(lon) <= 90 and distance_to_city(lon, lat) < _INHABITED_KM:
+    if _distance_to_city(lat, lon) > _REMOTE_KM and abs(lon) <= 90 and _distance_to_city(lon, lat) < _INHABITED_KM:
         exchanged = f"{_exchanged('origin', used)} and {_exchanged('destination', used)}"
         return (
             f"Most trips are around latitude {lat:.0f}, longitude {lon:.0f}, far from any town; with the axes "
@@ -75,7 +84,7 @@ def _misplaced_end(origin: Point, destination: Point, weight: NDArray[np.int64],
     """Returns what is wrong if most trips are longer than a continent; None for flights between many places."""
     centers = [(_median(end[0], weight), _median(end[1], weight)) for end in (origin, destination)]
     sides = [("origin", origin, destination), ("destination", destination, origin)]
-    if distance_to_city(*centers[0]) < distance_to_city(*centers[1]):
+    if _distance_to_city(*centers[0]) < _distance_to_city(*centers[1]):
         sides.reverse()
     for name, end, other in sides:
         lat, lon = end[1], end[0]
@@ -103,7 +112,28 @@ def _exchanged(end: str, used: ColumnMap) -> str:
     return with_value(end, f"{named[1]},{named[0]}")
 
 
-def to_degrees(crs: str, north: Floats, east: Floats) -> tuple[Floats, Floats]:
+def projected(off_earth: Sequence[tuple[float, float]]) -> str | None:
+    """Returns a hint if points off the earth (latitude, longitude) are of a projected reference system, or None."""
+    from pyproj import CRS
+    from pyproj.exceptions import ProjError
+
+    point = np.median(off_earth, axis=0)
+    if not (np.isfinite(point).all() and np.abs(point).max() > _LARGEST_DEGREES):
+        return None
+    found = []
+    for crs in map(CRS.from_epsg, _GRIDS):
+        with suppress(ProjError):
+            lat, lon = (float(axis[0]) for axis in to_degrees(crs, *point[:, None]))
+            area = crs.area_of_use
+            # Comparisons with NaN and infinity are false.
+            if area and area.west <= lon <= area.east and area.south <= lat <= area.north:
+                found.append((_distance_to_city(lat, lon), f"{with_value('crs', crs.to_string())} ({crs.name})?"))
+    near = [hint for distance, hint in sorted(found) if distance < _INHABITED_KM][:5]
+    example = f"{with_value('crs', 'EPSG:32633')} is UTM 33 north, for example."
+    return f"these are not degrees but metres or feet of a projected reference system: {' '.join(near) or example}"
+
+
+def to_degrees(crs: Any, north: Floats, east: Floats) -> tuple[Floats, Floats]:
     """Returns latitude and longitude of points in a reference system.
 
     Missing points stay missing, points at exactly 0,0 stay there (a placeholder, not a place), and points outside the
@@ -124,37 +154,27 @@ def _median(values: Floats, weight: NDArray[np.int64]) -> float:
 
 
 @cache
-def _cities() -> tuple[tuple[str, ...], NDArray[np.int64], Floats, Floats]:
-    """Returns names of zones; zone, latitude and longitude of each city. Made by ``tools/make_timezones.py``."""
-    packed = (files("flowveil.reading") / "timezones.json.gz").read_bytes()
-    content = json.loads(gzip.decompress(packed))
-    lat, lon = (np.array(content[axis]) / 100 for axis in ("lat", "lon"))
-    return tuple(content["names"]), np.array(content["zone"]), lat, lon
+def _cities() -> tuple[list[str], Floats, Floats]:
+    """Returns zone, latitude and longitude of large cities, made by ``tools/make_timezones.py``."""
+    content = json.loads(gzip.decompress((files("flowveil.reading") / "timezones.json.gz").read_bytes()))
+    zones = [content["names"][zone] for zone in content["zone"]]
+    return zones, np.array(content["lat"]) / 100, np.array(content["lon"]) / 100
 
 
 def guess_timezone(lat: Floats, lon: Floats) -> str | None:
-    """Returns the time zone of the city nearest to the median of some points; None without a city nearby.
-
-    Only suggested in messages: near a border it may be the zone of the neighbour.
-    """
+    """Returns the time zone of the large city nearest to the median of some points; None without one nearby."""
     known = np.isfinite(lat) & np.isfinite(lon) & (np.abs(lat) <= 90) & (np.abs(lon) <= 180)
     if not known.any():
         return None
-    zone, distance = nearest_city(float(np.median(lat[known])), float(np.median(lon[known])))
-    return zone if distance <= _FARTHEST_KM else None
-
-
-def nearest_city(lat: float, lon: float) -> tuple[str, float]:
-    """Returns the time zone of the large city nearest to a place, and the kilometres to it."""
-    names, zone, city_lat, city_lon = _cities()
-    distance = kilometres(city_lat, city_lon, lat, lon)
+    zones, city_lat, city_lon = _cities()
+    distance = kilometres(city_lat, city_lon, float(np.median(lat[known])), float(np.median(lon[known])))
     nearest = int(np.argmin(distance))
-    return names[int(zone[nearest])], float(distance[nearest])
+    return zones[nearest] if distance[nearest] <= _FARTHEST_KM else None
 
 
-def distance_to_city(lat: float, lon: float) -> float:
+def _distance_to_city(lat: float, lon: float) -> float:
     """Returns the kilometres from a place to the nearest large city."""
-    return nearest_city(lat, lon)[1]
+    return float(kilometres(*_cities()[1:], lat, lon).min())
 
 
 def kilometres(lat: Floats, lon: Floats, other_lat: Floats | float, other_lon: Floats | float) -> Floats:

@@ -30,7 +30,7 @@ from flowveil.flows import (
 from flowveil.read_summary import Days, ReadSummary
 from flowveil.reading import Reading
 from flowveil.reading.areas import Mask
-from flowveil.reading.plausibility import degree_bins, misplaced
+from flowveil.reading.plausibility import degree_bins, misplaced, projected
 from flowveil.reading.tiling import NO_TILE, H3Tiling, Inside, MapTiling, Tiling
 from flowveil.reading.times import TimeForm
 from flowveil.zoning.h3 import MAX_RESOLUTION, Cells64, resolution_of
@@ -65,8 +65,8 @@ _TRIPS_ROUNDING_ALLOWED = 1e-3
 #: A number that differs more from whole millionths has more than six decimals.
 _ROUNDED = 1e-8
 _EXAMPLES = 5
-#: Degrees are never larger; metres and feet of projected reference systems are.
-_LARGEST_DEGREES = 400.0
+#: Points off the earth that are kept to recognise their reference system; they are never shown.
+_OFF_EARTH_KEPT = 200
 #: If a larger share is dropped, the input is misread, and a larger limit is not suggested.
 _MOST = 0.5
 
@@ -183,8 +183,8 @@ class _FixedPointSum:
 
 #: The counters of a screening.
 _COUNTED = (
-    "rows", "_kept", "_trips", "_left_out", "_amounts", "_rounding", "_has_fractions", "_errors", "_resolutions",
-    "_on_earth_if_swapped", "_projected", "_bins", "_commas", "_sums", "_time_shapes", "_days",
+    "rows", "_kept", "_left_out", "_amounts", "_rounding", "_has_fractions", "_errors", "_resolutions",
+    "_on_earth_if_swapped", "_off_earth", "_bins", "_commas", "_sums", "_time_shapes", "_days",
 )  # fmt: skip
 
 
@@ -194,8 +194,8 @@ class Screening:
     def __init__(self, reading: Reading, tiling: Tiling, *, times: TimeForm | None = None) -> None:
         self._reading, self._tiling, self._times = reading, tiling, times
         self._time_shapes: Counter[str] = Counter()
-        #: Rows that were screened; rows and trips that are used.
-        self.rows, self._kept, self._trips = 0, 0, 0
+        #: Rows that were screened; rows that are used.
+        self.rows, self._kept = 0, 0
         self._left_out = dict.fromkeys(REASONS, 0)
         #: Trips and weight in millionths, by column and by use of the row.
         self._amounts: Counter[str] = Counter()
@@ -203,17 +203,14 @@ class Screening:
         self._has_fractions = False
         self._errors: dict[str, _Finding] = {}
         self._resolutions = np.zeros(MAX_RESOLUTION + 1, dtype=np.int64)
-        #: Rows off the earth that would be on it with the axes exchanged; those that are no degrees at all.
-        self._on_earth_if_swapped, self._projected = 0, 0
+        self._on_earth_if_swapped = 0
+        self._off_earth: list[tuple[float, float]] = []
         self._bins: Counter[int] = Counter()
         self._commas = False
         self._sums = {name: _FixedPointSum(column) for name, column in SUM_COLUMNS.items()}
         self._inside = Inside(reading.within, tiling)
         #: Whether unknown codes become the tile `outside`, like points in no zone.
         self._keeps_unknown = reading.outside == "keep" and isinstance(tiling, MapTiling)
-        self._unreadable_time = (
-            f"a time in column {reading.columns.time!r} in another form than the other rows, or an impossible date"
-        )
         #: Days of used rows, with None if a used row has no time; a counter, so that parts can be added.
         self._days: Counter[int | None] = Counter()
 
@@ -225,7 +222,9 @@ class Screening:
             self._find(f"text that is not a number in column {column!r}", text)
             unusable |= text
         if batch.times is not None:
-            self._find(self._unreadable_time, batch.times)
+            named = self._reading.columns.time
+            what = f"a time in column {named!r} in another form than the other rows, or an impossible date"
+            self._find(what, batch.times)
             self._time_shapes.update(batch.time_shapes)
             unusable |= batch.times
         unusable |= self._check_amounts(batch) | self._check_tiles(batch)
@@ -242,8 +241,6 @@ class Screening:
         added = {name: self._sums[name].round_fixed_point(values[rows]) for name, values in batch.added.items()}
         self.rows += len(batch)
         self._kept += len(rows)
-        # Summed as floats: an integer sum could overflow before the limit is checked.
-        self._trips += int(trips.sum(dtype=np.float64)) if batch.trips is not None else len(rows)
         self._count(_USED, batch, rows)
         if batch.day is not None:
             used = batch.day if len(rows) == len(batch) else batch.day.take(pa.array(rows))
@@ -318,8 +315,9 @@ class Screening:
             shares = ", ".join(f"{r}: {self._resolutions[r]:,} ends" for r in resolutions)
             problems.append(f"several H3 resolutions, all tiles must have the same ({shares})")
         problems += [problem for column in self._sums.values() for problem in column.problems()]
-        if self._trips > (LARGEST_SUM if self._has_fractions else MAX_TRIPS):
-            problems.append(f"{self._trips:.0e} trips in all, more than can be counted exactly")
+        trips = self._amounts[f"trips {_USED}"] // MILLION
+        if trips > (LARGEST_SUM if self._has_fractions else MAX_TRIPS):
+            problems.append(f"{trips:.0e} trips in all, more than can be counted exactly")
         if self._rounding > _TRIPS_ROUNDING_ALLOWED * self._amounts[f"trips {_USED}"] / MILLION:
             problems.append("numbers of trips too small to be counted in millionths")
         if problems:
@@ -408,8 +406,9 @@ class Screening:
             if off.any():
                 swapped = _any_of([np.abs(x[off]) > 90 for x in lons] + [np.abs(y[off]) > 180 for y in lats])
                 self._on_earth_if_swapped += int(np.count_nonzero(~swapped))
-                largest = np.max([np.abs(axis[off]) for axis in batch.points], axis=0)
-                self._projected += int(np.count_nonzero(np.isfinite(largest) & (largest > _LARGEST_DEGREES)))
+                some = np.flatnonzero(off)[: max(0, _OFF_EARTH_KEPT - len(self._off_earth))]
+                for lat, lon in zip(lats, lons, strict=True):
+                    self._off_earth += zip(lat[some].tolist(), lon[some].tolist(), strict=True)
         if batch.tiles is not None:
             gaps[MISSING_END] = _any_of([t == NO_TILE for t in batch.tiles])
             if self._reading.skip_unknown and not self._keeps_unknown:
@@ -417,39 +416,32 @@ class Screening:
         return gaps
 
     def _placed(self, batch: Batch, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], Cells64, Cells64]:
-        """Returns the rows inside the area and the map, with the tiles of both ends; counts the others."""
-        if self._reading.outside == "keep":
-            return self._placed_or_outside(batch, rows)
-        if batch.points is not None:
+        """Returns the rows inside the area and the map, with the tiles of both ends; counts the others.
+
+        If trips across the border are kept, the end outside becomes the tile ``outside``.
+        """
+        keeps = self._reading.outside == "keep"
+        if batch.points is not None and not keeps:
             near = self._inside.near(batch.points, rows)
             self._drop(OUTSIDE_AREA, batch, np.setdiff1d(rows, near, assume_unique=True))
             rows = near
-        origin, destination = self._ends(batch, rows)
-        for reason, outside in (
-            (OUTSIDE_ZONES, [tiles == NO_TILE for tiles in (origin, destination)]),
-            (OUTSIDE_AREA, [~self._inside.contains(tiles) for tiles in (origin, destination)]),
-        ):
-            lost = _any_of(outside)
-            if lost.any():
-                self._drop(reason, batch, rows[lost])
-                rows, origin, destination = rows[~lost], origin[~lost], destination[~lost]
-        return rows, origin, destination
-
-    def _placed_or_outside(self, batch: Batch, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], Cells64, Cells64]:
-        """Returns the same if trips across the border are kept: the end outside becomes the tile ``outside``."""
-        ends, some = [], np.zeros(len(rows), dtype=np.bool_)
-        for tiles in self._ends(batch, rows):
-            known = tiles != NO_TILE
+        ends = self._ends(batch, rows)
+        inside = [tiles != NO_TILE for tiles in ends]
+        off_map = np.zeros(len(rows), dtype=np.bool_) if keeps else ~(inside[0] & inside[1])
+        for tiles, known in zip(ends, inside, strict=True):
             known[known] = self._inside.contains(tiles[known])
-            ends.append(np.where(known, tiles, np.uint64(self._tiling.outside)))
-            some |= known
-        self._drop(OUTSIDE_AREA, batch, rows[~some])
-        return rows[some], ends[0][some], ends[1][some]
+        if keeps:
+            outside = np.uint64(self._tiling.outside)
+            ends = [np.where(known, tiles, outside) for tiles, known in zip(ends, inside, strict=True)]
+        used = _any_of(inside) if keeps else inside[0] & inside[1]
+        self._drop(OUTSIDE_ZONES, batch, rows[off_map])
+        self._drop(OUTSIDE_AREA, batch, rows[~used & ~off_map])
+        return rows[used], ends[0][used], ends[1][used]
 
-    def _ends(self, batch: Batch, rows: NDArray[np.int64]) -> tuple[Cells64, Cells64]:
+    def _ends(self, batch: Batch, rows: NDArray[np.int64]) -> list[Cells64]:
         if batch.points is not None:
             points = batch.points if len(rows) == len(batch) else tuple(p[rows] for p in batch.points)
-            return self._tiling.tiles_at(*points[:2]), self._tiling.tiles_at(*points[2:])
+            return [self._tiling.tiles_at(*points[:2]), self._tiling.tiles_at(*points[2:])]
         lifted = []
         for tiles in batch.tiles:  # type: ignore[union-attr]  # one of points and tiles is there
             given = tiles[rows]
@@ -458,7 +450,7 @@ class Screening:
             if isinstance(self._tiling, H3Tiling):
                 self._resolutions += np.bincount(resolution_of(given), minlength=MAX_RESOLUTION + 1)
             lifted.append(self._tiling.lift(given))
-        return lifted[0], lifted[1]
+        return lifted
 
     def _refuse(self, label: str, problems: list[str]) -> NoReturn:
         hints = []
@@ -516,11 +508,8 @@ class Screening:
                 f"{self._on_earth_if_swapped:,} of the {off:,} rows off the earth would be on it with the "
                 "axes exchanged: are latitude and longitude swapped?"
             )
-        elif 2 * self._projected > off:
-            yield (
-                "these are not degrees but metres or feet of a projected reference system: name it, such as "
-                f"{with_value('crs', 'EPSG:25832')}."
-            )
+        elif self._off_earth and (hint := projected(self._off_earth)):
+            yield hint
         elif 2 * outside > rows or (2 * unknown > rows and counts.dropped_share > _MOST):
             yield f"is the map one of the same place? If it covers a part only, choose that part ({option('within')})."
         if unknown and isinstance(self._tiling, MapTiling):

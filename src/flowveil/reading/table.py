@@ -9,16 +9,18 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
-from flowveil.errors import ParameterError
-from flowveil.headers import Header
+from flowveil.errors import DataError, ParameterError
 from flowveil.reading.matrices import Form
 
 PEEKED_ROWS = 1000
 #: Rows in a sample.
 SAMPLED_ROWS = 2_000
 _NAME_IN_DUCKDB = "flowveil_source"
+_DEGREES = "EPSG:4326"
+_TWO_ENDS = ("MultiPoint", "LineString")
 ACCEPTED = (
     "Allowed: a path to .csv, .tsv, .txt (also with .gz), .parquet or .omx, a folder or pattern of Parquet or of text "
     "files, a table of a database (duckdb:FILE?table=NAME), or a pyarrow, pandas, polars or geopandas table."
@@ -58,14 +60,6 @@ class Table(ABC):
     def sample(self, position: int) -> list[Any]:
         """Returns some values of a column, spread over the table if that is possible without reading all of it."""
         return self.peek(position)
-
-    def timezone_of(self, position: int) -> str | None:
-        """Returns the time zone that the type of a column names, or None."""
-        return self.timezones.get(position)
-
-    def header(self) -> Header:
-        """Returns the names of the columns for messages."""
-        return Header(self.names)
 
     @abstractmethod
     def attach(self, positions: Sequence[int]) -> str:
@@ -209,3 +203,86 @@ class _DatasetTable(_StreamTable):
         reader = self.source.scanner(columns=names).to_reader()
         stream = _StreamTable(con=self.con, label=self.label, names=names, source=reader)
         return stream.attach([names.index(self.names[p]) for p in positions])
+
+
+# ---- ends that are geometries ----------------------------------------------------------------------------------------
+
+
+def with_coordinates(source: Any) -> Any:
+    """Returns a table with the geometries of its ends as columns of degrees; other sources unchanged.
+
+    Points become ``NAME_lat`` and ``NAME_lon``. A geometry with both ends (two points, or a line, as in trips of
+    trackintel) becomes ``start_lat``, ``start_lon``, ``end_lat`` and ``end_lon``.
+    """
+    if type(source).__module__.partition(".")[0] == "movingpandas" and hasattr(source, "trajectories"):
+        source = _from_trajectories(source.trajectories)
+    names = geometry_columns(source)
+    if not names:
+        return source
+    import pandas as pd
+
+    added: dict[str, Any] = {}
+    for name in names:
+        added |= _ends(source[name], name)
+    frame = pd.DataFrame({name: source[name].array for name in source.columns if name not in names})
+    return frame.assign(**{name: values for name, values in added.items() if name not in frame.columns})
+
+
+def _from_trajectories(trajectories: Sequence[Any]) -> Any:
+    """Returns a line from end to end for each trajectory of movingpandas, its start, and the moving object if known."""
+    import geopandas
+    import shapely
+
+    lines = [shapely.LineString([one.get_start_location(), one.get_end_location()]) for one in trajectories]
+    columns = {"started_at": [one.get_start_time() for one in trajectories]}
+    # The name of the trajectory is not used: one person makes several.
+    persons = [getattr(one, "obj_id", None) for one in trajectories]
+    columns |= {"person": persons} if any(person is not None for person in persons) else {}
+    crs = getattr(trajectories[0], "crs", None) if trajectories else None
+    return geopandas.GeoDataFrame(columns, geometry=lines, crs=crs)
+
+
+def named_points(source: Any, reading: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the arguments of reading with names of point columns replaced by those of their coordinates."""
+    points = set(geometry_columns(source))
+    given = dict(reading)
+    for end in ("origin", "destination"):
+        if isinstance(given.get(end), str) and given[end] in points:
+            given[end] = (f"{given[end]}_lat", f"{given[end]}_lon")
+    return given
+
+
+def geometry_columns(source: Any) -> list[str]:
+    """Returns the names of the columns that hold geometries."""
+    if not (hasattr(source, "dtypes") and hasattr(source, "columns") and hasattr(source, "iloc")):
+        return []
+    kinds = zip(source.columns, source.dtypes, strict=True)
+    return [name for name, kind in kinds if str(kind) == "geometry" and isinstance(name, str)]
+
+
+def _ends(column: Any, name: str) -> dict[str, Any]:
+    """Returns the coordinates of a column of geometries, by name."""
+    import shapely
+
+    held = column.array
+    if held.crs is not None and held.crs != _DEGREES:
+        held = held.to_crs(_DEGREES)
+    geometries = np.asarray(held, dtype=object)
+    missing = shapely.is_missing(geometries) | shapely.is_empty(geometries)
+    kinds = set(held[~missing].geom_type)
+    if kinds <= {"Point"}:
+        return {f"{name}_lat": shapely.get_y(geometries), f"{name}_lon": shapely.get_x(geometries)}
+    if not kinds <= set(_TWO_ENDS):
+        # Outlines are not ends of trips.
+        return {}
+    counts = shapely.get_num_coordinates(geometries[~missing])
+    if (counts < 2).any() or ("MultiPoint" in kinds and (counts != 2).any()):
+        raise DataError(
+            f"Column '{name}' must hold two points or a line for each trip; some rows have other geometries."
+        )
+    found = np.full((4, len(geometries)), np.nan)
+    where, points = np.flatnonzero(~missing), shapely.get_coordinates(geometries[~missing])
+    last = np.cumsum(counts) - 1
+    found[:2, where] = points[last - counts + 1].T
+    found[2:, where] = points[last].T
+    return dict(zip(("start_lon", "start_lat", "end_lon", "end_lat"), found, strict=True))

@@ -5,15 +5,9 @@ values: the form that most values have; day-first or month-first as soon as one 
 form, impossible dates and years outside 1900 to 2100 are errors. Messages show the shape of a value
 (``9/9/99 9:99:99 AA``), never the value. If no value decides between day-first and month-first, the column is refused.
 
-Recognised in text: ``YYYY-MM-DD`` (also with ``/`` or ``.``), ``DD.MM.YYYY``, ``DD/MM/YYYY`` and ``MM/DD/YYYY`` (also
-with ``-``), each alone or with a time of day ``h:mm[:ss[.fraction]]``, ``AM`` or ``PM``, and a zone ``Z``, ``UTC``,
-``GMT`` or ``+hh:mm``; and Unix seconds, milliseconds and microseconds, as text or numbers. Other forms need
-``time_format``. Times of day without a date (``8:15``, a TIME column, or hours 0 to 24 such as ``14.0``) are read for
-slices by the hour of the day only.
-
-Time zones: times without a zone are local. Times with a zone (a column type with one, texts with offsets other than
-zero) are shown in that zone. Unix times and times in UTC have no local hour: `TimeForm.needs_timezone` says that the
-user must name a zone, UTC included.
+Times without a zone are local; times with one are shown in it. Unix times and times in UTC have no local hour, so the
+user must name a zone. Times of day without a date are for slices by the hour of the day only. docs/reading.md lists the
+recognised forms; others need ``time_format``.
 """
 
 from __future__ import annotations
@@ -92,10 +86,8 @@ class TimeForm:
     """How one column of times is read.
 
     Attributes:
-        moment: SQL: microseconds since 1970 in local time; NULL if the value is missing or no time. Not yet limited to
-            the years 1900 to 2100.
-        missing: SQL: whether the value is missing.
-        looks: SQL: the shape of a value.
+        moment: SQL: microseconds since 1970 in local time, of any year; NULL if the value is missing or no time.
+        missing, looks: SQL: whether the value is missing; its shape.
         problem: what is wrong with the column as a whole, or None.
         note: how the time zone was chosen, for the user; or None.
         timezone: the zone of the local time: a name, or a fixed offset such as ``UTC+0100``; None if times are shown as
@@ -216,7 +208,9 @@ def _recognised(
             return _Column(f"epoch_us({column})", instants="in UTC", zone=column_zone)
         return _Column(f"epoch_us(TRY_CAST({column} AS TIMESTAMP))")
     if time_format is not None:
-        text = f"trim({_as_text(column, kind)})"
+        text = f"trim(CAST({column} AS VARCHAR))"
+        if FLOAT_TYPE.match(kind):
+            text = f"CASE WHEN {column} = trunc({column}) THEN CAST(TRY_CAST({column} AS HUGEINT) AS VARCHAR) END"
         moment = f"epoch_us(try_strptime({text}, {quoted_text(time_format)}))"
         if "%z" not in time_format:
             return _Column(moment)
@@ -416,12 +410,6 @@ def _unix(con: Any, relation: str, number: str) -> tuple[str, str | None]:
     unit = _UNIX_UNITS[known[0]]
     inside = f"({number}) >= {_UNIX_FROM * unit} AND ({number}) < {_UNIX_TO * unit}"
     return f"CASE WHEN {inside} THEN CAST(floor(({number}) * {1_000_000 // unit}) AS BIGINT) END", None
-
-
-def _as_text(column: str, kind: str) -> str:
-    if FLOAT_TYPE.match(kind):
-        return f"CASE WHEN {column} = trunc({column}) THEN CAST(TRY_CAST({column} AS HUGEINT) AS VARCHAR) END"
-    return f"CAST({column} AS VARCHAR)"
 
 
 def _missing(column: str, kind: str) -> str:

@@ -117,7 +117,10 @@ def _shares(release: Publishable) -> Shares | None:
     basis = guarantee.basis
     parts = _finest_kind(release) if release.slice_columns else [cast("Release", release)]
     summary = release.input.intake
-    read = _volume(release.input.slices if release.slice_columns else (release.input,), basis)
+    tables = release.input.slices if release.slice_columns else (release.input,)
+    read = _volume(tables, basis)
+    # The mean volume of a trip: 1, or the mean weight where the population is protected.
+    per_trip = read / max(_volume(tables, "trips"), Fraction(1))
     published = _volume([part.cells for part in parts], basis)
     dropped = Fraction(getattr(summary, f"dropped_{basis}") or 0)
     outside = Fraction(getattr(summary, f"outside_{basis}") or 0)
@@ -129,12 +132,17 @@ def _shares(release: Publishable) -> Shares | None:
         step=float(step),
         dropped=round_share(max(dropped / whole, dropped_rows), step),
         outside=None if summary.within is None else round_share(outside / whole, step),
-        suppressed=_suppressed_share(release, parts, read - published, whole, step),
+        suppressed=_suppressed_share(release, parts, read - published, whole, step, per_trip),
     )
 
 
 def _suppressed_share(
-    release: Publishable, parts: Sequence[Release], suppressed: Fraction, whole: Fraction, step: Fraction
+    release: Publishable,
+    parts: Sequence[Release],
+    suppressed: Fraction,
+    whole: Fraction,
+    step: Fraction,
+    per_trip: Fraction,
 ) -> float:
     """Returns the rounded share of suppressed trips; a share that only full pairs explain looks like a smaller one.
 
@@ -145,8 +153,7 @@ def _suppressed_share(
     their share is at least the limit that the operator chose.
     """
     guarantee = release.guarantee  # type: ignore[attr-defined]
-    rest, per_trip = whole - suppressed, _mean_volume(release)
-    full_pair = per_trip * (guarantee.k - 1)
+    rest, full_pair = whole - suppressed, per_trip * (guarantee.k - 1)
 
     def show(volume: Fraction) -> float:
         return round_share(volume / max(rest + volume, Fraction(1)), step)
@@ -166,13 +173,6 @@ def _suppressed_share(
     )
     most, nearly = (full_pair * max(n, 0) for n in (unlisted, unlisted - 1))
     return max(least, shown if suppressed > most or shown < show(nearly) else show(most), shown)
-
-
-def _mean_volume(release: Publishable) -> Fraction:
-    """Returns the mean volume of a trip: 1, or the mean weight where the population is protected."""
-    tables = release.input.slices if release.slice_columns else (release.input,)
-    basis = release.guarantee.basis  # type: ignore[attr-defined]
-    return _volume(tables, basis) / max(_volume(tables, "trips"), Fraction(1))
 
 
 def _finest_kind(release: Publishable) -> list[Release]:

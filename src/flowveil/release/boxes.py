@@ -126,16 +126,6 @@ class Frame:
             finer_than_tiles=width < 0.9 * tile_m,
         )
 
-    @cached_property
-    def origin_tiles(self) -> TileIndex:
-        """Counts origin tiles in rectangles."""
-        return TileIndex.of(*self.origin_squares)
-
-    @cached_property
-    def destination_tiles(self) -> TileIndex:
-        """Counts destination tiles in rectangles."""
-        return TileIndex.of(*self.destination_squares)
-
 
 def _centers(tree: Hierarchy) -> tuple[Floats, Floats]:
     if tree.geography is None:
@@ -243,11 +233,10 @@ class BoxZones:
     y0: Ints
     x1: Ints
     y1: Ints
-    size: Ints  # tiles of this end with their centre in the box
 
     @classmethod
     def of(
-        cls, grid: Grid, squares: tuple[Ints, Ints], tiles: TileIndex, x0: Ints, y0: Ints, x1: Ints, y1: Ints
+        cls, grid: Grid, squares: tuple[Ints, Ints], x0: Ints, y0: Ints, x1: Ints, y1: Ints
     ) -> tuple[BoxZones, Ints]:
         """The distinct boxes among these, and the number of each."""
         order = np.lexsort((y1, x1, y0, x0))
@@ -256,11 +245,15 @@ class BoxZones:
         first[1:] = np.any(rows[:, 1:] != rows[:, :-1], axis=0)
         number = np.empty(len(order), dtype=np.int32)
         number[order] = np.cumsum(first, dtype=np.int32) - np.int32(1)
-        x0, y0, x1, y1 = rows[:, first]
-        return cls(grid, squares, x0, y0, x1, y1, size=tiles.count(x0, y0, x1, y1)), number
+        return cls(grid, squares, *rows[:, first]), number
 
     def __len__(self) -> int:
         return len(self.x0)
+
+    @cached_property
+    def size(self) -> Ints:
+        """Tiles of this end with their centre in each box."""
+        return TileIndex.of(*self.squares).count(self.x0, self.y0, self.x1, self.y1)
 
     @cached_property
     def level(self) -> Ints:

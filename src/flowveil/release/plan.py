@@ -209,7 +209,6 @@ class Plan:
         *,
         suppression: Suppression | None = None,
         notes: Mapping[str, Any] | None = None,
-        frozen: pa.Table | None = None,
     ) -> Plan:
         """The plan of one cut for each end: a homogeneous release."""
         return cls(
@@ -221,7 +220,42 @@ class Plan:
             homogeneous=True,
             suppression=suppression or Suppression(),
             notes=notes or {},
-            frozen=frozen,
+        )
+
+    @classmethod
+    def from_nodes(
+        cls,
+        flows: Flows,
+        nodes: Sequence[Ints],
+        kept: NDArray[np.bool_],
+        notes: Mapping[str, Any],
+        *,
+        layer: NDArray[np.int8] | None = None,
+    ) -> Plan:
+        """The plan that puts every flow into these nodes of its ends: origin, destination and folds.
+
+        With layers, the same node in two layers is two origin zones. Rows after those of the flows are cells whose
+        zones are listed too.
+        """
+        used, destination = np.unique(nodes[1], return_inverse=True)
+        trees = [tree for tree, _ in (flows.ends[0], *flows.ends[2:])]
+        shape = (*(tree.n_nodes for tree in trees), 1 if layer is None else int(layer.max(initial=0)) + 1)
+        columns: Any = (nodes[0], *nodes[2:], np.zeros(len(nodes[0]), np.int8) if layer is None else layer)
+        key: NDArray[np.int64] = np.ravel_multi_index(columns, shape)
+        distinct, origin = np.unique(key, return_inverse=True)
+        node, *fold_nodes, layers = (part.astype(np.int32) for part in np.unravel_index(distinct, shape))
+        marked: dict[str, Any] = {} if layer is None else {"layer": layers.astype(np.int8)}
+        origins = NodeZones(flows.origins, node, **marked)
+        if flows.folds:
+            origins = FoldedZones(flows.origins, node, flows.folds, tuple(fold_nodes), **marked)
+        return cls(
+            origin_zone=origin[: len(flows)].astype(np.int32),
+            destination_zone=destination[: len(flows)].astype(np.int32),
+            kept=kept,
+            origin_zones=origins,
+            destination_zones=NodeZones(flows.destinations, used.astype(np.int32)),
+            homogeneous=False,
+            notes=notes,
         )
 
     @classmethod
@@ -241,8 +275,8 @@ class Plan:
         """
         grid, hulls = frame.grid, Hulls.around(frame.point, group)
         bounds = np.concatenate((hulls.low[:2], hulls.high[:2])), np.concatenate((hulls.low[2:], hulls.high[2:]))
-        origins, origin = BoxZones.of(grid, frame.origin_squares, frame.origin_tiles, *bounds[0])
-        destinations, destination = BoxZones.of(grid, frame.destination_squares, frame.destination_tiles, *bounds[1])
+        origins, origin = BoxZones.of(grid, frame.origin_squares, *bounds[0])
+        destinations, destination = BoxZones.of(grid, frame.destination_squares, *bounds[1])
         return cls(
             origin_zone=origin[group],
             destination_zone=destination[group],

@@ -4,14 +4,11 @@ Methods rely on monotonicity, so these rules do not enter their search. For a me
 are applied after planning, and suppress whole cells. A method in layers takes them as a `CellRule`: a cell that breaks
 a rule is not published in its layer, and its trips go on to the next. What is suppressed counts towards the limit.
 
-- Dominance (statistical offices): in no cell does one person make more than a share of the trips.
-- Stricter places: cells around a clinic, a shelter or a place of worship must reach a higher k or l. A cell is around a
-  place if one of its zones contains the place's tile on the map, whether or not a trip ends there: otherwise a cell
-  that is published below the higher threshold would reveal that none does.
-- t-closeness (Li et al. 2007): no zone's trips are farther than t from all published trips. The distance is the total
-  variation: the share of a zone's trips that would have to end elsewhere for its destinations to be distributed like
-  those of all trips; likewise for the origins of a destination zone. All trips are the published ones, so every reader
-  can check the rule. Whole zones are suppressed, the farthest first, until none is farther than t.
+Dominance: in no cell does one person make more than a share of the trips. Stricter places: cells around a clinic or a
+shelter must reach a higher k or l. A cell is around a place if one of its zones contains the place's tile on the map,
+whether or not a trip ends there: otherwise a cell that is published below the higher threshold would reveal that none
+does. t-closeness (Li et al. 2007): no zone's trips are farther than t, in total variation, from all published trips;
+whole zones are suppressed, the farthest first.
 
 A revision publishes cells again that readers know already, so it cannot be combined with such a rule.
 """
@@ -31,8 +28,7 @@ from flowveil.flows import Flows, group_pairs
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Floats, Ints
 from flowveil.release.plan import CellRule, NodeZones, Plan
-from flowveil.release.release import Release
-from flowveil.release.revision import Earlier, revise
+from flowveil.release.revision import Earlier
 from flowveil.zoning.places import Places, read_places
 
 Positions = NDArray[np.int64]
@@ -81,10 +77,6 @@ class PostRules:
     def given(self) -> list[str]:
         """The names of the rules that are set."""
         return [name for name in ("dominance", "stricter", "t") if getattr(self, name) is not None]
-
-    def zones_of(self, given: Any) -> Any:
-        """Returns the zones that are kept: those of the release that is revised, or those that were given."""
-        return given if self.earlier is None else self.earlier.zones_of(given)
 
     def on(self, flows: Flows) -> PostRules:
         """Returns the same with the list of places read, by the tiles of these flows."""
@@ -147,10 +139,6 @@ class PostRules:
                 share = 1.0
             raise _too_much_suppressed(share, max_suppressed) from None
         return replace(plan, stricter=self.stricter)
-
-    def revised(self, release: Release) -> Release:
-        """Returns the release, or what may be published of it next to the earlier ones."""
-        return release if self.earlier is None else revise(release, self.earlier)
 
 
 def suppressed_share(flows: Flows, plan: Plan, basis: str) -> float:

@@ -47,19 +47,9 @@ class Publishable(ABC):
     measure go through `flowveil.api`.
     """
 
-    if TYPE_CHECKING:  # Fields, or properties, of every class below.
-
-        @property
-        def method(self) -> str:
-            """Name of the method."""
-
-        @property
-        def parameters(self) -> Mapping[str, Any]:
-            """The settings of the run, enough to repeat it."""
-
-        @property
-        def input(self) -> Any:
-            """What was anonymised. Internal: never written."""
+    method: str
+    parameters: Mapping[str, Any]  # the settings of the run, enough to repeat it
+    input: Any  # what was anonymised; never written
 
     @property
     @abstractmethod
@@ -149,15 +139,8 @@ class Publishable(ABC):
 class Matrix(Publishable):
     """A release of one matrix: a plan, and cells whose ``origin`` and ``destination`` number the plan's zones."""
 
-    if TYPE_CHECKING:
-
-        @property
-        def plan(self) -> Plan:
-            """The decision."""
-
-        @property
-        def cells(self) -> Cells:
-            """What is published."""
+    plan: Plan
+    cells: Cells
 
     @property
     def parts(self) -> tuple[tuple[Key, Self], ...]:
@@ -237,6 +220,13 @@ class Release(Matrix):
     def kind(self) -> Literal["plain", "layered", "boxed", "folded"]:
         """Whether zones are nodes, nodes in layers, boxes, or nodes with times."""
         return self.plan.kind
+
+    def reconstruct(self, zones: Any) -> Any:
+        """Estimates the flows between areas: a level (for H3 the resolution), or a `flowveil.analysis.areas.Zoning`.
+
+        Each cell is spread evenly over its tiles with trips, which a reader does not know. Private: not published.
+        """
+        return _api().spread_release(self, zones)
 
     def __repr__(self) -> str:
         return f"<Release {self.method}: {len(self.cells)} cells, at least {self.guarantee.in_words()} in each>"

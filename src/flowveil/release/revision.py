@@ -2,15 +2,12 @@
 
 A reader can subtract the two releases, so each change is treated as a cell: if it reaches the guarantee alone, in
 every unit, the cell gets its new value; otherwise it keeps the earlier one. Of the earlier trips only the published
-cells are known. So persons and tiles behind a change are bounded from below: added trips are trips of the new table,
-and the fewest persons who can have made them are those with the most. Of removed trips no person is known; where
-persons or tiles are protected, a smaller value is not published.
+cells are known. So persons and tiles behind a change are bounded from below: the fewest persons who can have made added
+trips are those with the most trips in the new table. Of removed trips no person is known; where persons or tiles are
+protected, a smaller value is not published. The difference from every earlier release of a chain must be safe.
 
-A release that was revised before has several earlier ones. The difference from each of them must reach the guarantee.
-
-Where zones overlap, in layers and in nested zones, every earlier cell stays published, so each cell is a fixed set of
-pairs of tiles: those in its zones and in no cell of an earlier layer. Cells are compared one by one as on one map; new
-cells are not published. Slices share no trip, so each is revised like a single matrix; new slices are not published.
+Where zones overlap, every earlier cell stays published, so each cell is a fixed set of pairs of tiles; new cells, and
+new slices, are not published.
 """
 
 from __future__ import annotations

@@ -4,22 +4,13 @@ A total and its segments, or a day and its hours, give two counts of nested sets
 too, and must satisfy the guarantee like a cell.
 
 One comparison takes a coarser matrix and a layer of finer ones that together hold the same trips: the days of a week.
-On any region whose published volume is known from the coarser matrix, the finer cells that lie wholly inside it can be
-subtracted, all of them or all but those of one slice. The remainder after subtracting all is the smallest such
-difference: if it is nothing, or safe, then so is every other one, because adding published (safe) cells back never
-makes it worse. So one count for each region is enough.
+On a region whose published volume is known from the coarser matrix, all finer cells inside it are subtracted. What is
+left is the smallest difference: if it is nothing, or safe, so is every other one, because adding published (safe) cells
+back never makes it worse. Where several layers are finer (days, and their hours), a reader may mix them; so what no
+layer covers, the least that a mixture leaves, is counted as well.
 
-Where several layers are finer (days, and their hours), a reader may also mix them: the week, minus Tuesday, minus what
-is published of the hours of Wednesday. What no layer covers is the least that any mixture leaves, so it is counted as
-well. If it is nothing, a mixture leaves only what one layer covers and another does not, and that is a difference
-between these two, which is looked at on its own.
-
-The regions are each cell of the coarser matrix, and each pair of nodes of the two trees that is made of whole cells of
-the coarser matrix, nothing in it suppressed: a finer zone either lies inside a node, or holds it, or has nothing to do
-with it, so on such a pair every finer matrix can be subtracted whole or not at all. In trees that are too deep for all
-pairs of levels, nothing is compared and the result is open.
-
-Zones are slices of the leaf order of common trees, so "lies inside" is two comparisons.
+The regions are the cells of the coarser matrix, and the pairs of nodes of the two trees that are made of whole cells of
+it, nothing in them suppressed. Zones are slices of the leaf order of common trees, so "lies inside" is two comparisons.
 """
 
 from __future__ import annotations

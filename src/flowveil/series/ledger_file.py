@@ -92,12 +92,9 @@ class LedgerFile:
 def open_ledger(
     directory: str | PathLike[str], *, create: bool = True, accept_restored: bool = False
 ) -> Iterator[LedgerFile]:
-    """Opens a ledger, locked until the block ends.
+    """Opens a ledger, locked until the block ends; OutputError if it cannot be read or locked, or was changed.
 
     ``create`` makes one if it is missing, ``accept_restored`` acknowledges that it was restored from a backup.
-
-    Raises:
-        OutputError: it cannot be read, written or locked, or its chain is broken.
     """
     place = real_place(directory)
     if fcntl is None:

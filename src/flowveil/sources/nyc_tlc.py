@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from flowveil.errors import DataError
-from flowveil.headers import plain_name
+from flowveil.headers import Header, plain_name
 from flowveil.reading.database import fetch_table
 from flowveil.sources.tables import Column, OpenTable, Prepared, opened
 
@@ -61,7 +61,7 @@ def prepare_nyc_tlc(source: Any, *, zones: Any = None) -> Prepared:
             return _prepared(table.con, _POINTS, times, _POINT_GAPS)
         raise DataError(
             "These are not TLC trip records: needed are PULocationID and DOLocationID, or pickup and dropoff latitude "
-            f"and longitude. {table.table.header().described()}"
+            f"and longitude. {Header(table.table.names).described()}"
         )
 
 

@@ -2,30 +2,24 @@
 
 It imitates the shape of the NetMob 2025 data set: people live and work where the region does, their days are chains of
 trips between a few personal places, and their weights correct for who answers surveys (``docs/synthetic-survey.md``).
-Everything is drawn in blocks of `BLOCK_PEOPLE` people, each from its own random stream, so the rows do not depend on
-how many blocks are in memory, and the first people of a survey are those of a smaller one.
+Everything is drawn in blocks of `BLOCK_PEOPLE` people, each from its own random stream, so the first people of a survey
+are those of a smaller one.
 
 Plane coordinates are kilometres east and north of Notre-Dame; at this size the earth is flat to a few metres.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import islice
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from flowveil.errors import ParameterError
 from flowveil.hierarchy import Floats
-from flowveil.output import write_files
 
 # ---- region: where people live, work and study ----
 
@@ -374,6 +368,8 @@ _STOP_CHANCE = np.array(
         [[0.35, 0.40, 0.10, 0.30, 0.42, 0.28], [0.28, 0.22, 0.10, 0.20, 0.42, 0.25]],
     ]
 )
+#: Factor on the odds of these stops, found so that people make 24.5 trips a week on average.
+_INTENSITY = 1.3569641040887102
 #: Where an optional stop is: chance of each place from `SHOP` to `NEW`. `_AT_MAIN` has a dedicated place.
 _STOP_PLACE = np.array(
     [
@@ -400,16 +396,13 @@ _LEAVE_SPREAD = np.array([45.0, 45.0, 28.0, 0.0, 65.0, 65.0, 85.0, 0.0, 0.0])
 _STAY = np.array([9.0, 60.0, 42.0, 60.0, 18.0, 35.0, 65.0, 55.0, 300.0])
 
 
-def _draw_stops(rng: np.random.Generator, person_type: Numbers, intensity: float) -> Numbers:
-    """Returns the place of every stop of the week, people by (home, then 7 days of slots); -1 where no stop is made.
-
-    The draws do not depend on ``intensity``, which changes the odds of all optional stops: more only adds stops.
-    """
+def _draw_stops(rng: np.random.Generator, person_type: Numbers) -> Numbers:
+    """Returns the place of every stop of the week, people by (home, then 7 days of slots); -1 where no stop is made."""
     n = len(person_type)
     weekend = (np.arange(_DAYS) >= 5).astype(np.int64)
     chance = _STOP_CHANCE[person_type[:, None], weekend]
     # Some people are out a lot, some hardly. Everybody has one outing: who never moves is in no trip table.
-    odds = intensity * chance / (1 - chance) * np.exp(0.45 * rng.standard_normal(n))[:, None, None]
+    odds = _INTENSITY * chance / (1 - chance) * np.exp(0.45 * rng.standard_normal(n))[:, None, None]
     made = rng.random((n, _DAYS, len(_OPTIONAL))) < odds / (1 + odds)
     made[np.arange(n), rng.integers(0, _DAYS, n), 4] = True
     made[..., 2] &= made[..., 1]
@@ -434,20 +427,6 @@ def _find_trips(stops: Numbers) -> tuple[NDArray[np.bool_], Numbers]:
     moved = made & ((stops != came_from) | (stops == NEW))
     moved[:, 0] = False
     return moved, origin
-
-
-@lru_cache(maxsize=16)
-def _find_intensity(trips_per_person: float) -> float:
-    """Returns the intensity at which people make this many trips on average, by bisection on a pilot survey."""
-    pilot = [_draw_people(np.random.default_rng((20_221_114, block))) for block in range(2)]
-    person_type = np.concatenate([people.kind for people in pilot])
-    low, high = np.log(1e-3), np.log(1e3)
-    for _ in range(12):
-        middle = (low + high) / 2
-        stops = _draw_stops(np.random.default_rng(20_221_120), person_type, float(np.exp(middle)))
-        trips = _find_trips(stops)[0].sum() / len(person_type)
-        low, high = (middle, high) if trips < trips_per_person else (low, middle)
-    return float(np.exp((low + high) / 2))
 
 
 def _draw_new_places(rng: np.random.Generator, people: _People, stops: Numbers, x: Floats, y: Floats) -> None:
@@ -485,11 +464,11 @@ def _draw_times(
     return left, reached
 
 
-def _draw_block(block: int, people: int, intensity: float, seed: int) -> pa.Table:
+def _draw_block(block: int, people: int, seed: int) -> pa.Table:
     """Returns the trips of one block, ordered by person and time."""
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(block,)))
     drawn = _draw_people(rng)
-    stops = _draw_stops(rng, drawn.kind, intensity)
+    stops = _draw_stops(rng, drawn.kind)
     habit = np.where((stops >= 0) & (stops < _HABITS), stops, HOME)
     x, y = np.take_along_axis(drawn.x, habit, axis=1), np.take_along_axis(drawn.y, habit, axis=1)
     _draw_new_places(rng, drawn, stops, x, y)
@@ -516,11 +495,7 @@ def _draw_block(block: int, people: int, intensity: float, seed: int) -> pa.Tabl
     return pa.Table.from_arrays(columns, schema=SCHEMA)
 
 
-#: Blocks of people in a row group.
-_BLOCKS_OF_ROW_GROUP = 50
-
-
-def synthetic_survey(*, people: int = 3_320, trips_per_person: float = 24.5, seed: int = 0) -> pa.Table:
+def synthetic_survey(*, people: int = 3_320, seed: int = 0) -> pa.Table:
     """Draws a week of trips of invented inhabitants of Île-de-France.
 
     The same arguments give the same table. With another number of people the first ones stay the same but for
@@ -528,49 +503,15 @@ def synthetic_survey(*, people: int = 3_320, trips_per_person: float = 24.5, see
 
     Args:
         people: participants; each makes at least two trips.
-        trips_per_person: trips a person makes in the week on average, 3 to 40; met to about 2 %.
         seed: another seed gives other people in the same region.
 
     Returns:
         One row for each trip with the columns of `SCHEMA`, ordered by person and time. ``weight`` is the number of
         inhabitants that the person represents; times are local.
     """
-    return pa.concat_tables(_blocks(people, trips_per_person, seed)).combine_chunks()
-
-
-def write_synthetic_survey(
-    path: str | os.PathLike[str], *, people: int, trips_per_person: float = 24.5, seed: int = 0
-) -> int:
-    """Writes the rows of `synthetic_survey` to a Parquet file and returns their number.
-
-    Memory holds one row group of 50,000 people. The file appears, or is replaced, only when it is complete.
-    """
-    blocks = _blocks(people, trips_per_person, seed)
-    trips = 0
-
-    def write(draft: Path) -> None:
-        nonlocal trips
-        with pq.ParquetWriter(draft, SCHEMA) as writer:
-            while chunk := list(islice(blocks, _BLOCKS_OF_ROW_GROUP)):
-                rows = pa.concat_tables(chunk)
-                writer.write_table(rows, row_group_size=max(1, rows.num_rows))
-                trips += rows.num_rows
-
-    write_files({path: write})
-    return trips
-
-
-def _blocks(people: int, trips_per_person: float, seed: int) -> Iterator[pa.Table]:
-    """Checks the arguments now, draws the blocks one by one later."""
     if people < 1:
         raise ParameterError(f"people is {people}; a survey has at least 1 participant.")
-    # The model's days hold neither fewer nor more trips.
-    if not 3 <= trips_per_person <= 40:
-        raise ParameterError(
-            f"trips_per_person is {trips_per_person}; 3 to 40 trips a week are allowed. "
-            "Hint: for more trips ask for more people."
-        )
     if seed < 0:
         raise ParameterError(f"seed is {seed}; it must be 0 or more.")
-    intensity = _find_intensity(float(trips_per_person))
-    return (_draw_block(block, people, intensity, seed) for block in range(-(-people // BLOCK_PEOPLE)))
+    n_blocks = -(-people // BLOCK_PEOPLE)
+    return pa.concat_tables(_draw_block(block, people, seed) for block in range(n_blocks)).combine_chunks()

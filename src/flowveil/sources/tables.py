@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -63,7 +63,7 @@ class OpenTable:
         """Reads the wanted columns once, into the table ``picked`` of the database."""
         roles = {column.role: column.named for column in wanted.values()}
         usual = {column.role: column.usual for column in wanted.values()}
-        chosen = choose_columns(roles, usual, self.table.names, header=self.table.header)
+        chosen = choose_columns(roles, usual, self.table.names)
         used = list(dict.fromkeys(chosen.values()))
         relation = self.table.attach([self.table.names.index(name) for name in used])
         types = [str(row[1]) for row in self.con.execute(f"DESCRIBE SELECT * FROM {relation}").fetchall()]
@@ -86,7 +86,7 @@ class OpenTable:
 
     def _timed(self, relation: str, name: str, at: str, kind: str) -> str:
         """Returns the same rows with an additional column of microseconds."""
-        zone = self.table.timezone_of(self.table.names.index(name))
+        zone = self.table.timezones.get(self.table.names.index(name))
         how = {"time_format": self.time_format, "timezone": self.timezone, "column_zone": zone}
         form = decide(self.con, relation, at, kind, **how)
         form.refuse(name)
@@ -113,29 +113,26 @@ def opened(source: Any, *, time_format: str | None = None, timezone: str | None 
 
 
 def choose_columns(
-    wanted: Mapping[str, str | None],
-    known: Mapping[str, Sequence[str]],
-    names: Sequence[str],
-    *,
-    header: Callable[[], Header],
+    wanted: Mapping[str, str | None], known: Mapping[str, Sequence[str]], names: Sequence[str]
 ) -> dict[str, str]:
     """Returns the column of each role: the one named, or else one with a usual name.
 
     Raises:
         DataError: columns are missing; all are reported at once. A first line of data is not quoted.
     """
+    header = Header(names)
     by_key = {plain_name(name): name for name in reversed(names)}
     chosen: dict[str, str] = {}
     problems = []
     for role, given in wanted.items():
         found = given if given in names else next((by_key[key] for key in known[role] if key in by_key), None)
         if given and given not in names:
-            problems.append(f"column '{given}' ({role}) is missing.{header().did_you_mean(given)}")
+            problems.append(f"column '{given}' ({role}) is missing.{header.did_you_mean(given)}")
         elif found is None:
             problems.append(f"no column for the {role} is recognised; usual names: {', '.join(known[role][:4])}")
         else:
             chosen[role] = found
     if problems:
         listed = "".join(f"\n- {p}" for p in problems)
-        raise DataError(f"The table is not what is expected:{listed}\n{header().described()}")
+        raise DataError(f"The table is not what is expected:{listed}\n{header.described()}")
     return chosen

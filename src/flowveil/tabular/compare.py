@@ -28,8 +28,17 @@ from flowveil.tabular.domains import ColumnKinds, code_variable, decide_kinds
 from flowveil.tabular.ipf import Synthesis, synthesize_records
 from flowveil.tabular.mondrian import Anonymized, anonymize_records
 from flowveil.tabular.records import Attribute, Floats, as_attributes, as_table, check_roles, encode
-from flowveil.tabular.risk import describe_classes, discernibility, replicated_uniques
-from flowveil.tabular.utility import Design, Paired, Trained, effects, library, outcome_of, pair_tables
+from flowveil.tabular.risk import describe_classes, discernibility
+from flowveil.tabular.utility import (
+    Design,
+    Paired,
+    Trained,
+    effects,
+    library,
+    outcome_of,
+    pair_tables,
+    replicated_uniques,
+)
 
 T = TypeVar("T")
 
@@ -171,7 +180,7 @@ def compare_records(
     sweep = _Sweep.from_request(records, roles, fit, progress)
     # Before the sweep, which takes minutes.
     library("statsmodels.api")
-    uniques = asdict(replicated_uniques(sweep.binned, sweep.binned, variables=sweep.variables))
+    uniques = replicated_uniques(pair_tables(sweep.binned, sweep.binned, variables=sweep.variables))
     rows = {
         "frequencies": _frequencies(sweep),
         "strict": [_mondrian_row(sweep, k, True) for k in grid.ks],
@@ -243,14 +252,13 @@ def _synthesis_row(sweep: _Sweep, epsilon: float | None, prior: float, repeats: 
     rows = []
     for _ in range(repeats):
         synthesis, seconds = _timed(lambda: sweep.synthesis(epsilon, prior))
-        uniques = replicated_uniques(
-            sweep.binned, synthesis.table, variables=sweep.variables, n_cells=synthesis.report["n_cells"]
-        )
+        pair = pair_tables(sweep.binned, synthesis.table, variables=sweep.variables)
+        uniques = replicated_uniques(pair)
         rows.append(
             {
-                "ru": uniques.ru,
-                "ru_of_unique": uniques.ru_of_unique,
-                **_closeness(pair_tables(sweep.binned, synthesis.table, variables=sweep.variables)),
+                "ru": uniques["ru"],
+                "ru_of_unique": uniques["ru_of_unique"],
+                **_closeness(pair),
                 "n_records": float(synthesis.report["n_records"]),
                 "gap": synthesis.report["fit"]["gap"],
                 "seconds": seconds,
@@ -343,12 +351,9 @@ def figures(comparison: Comparison) -> dict[str, Content]:
         axes.grid(alpha=0.3)
     drawn["synthesis"] = drawing(figsize=(7, 7))
     _draw_synthesis(drawn["synthesis"], comparison.tables["synthesis"].to_pylist())
-    return {f"{name}.png": partial(_save, figure) for name, figure in drawn.items()}
-
-
-def _save(figure: Any, path: Path) -> None:
     # No date or version inside: the same numbers give the same bytes.
-    figure.savefig(path, format="png", dpi=150, metadata={"Software": None})
+    how: dict[str, Any] = {"format": "png", "dpi": 150, "metadata": {"Software": None}}
+    return {f"{name}.png": partial(figure.savefig, **how) for name, figure in drawn.items()}
 
 
 def _draw_synthesis(figure: Any, rows: list[dict[str, Any]]) -> None:

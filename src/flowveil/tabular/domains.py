@@ -167,7 +167,7 @@ def decide_kinds(
             table = table.set_column(table.column_names.index(name), name, domain.values.take(pa.array(position)))
             domains[name] = domain.values.to_pylist()
             attribute = replace(attribute, order=tuple(v for v in domains[name] if v is not None))
-        elif _is_undecided(attribute) and is_number(array.type):
+        elif is_number(array.type) and attribute == Attribute(name, fine_grid=attribute.fine_grid):
             if name in domains:
                 values = pc.sort_indices(declared := _declared(domains[name], array.type, name))
                 texts = declared.take(values).cast(pa.string()).to_pylist()
@@ -196,15 +196,8 @@ def decide_kinds(
 
 def code_columns(table: pa.Table, attributes: Sequence[Attribute]) -> list[str]:
     """Return the columns without a declared kind that hold whole numbers with few distinct values."""
-    names = [a.name for a in attributes if _is_undecided(a)]
-    return [
-        name for name in names if is_number(table.schema.field(name).type) and _holds_codes(named_array(table, name))
-    ]
-
-
-def _is_undecided(attribute: Attribute) -> bool:
-    given = (attribute.kind, attribute.order, attribute.hierarchy, attribute.grid, attribute.public_range)
-    return all(value is None for value in given)
+    undecided = [a.name for a in attributes if a == Attribute(a.name)]
+    return [n for n in undecided if is_number(table.schema.field(n).type) and _holds_codes(named_array(table, n))]
 
 
 def _holds_codes(array: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Disclosure risk: recount of a k-anonymous table, class sizes, replicated uniques.
+"""Disclosure risk: recount of a k-anonymous table, and class sizes.
 
 `recheck` reads the published text and counts again; it shares no code with the cutting, so an error there is found
 here.
@@ -10,7 +10,6 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -64,7 +63,9 @@ def describe_classes(
     check_columns(table, [*quasi_identifiers, *(sensitive or {})], "to be described")
     if table.num_rows == 0:
         raise DataError("The table has no records.")
-    group = number_rows([_codes(table[name]) for name in quasi_identifiers])
+    # Missing values are one value.
+    keys = (plain_array(table[name]).dictionary_encode("encode").indices for name in quasi_identifiers)
+    group = number_rows([key.to_numpy(zero_copy_only=False).astype(np.int64) for key in keys])
     size = np.bincount(group)
     measured = [_within_classes(group, size, table[name], ordered) for name, ordered in (sensitive or {}).items()]
     mean = table.num_rows / len(size)
@@ -87,12 +88,6 @@ def number_rows(columns: Sequence[Ints]) -> Ints:
         # Renumbered after each column: the product of many domains would overflow.
         _, number = np.unique(number * (int(column.max()) + 1) + column, return_inverse=True)
     return number.reshape(-1)
-
-
-def _codes(column: Any) -> Ints:
-    """A number for each distinct value; missing values are one value."""
-    codes = plain_array(column).dictionary_encode("encode").indices
-    return np.asarray(codes.to_numpy(zero_copy_only=False), dtype=np.int64)
 
 
 def _within_classes(group: Ints, size: Ints, column: Any, ordered: bool | Sequence[str]) -> tuple[int, float]:
@@ -197,42 +192,3 @@ def _parsed(texts: Sequence[str], kind: Any) -> list[Any]:
     per_second = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[kind.unit]
     parts = [[Fraction(part) for part in text.split(":")] for text in texts]
     return [int((hours * 3600 + minutes * 60 + seconds) * per_second) for hours, minutes, seconds in parts]
-
-
-@dataclass(frozen=True)
-class UniquesReport:
-    """How many unique records of the original come back as unique records."""
-
-    n_records: int  # of the original
-    n_cells: int  # cells of the full cross-tabulation (product of the numbers of categories)
-    empty_cells: float  # per cent of those cells that are empty in the original (the thesis's p0)
-    unique: float  # records of the original with a unique combination, per cent of its records (p1)
-    ru: float  # replicated uniques: combinations that are unique in both tables, per cent of the original's records
-    ru_of_unique: float  # the same as per cent of the original's unique records; 0 if it has none
-
-
-def replicated_uniques(
-    original: Any, synthetic: Any, *, variables: Sequence[str], n_cells: int | None = None
-) -> UniquesReport:
-    """Count the combinations of variables that are unique in both tables.
-
-    ``n_cells`` has the cells of the full cross-tabulation, if its categories are declared; by default the product of
-    the numbers of distinct values of the original.
-    """
-    tables = as_table(original), as_table(synthetic)
-    for table, role in zip(tables, ("original", "synthetic"), strict=True):
-        check_columns(table, variables, role)
-    texts = [[chunk for table in tables for chunk in table[v].cast(pa.string()).chunks] for v in variables]
-    number, n = number_rows([_codes(pa.chunked_array(chunks, pa.string())) for chunks in texts]), tables[0].num_rows
-    first, second = (np.bincount(part, minlength=int(number.max()) + 1) for part in (number[:n], number[n:]))
-    alone, both = int(np.sum(first == 1)), int(np.sum((first == 1) & (second == 1)))
-    if n_cells is None:
-        n_cells = prod(len(pc.unique(tables[0][v])) for v in variables)
-    return UniquesReport(
-        n_records=n,
-        n_cells=n_cells,
-        empty_cells=100 * (1 - int(np.sum(first > 0)) / n_cells),
-        unique=100 * alone / n,
-        ru=100 * both / n,
-        ru_of_unique=100 * both / alone if alone else 0.0,
-    )

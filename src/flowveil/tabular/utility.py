@@ -1,4 +1,4 @@
-"""Utility of a release: propensity scores, margins, and a classifier trained on it.
+"""Utility of a release: propensity scores, margins, replicated uniques, and a classifier trained on it.
 
 All measures compare an original with data that a reader of the release could have: synthetic records, or records drawn
 from the published regions. They look at the original and are therefore for the data holder: no ε covers them.
@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -83,6 +84,26 @@ def _cell_counts(pair: Paired, chosen: Sequence[int]) -> tuple[Ints, Ints]:
     cell = number_rows([np.concatenate((pair.columns[i].codes, pair.other[i])) for i in chosen])
     cells = int(cell.max()) + 1
     return np.bincount(cell[:n], minlength=cells), np.bincount(cell[n:], minlength=cells)
+
+
+def replicated_uniques(pair: Paired) -> dict[str, float]:
+    """Count the combinations of all variables that are unique in both tables.
+
+    Returns ``n_records`` of the original, the cells of the full cross-tabulation (``n_cells``), and in per cent
+    ``empty_cells`` (the thesis's p0), ``unique`` records of the original (p1), replicated uniques of its records
+    (``ru``) and of its unique records (``ru_of_unique``).
+    """
+    first, second = _cell_counts(pair, range(len(pair.columns)))
+    n, alone, both = int(first.sum()), int(np.sum(first == 1)), int(np.sum((first == 1) & (second == 1)))
+    cells = prod(len(np.unique_values(column.codes)) for column in pair.columns)
+    return {
+        "n_records": n,
+        "n_cells": cells,
+        "empty_cells": 100 * (1 - int(np.sum(first > 0)) / cells),
+        "unique": 100 * alone / n,
+        "ru": 100 * both / n,
+        "ru_of_unique": 100 * both / alone if alone else 0.0,
+    }
 
 
 def propensity(pair: Paired, chosen: Sequence[int]) -> tuple[float, float]:
@@ -198,23 +219,19 @@ def library(name: str) -> Any:
 def fit_logit(rows: Floats, outcome: Floats) -> tuple[Any, NDArray[np.bool_]]:
     """Logistic regression by statsmodels on the columns that are not combinations of those before; which these are.
 
-    The outcome is 0 or 1 for each row, or its numbers of positive and negative ones.
+    Fitted on distinct rows with their numbers of positive and negative outcomes, which are few where all variables are
+    categories.
     """
     model = library("statsmodels.api")
-    filled = np.vstack([rows, np.zeros((max(rows.shape[1] - len(rows), 0), rows.shape[1]))])
+    distinct, row = np.unique(rows, axis=0, return_inverse=True)
+    counts = [np.bincount(row.reshape(-1), weights=one, minlength=len(distinct)) for one in (outcome, 1 - outcome)]
+    filled = np.vstack([distinct, np.zeros((max(rows.shape[1] - len(distinct), 0), rows.shape[1]))])
     diagonal = np.abs(np.diag(np.linalg.qr(filled, mode="r")))
     free = np.asarray(diagonal > 1e-9 * np.maximum(np.linalg.norm(filled, axis=0), 1e-300))
     with warnings.catch_warnings():
         # Separated data are no error: their coefficients grow, and their errors show it.
         warnings.simplefilter("ignore")
-        return model.GLM(outcome, rows[:, free], family=model.families.Binomial()).fit(), free
-
-
-def _fit_grouped(rows: Floats, outcome: Floats) -> tuple[Any, NDArray[np.bool_]]:
-    """The same fit on distinct rows, which are few where all variables are categories."""
-    distinct, row = np.unique(rows, axis=0, return_inverse=True)
-    counts = [np.bincount(row.reshape(-1), weights=one, minlength=len(distinct)) for one in (outcome, 1 - outcome)]
-    return fit_logit(distinct, np.column_stack(counts))
+        return model.GLM(np.column_stack(counts), distinct[:, free], family=model.families.Binomial()).fit(), free
 
 
 def cross_validate(
@@ -232,7 +249,7 @@ def cross_validate(
     predicted = np.zeros(len(test_rows), dtype=np.bool_)
     for fold in range(FOLDS):
         kept, here = train_fold != fold, test_fold == fold
-        model, free = _fit_grouped(train_rows[kept], train_outcome[kept])
+        model, free = fit_logit(train_rows[kept], train_outcome[kept])
         # A positive score is a probability above a half.
         predicted[here] = test_rows[here][:, free] @ model.params > 0
     is_positive = test_outcome == 1
@@ -247,7 +264,7 @@ def effects(trained: Trained) -> list[dict[str, Any]]:
 
     All are None where the records do not determine one (a category without records).
     """
-    model, free = _fit_grouped(trained.rows, trained.outcome)
+    model, free = fit_logit(trained.rows, trained.outcome)
     found = np.full((len(free), 6), np.nan)
     found[free] = np.column_stack([model.params, model.bse, model.tvalues, model.pvalues, model.conf_int()])
     names = ("estimate", "error", "z", "p", "low", "high")

@@ -19,6 +19,7 @@ import numpy as np
 from flowveil.errors import ParameterError
 from flowveil.flows import MILLION, Flows, to_fixed_point
 from flowveil.hierarchy import Hierarchy
+from flowveil.record_values import merged_values
 from flowveil.release.folder import ReleaseFolder
 from flowveil.release.zone_map import CELLS, TILES, FrozenMap
 from flowveil.remote_people import RemotePeople
@@ -107,7 +108,7 @@ def trips_from_flows(
     if whole.l_places is not None:
         tile = np.repeat(whole.l_places.code, whole.l_places.count)
         columns["l_places"] = Places(tile, np.zeros(len(tile), np.int64), np.zeros(len(tile), np.int64))
-    summary = whole.intake
+    summary, rows = whole.intake, merged_values(parts, np.arange(sum(lengths)))["values"]
 
     def joined(name: str) -> Any:
         """Returns a column of all parts in whole numbers; None without it."""
@@ -119,7 +120,7 @@ def trips_from_flows(
         unit=MILLION if any(part.trips.dtype.kind == "f" for part in parts) else 1,
         persons=_persons([part.people for part in parts], lengths),
         read_by="engine",
-        values=None if whole.values is None else _values([part.values for part in parts], lengths),
+        values=rows and ValueRows(rows.flow, rows.person, rows.weight, rows.values),
         key=summary.key,
         rows=summary.rows - summary.empty_rows,
         dropped=sum(summary.dropped.values()),
@@ -149,16 +150,6 @@ def zone_map(tree: Hierarchy, hierarchy: str | None) -> ZoneMap:
 
 def _concat(columns: list[Any]) -> Any:
     return columns[0] if len(columns) == 1 else np.concatenate(columns)
-
-
-def _values(parts: list[Any], lengths: list[int]) -> ValueRows:
-    start = np.cumsum([0, *lengths[:-1]]).astype(np.int32)
-    return ValueRows(
-        row=_concat([one.flow + first for one, first in zip(parts, start, strict=True)]),
-        person=None if parts[0].person is None else _concat([one.person for one in parts]),
-        weight=_concat([one.weight for one in parts]),
-        values={name: _concat([one.values[name] for one in parts]) for name in parts[0].values},
-    )
 
 
 def _persons(people: list[Any], lengths: list[int]) -> Any:

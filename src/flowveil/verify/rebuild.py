@@ -22,9 +22,11 @@ import pyarrow.parquet as pq
 
 from flowveil import __version__
 from flowveil.errors import FlowveilError
+from flowveil.methods import METHODS
 from flowveil.paths import most_bytes, open_regular, parse_json, read_json
 from flowveil.published.folder import MANIFEST, FolderContent, write_files
 from flowveil.published.read_release import read_published
+from flowveil.read_summary import ReadSummary
 from flowveil.release.folder import ReleaseFolder, read_bounded, taken_at_its_word
 from flowveil.release.statement import Published
 from flowveil.zoning.public_map import PublicMap
@@ -86,6 +88,23 @@ def check_rebuild(release: ReleaseFolder, given: PublicMap | None, notes: list[s
             return compare_with(release, published, notes)
     except FlowveilError as problem:
         return [f"the folder cannot be made again from its tables and its statement: {problem}"]
+
+
+def check_parameters(release: ReleaseFolder) -> list[str]:
+    """Returns a finding if the parameters lack a setting that a run records, defaults included."""
+    statement, stated = release.statement, release.statement.parameters
+    method, options, slices = METHODS.get(statement.method), stated.get("options"), stated.get("slices") or {}
+    required = [*ReadSummary().parameters(), "options"]
+    if statement.kind not in ("noisy", "perturbed"):
+        required += ["k", "protect", "k_population", "l", "max_suppressed"]
+        required += ["hierarchy"] if method is not None and method.hierarchy else []
+    missing = [name for name in required if name not in stated]
+    if statement.slice_columns:
+        missing += [f"slices.{name}" for name in ("by_many", "every", "also_every", "total") if name not in slices]
+    if method is not None and isinstance(options, dict) and release.report["version"] == __version__:
+        unused = () if stated.get("fold") else ("fold_weight",)
+        missing += [f"options.{name}" for name in method.options if name not in (*options, *unused)]
+    return [f"report.json: parameters lack {', '.join(missing)}, which every such run records"] if missing else []
 
 
 def _is_sorted(published: Published) -> bool:

@@ -61,7 +61,7 @@ _WORDS = {
     "neighbors": "Neighbours that are looked at",
     "window": "Window of the search",
 }
-#: Initial values of required options of noise: always, and if people are known. `proposed_region` gives others.
+#: Initial values of required options of noise: always, and if people are known.
 _BEGIN, _BEGIN_WITH_PEOPLE = {"epsilon": "1"}, {"bound": "3"}
 
 

@@ -15,23 +15,18 @@ import asyncio
 import base64
 import hashlib
 import ipaddress
-import json
 import secrets
-from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass, field
-from typing import Any
-from urllib.parse import parse_qs
 
 from markupsafe import Markup
+from starlette.datastructures import MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from flowveil.errors import FlowveilError
 from flowveil.published.document import fill
-
-Scope = MutableMapping[str, Any]
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 #: Upper bound in bytes for a request body that is not an upload.
 MOST_ASKED = 1 << 20
@@ -54,7 +49,6 @@ _STYLE = (
 _STYLE_HASH = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
 #: Headers of the pages that are shown without the cookie, which cannot load the style sheet.
 _HEADERS_OF_NOTICES = {
-    "content-type": "text/html; charset=utf-8",
     "content-security-policy": f"default-src 'none'; style-src 'sha256-{_STYLE_HASH}'; img-src data:; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'",
 }
@@ -139,7 +133,7 @@ class Door:
 class Guard:
     """ASGI application that passes on the requests that are allowed."""
 
-    def __init__(self, app: App, door: Door) -> None:
+    def __init__(self, app: ASGIApp, door: Door) -> None:
         self._app, self._door = app, door
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -148,129 +142,106 @@ class Guard:
             await self._app(scope, receive, send)
         if scope["type"] != "http":
             return
-        began = False
+        request, began = Request(scope), False
 
         async def answer(message: Message) -> None:
             nonlocal began
             if message["type"] == "http.response.start":
                 began = True
-                present = {name.decode().lower() for name, _ in message["headers"]}
-                added = [(n.encode(), v.encode()) for n, v in _HEADERS.items() if n not in present]
-                message = {**message, "headers": [*message["headers"], *added]}
+                headers = MutableHeaders(scope=message)
+                for name, value in _HEADERS.items():
+                    headers.setdefault(name, value)
             await send(message)
 
         try:
-            if await self._let_in(scope, answer):
-                await self._app(scope, _Body(scope, receive, self._door.max_upload).receive, answer)
+            response = self._answer(request) or self._app
+            await response(scope, self._bounded(request, receive), answer)
         except Exception as problem:
             if not began:
-                await _send(answer, *refusal(scope, *in_answer(problem)))
+                await refusal(request, problem)(scope, receive, answer)
 
-    async def _let_in(self, scope: Scope, answer: Send) -> bool:
-        """Whether the application may see the request; RefusedError if not. Requests with a token are answered here."""
-        headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]]
-        hosts = [value for name, value in headers if name == "host"]
-        if len(hosts) != 1 or not self._door.is_at(hosts[0]):
+    def _answer(self, request: Request) -> Response | None:
+        """Answers a request with a token; None if the application may see the request; else raises RefusedError."""
+        door, hosts, origin = self._door, request.headers.getlist("host"), request.headers.get("origin")
+        if len(hosts) != 1 or not door.is_at(hosts[0]):
             raise RefusedError(421, "This host is not served here.")
-        own, fields = f"http://{hosts[0]}", dict(headers)
-        if "origin" in fields and fields["origin"] != own:
+        own = f"http://{hosts[0]}"
+        if origin not in (None, own):
             raise RefusedError(403, _OTHER_PAGE)
-        # Cookies of other programs on this host may come too, in any syntax.
-        cookies = (part.strip().partition("=") for part in fields.get("cookie", "").split(";"))
-        has_cookie = any(n == self._door.cookie_name and _same(value, self._door.cookie) for n, _, value in cookies)
-        tokens: list[str] = []
-        if scope["path"] == "/" and scope["method"] == "GET":
-            tokens = parse_qs(scope["query_string"].decode("latin-1")).get("token", [])
-            # Checked before Sec-Fetch-Site: the local file that opens the browser is another site.
-            if len(tokens) == 1 and self._door.redeem(tokens[0]):
-                await self._enter(answer)
-                return False
-        if scope["method"] not in ("GET", "HEAD") and fields.get("origin") != own:
+        is_entry = request.scope["path"] == "/" and request.method == "GET"
+        tokens = request.query_params.getlist("token") if is_entry else []
+        # Checked before Sec-Fetch-Site: the local file that opens the browser is another site.
+        if len(tokens) == 1 and door.redeem(tokens[0]):
+            # A page, because after a redirect the request would still count as one from another site, without cookie.
+            page = notice("Opening the workbench", "This takes a moment.", forward="/")
+            cookie = f"{door.cookie_name}={door.cookie}; HttpOnly; SameSite=Strict; Path=/"
+            return HTMLResponse(page, headers={**_HEADERS_OF_NOTICES, "set-cookie": cookie})
+        if request.method not in ("GET", "HEAD") and origin != own:
             raise RefusedError(403, _OTHER_PAGE)
-        if not has_cookie:
-            used = any(self._door.is_used(token) for token in tokens)
+        if not _same(request.cookies.get(door.cookie_name, ""), door.cookie):
+            used = any(door.is_used(token) for token in tokens)
             raise RefusedError(403, _REFUSALS["used" if used else "unknown" if tokens else "no token"])
-        if fields.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+        if request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
             raise RefusedError(403, _OTHER_PAGE)
-        if tokens:
-            # A reload of the address: the cookie suffices, and the token leaves the address bar.
-            await _send(answer, 303, {"location": "/"}, b"")
-        return not tokens
+        # A reload of the address: the cookie suffices, and the token leaves the address bar.
+        return RedirectResponse("/", 303) if tokens else None
 
-    async def _enter(self, answer: Send) -> None:
-        """Sets the cookie and forwards to the workbench.
+    def _bounded(self, request: Request, receive: Receive) -> Receive:
+        """Returns a function that receives the body; RefusedError if it is too large or too slow."""
+        most, got, is_complete = MOST_ASKED, 0, False
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        too_large, too_slow = RefusedError(413, "The request is too large."), RefusedError(408, "It took too long.")
+        if request.method == "PUT":
+            most = self._door.max_upload
+            too_large = RefusedError(
+                413,
+                f"The file is larger than {most:,} bytes, the most that is taken. Hint: start flowveil serve with "
+                "--max-upload, or in the folder of the file, and pick it there.",
+            )
+        # The server has checked that it is a number.
+        if int(request.headers.get("content-length", "0")) > most:
+            raise too_large
 
-        By a page: after a redirect the request would still count as one from another site, without the cookie.
-        """
-        cookie = f"{self._door.cookie_name}={self._door.cookie}; HttpOnly; SameSite=Strict; Path=/"
-        page = notice("Opening the workbench", "This takes a moment.", forward="/")
-        await _send(answer, 200, {**_HEADERS_OF_NOTICES, "set-cookie": cookie}, page)
+        async def bounded() -> Message:
+            nonlocal got, is_complete
+            try:
+                # After the body comes the disconnect of the client, which has no time limit.
+                message = await asyncio.wait_for(receive(), None if is_complete else PAUSE)
+            except TimeoutError:
+                raise too_slow from None
+            got += len(message.get("body", b""))
+            if got > most:
+                raise too_large
+            if not is_complete and clock() - began > PAUSE + got / SLOWEST:
+                raise too_slow
+            is_complete = not message.get("more_body", False)
+            return message
+
+        return bounded
 
 
 def _same(one: str, two: str) -> bool:
     return secrets.compare_digest(one.encode("utf-8", "replace"), two.encode())
 
 
-def in_answer(problem: Exception) -> tuple[int, str]:
-    """Status code and message of a failure."""
-    if isinstance(problem, FlowveilError):
-        return getattr(problem, "status", 400), str(problem)
-    # The message of any other error may quote a row.
-    return 500, f"Unexpected {type(problem).__name__}."
-
-
-def notice(title: str, text: str, *, forward: str = "") -> bytes:
+def notice(title: str, text: str, *, forward: str = "") -> str:
     """Returns a page with one message that needs no other file; it goes on to the address `forward` without a click."""
-    return str(fill("notice.html", title=title, text=text, forward=forward, style=Markup(_STYLE))).encode()
+    return str(fill("notice.html", title=title, text=text, forward=forward, style=Markup(_STYLE)))
 
 
-def refusal(scope: Scope, status: int, message: str) -> tuple[int, dict[str, str], bytes]:
-    """Returns status, headers and body of a refusal: a page for a browser that navigates, JSON for scripts."""
-    accepted = dict(scope["headers"]).get(b"accept", b"")
+def refusal(request: Request, problem: Exception) -> Response:
+    """Returns the answer to a request that failed: a page for a browser that navigates, JSON for scripts."""
+    # The message of an unexpected error may quote a row.
+    status, message = 500, f"Unexpected {type(problem).__name__}."
+    if isinstance(problem, FlowveilError):
+        status, message = getattr(problem, "status", 400), str(problem)
+    elif isinstance(problem, HTTPException):
+        status, message = problem.status_code, problem.detail
     # The connection is closed: the unread rest of a body would be parsed as the next request.
-    if b"text/html" not in accepted or scope["path"].startswith(("/api/", "/static/")):
-        headers = {"content-type": "application/json", "connection": "close"}
-        return status, headers, json.dumps({"error": message}).encode()
+    closing = {"connection": "close"}
+    is_script = "text/html" not in request.headers.get("accept", "")
+    if is_script or request.scope["path"].startswith(("/api/", "/static/")):
+        return JSONResponse({"error": message}, status, closing)
     title = "The workbench is not open here" if status == 403 else "This page cannot be shown"
-    return status, {**_HEADERS_OF_NOTICES, "connection": "close"}, notice(title, message)
-
-
-async def _send(answer: Send, status: int, headers: dict[str, str], body: bytes) -> None:
-    fields = [(n.encode(), v.encode()) for n, v in {**headers, "content-length": str(len(body))}.items()]
-    await answer({"type": "http.response.start", "status": status, "headers": fields})
-    await answer({"type": "http.response.body", "body": body})
-
-
-class _Body:
-    """Receives the body of a request and limits its size and duration."""
-
-    def __init__(self, scope: Scope, receive: Receive, max_upload: int) -> None:
-        self._most, self._too_large = MOST_ASKED, "The request is too large."
-        if scope["method"] == "PUT":
-            self._most = max_upload
-            self._too_large = (
-                f"The file is larger than {max_upload:,} bytes, the most that is taken. Hint: start flowveil serve "
-                "with --max-upload, or in the folder of the file, and pick it there."
-            )
-        self._receive, self._got, self._complete = receive, 0, False
-        self._began = asyncio.get_running_loop().time()
-        # The server has checked that it is a number.
-        if int(dict(scope["headers"]).get(b"content-length", b"0")) > self._most:
-            raise RefusedError(413, self._too_large)
-
-    async def receive(self) -> Message:
-        """Returns the next chunk; RefusedError if the body is too large or too slow."""
-        if self._complete:
-            # The next message is the disconnect of the client, which has no time limit.
-            return await self._receive()
-        try:
-            message = await asyncio.wait_for(self._receive(), PAUSE)
-        except TimeoutError:
-            raise RefusedError(408, "The request took too long.") from None
-        self._got += len(message.get("body", b""))
-        if self._got > self._most:
-            raise RefusedError(413, self._too_large)
-        if asyncio.get_running_loop().time() - self._began > PAUSE + self._got / SLOWEST:
-            raise RefusedError(408, "The request took too long.")
-        self._complete = not message.get("more_body", False)
-        return message
+    return HTMLResponse(notice(title, message), status, {**_HEADERS_OF_NOTICES, **closing})

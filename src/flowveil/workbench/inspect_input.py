@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flowveil.engines.duckdb import recognised, refuse_unanswered_persons
+from flowveil.engines.duckdb import recognised, sampler
 from flowveil.errors import FlowveilError, ParameterError
 from flowveil.flows import SUM_COLUMNS
 from flowveil.headers import plain_name
 from flowveil.reading import Reading
-from flowveil.reading.columns import PERSONS, TRIPS
+from flowveil.reading.columns import PERSONS, TRIPS, refuse_unnamed_persons
 from flowveil.reading.database import in_own_words, open_database
 from flowveil.reading.sql import number_sql
 from flowveil.reading.table import Table
@@ -76,7 +76,9 @@ def _roles(table: Table, reading: Reading) -> tuple[dict[str, str], str | None]:
     try:
         columns = recognised(table, reading, tiling_of(reading))
         roles = columns.as_recorded()
-        refuse_unanswered_persons(table, reading, columns)
+        if reading.ask_person:
+            names = [name for name in table.names if name not in table.partitions]
+            refuse_unnamed_persons(columns, names, sample=sampler(table))
     except FlowveilError as problem:
         return roles, str(problem)
     return roles, None
@@ -140,9 +142,9 @@ def _hours(con: Any, table: Table, column: str, given: Mapping[str, Any]) -> dic
     kind = con.execute(f"SELECT any_value(typeof(c0)) FROM {rows}").fetchone()[0] or "VARCHAR"
     how = {name: given.get(name) for name in ("time_format", "timezone")}
     try:
-        form = decide(con, rows, "c0", kind, **how, column_zone=table.timezone_of(at))
+        form = decide(con, rows, "c0", kind, **how, column_zone=table.timezones.get(at))
     except ParameterError:
-        form = decide(con, rows, "c0", kind, column_zone=table.timezone_of(at))
+        form = decide(con, rows, "c0", kind, column_zone=table.timezones.get(at))
     if form.problem is not None:
         return None
     hour = f"({MICROSECONDS} // 3600000000) % 24"

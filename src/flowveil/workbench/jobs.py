@@ -240,7 +240,7 @@ class Jobs:
 
 
 class _Process:
-    """A worker process; see `flowveil.workbench.worker`."""
+    """A worker process; see `flowveil.workbench.work`."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
@@ -252,7 +252,7 @@ class _Process:
         """Starts a process. Its temporary files go into the private folder."""
         path = os.pathsep.join(os.path.abspath(entry) for entry in sys.path)
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-P", "-c", "from flowveil.workbench.worker import serve; serve()"),
+            *(sys.executable, "-P", "-c", "from flowveil.workbench.work import serve; serve()"),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,

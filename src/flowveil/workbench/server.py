@@ -1,12 +1,16 @@
-"""Routes of the workbench. Every request has passed the guard; its content is checked where it is used."""
+"""Routes of the workbench, and its process. Every request has passed the guard; its content is checked on use."""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
+import ipaddress
 import json
+import logging
 import os
 import secrets
+import socket
+import webbrowser
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from functools import cache
@@ -15,22 +19,23 @@ from pathlib import Path
 from typing import Any
 
 import h11
+import uvicorn
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
+from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from flowveil.errors import FlowveilError, ParameterError, speaking_of_flags
+from flowveil.errors import FlowveilError, OutputError, ParameterError, speaking_of_flags
+from flowveil.output import scratch_folder, write_files
 from flowveil.published.document import asset, module
 from flowveil.workbench.choices import choices_in_recipe, index
-from flowveil.workbench.guard import POLICY_OF_REPORTS, App, Door, Guard, RefusedError, in_answer, refusal
+from flowveil.workbench.guard import POLICY_OF_REPORTS, Door, Guard, RefusedError, notice, refusal
 from flowveil.workbench.jobs import DONE, Job
 from flowveil.workbench.session import ENDINGS, STARTED, File, Session, listing, suffix_of
 
-#: Seconds within which the headers of a request must arrive.
-HEAD_SECONDS = 10.0
 _TYPES = {".css": "text/css", ".mjs": "text/javascript", ".svg": "image/svg+xml"}
 #: Jobs on a published release: type and name of the file that each makes.
 FOLLOW_UPS = {
@@ -43,7 +48,7 @@ FOLLOW_UPS = {
 Answer = Response | Job | dict[str, Any] | None
 
 
-def workbench(room: Path, root: Path, door: Door, *, demo_people: int = 3_320, ledger: Path | None = None) -> App:
+def workbench(room: Path, root: Path, door: Door, *, demo_people: int = 3_320, ledger: Path | None = None) -> ASGIApp:
     """Returns the app behind its guard.
 
     Args:
@@ -80,7 +85,7 @@ def workbench(room: Path, root: Path, door: Door, *, demo_people: int = 3_320, l
             *(at(path, handler, "POST") for path, handler in _CHANGES.items()),
             at("/api/demo", lambda here, _: here.demo(demo_people), "POST"),
         ],
-        exception_handlers={HTTPException: _failed, FlowveilError: _failed, Exception: _failed},
+        exception_handlers=dict.fromkeys((HTTPException, FlowveilError, Exception), refusal),
     )
     return Guard(app, door)
 
@@ -89,14 +94,6 @@ def _respond(session: Session, answer: Answer) -> Response:
     if isinstance(answer, Job):
         return JSONResponse(answer.to_dict(), 202)
     return answer if isinstance(answer, Response) else JSONResponse(session.state() if answer is None else answer)
-
-
-async def _failed(request: Request, problem: Exception) -> Response:
-    status, message = in_answer(problem)
-    if isinstance(problem, HTTPException):
-        status, message = problem.status_code, problem.detail
-    status, headers, body = refusal(request.scope, status, message)
-    return Response(body, status, headers)
 
 
 async def _content(request: Request) -> dict[str, Any]:
@@ -271,6 +268,73 @@ _CHANGES: dict[str, Callable[[Session, dict[str, Any]], Answer]] = {
 }
 
 
+# ---- the process --------------------------------------------------------------------------------------------------
+
+#: Seconds after which an idle connection is closed.
+IDLE_SECONDS = 20
+#: Upper bound for open connections; further ones are refused.
+MOST_CONNECTIONS = 600
+#: Seconds within which the headers of a request must arrive.
+HEAD_SECONDS = 10.0
+#: No log, no headers about the server, no trust in headers of proxies.
+_CONFIG: dict[str, Any] = {
+    "ws": "none",
+    "loop": "asyncio",
+    "lifespan": "on",
+    "log_config": None,
+    **dict.fromkeys(("access_log", "server_header", "date_header", "proxy_headers"), False),
+    **{"timeout_keep_alive": IDLE_SECONDS, "timeout_graceful_shutdown": 1, "limit_concurrency": MOST_CONNECTIONS},
+}
+_FORWARDING = "If nothing happens, flowveil serve was stopped: start it again, or open the address that it has printed."
+
+
+def serve(
+    root: Path,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    max_upload: int,
+    exposed: bool = False,
+    demo_people: int = 3_320,
+    ledger: Path | None = None,
+    ready: Callable[[str], Any],
+    open_browser: bool = False,
+) -> None:
+    """Serve the workbench until it is stopped.
+
+    Args:
+        root, max_upload, demo_people, ledger: see `workbench`.
+        host, port: where to listen; port 0 takes a free one.
+        exposed: confirms a host that other machines can reach; without it such a host is a ParameterError.
+        ready: called with the address, token included, when it can be opened.
+        open_browser: whether to open it.
+    """
+    if not _is_loopback(host) and not exposed:
+        raise ParameterError(
+            f"--host {host} gives other machines access to raw trips, over a connection that is not encrypted. "
+            "Hint: leave it out; if you mean it, add --i-know-this-exposes-raw-data."
+        )
+    # Addresses hold the token, and traces may quote rows: the server keeps no log.
+    for name in ("uvicorn", "uvicorn.error", "uvicorn.access", "uvicorn.asgi", "asyncio"):
+        logging.getLogger(name).disabled = True
+    with scratch_folder("flowveil-workbench-") as room, _listening(host, port) as listener:
+        for name in ("files", "jobs", "releases", "tmp"):
+            os.mkdir(room / name, 0o700)
+        door = Door(host, listener.getsockname()[1], max_upload)
+        app = workbench(room, root, door, demo_people=demo_people, ledger=ledger)
+        server = uvicorn.Server(uvicorn.Config(app, http=HeaderTimeout, **_CONFIG))
+        ready(door.new_address())
+        if open_browser:
+            # The browser gets the path of a file, readable by its owner only, that forwards with a separate token: all
+            # users of the machine can read the command lines of processes, and a token there would let them in.
+            page = notice("Opening the workbench", _FORWARDING, forward=door.new_address())
+            write_files({room / "open.html": page}, private=True)
+            webbrowser.open((room / "open.html").as_uri())
+        # To be stopped is how a server ends.
+        with suppress(KeyboardInterrupt):
+            asyncio.run(server.serve(sockets=[listener]))
+
+
 class HeaderTimeout(H11Protocol):
     """HTTP/1.1 connection that is closed if headers take longer than `HEAD_SECONDS`; uvicorn limits idle ones only."""
 
@@ -279,27 +343,34 @@ class HeaderTimeout(H11Protocol):
     def connection_made(self, transport: Any) -> None:
         """Starts the timer."""
         super().connection_made(transport)
-        self._start_timer()
+        self._watch()
 
     def data_received(self, data: bytes) -> None:
         """Stops the timer when the headers are complete, starts it when the next request begins."""
         super().data_received(data)
-        if self.conn.their_state is h11.IDLE and self.cycle is not None and not self.cycle.response_complete:
-            return
-        if self.conn.their_state is not h11.IDLE:
-            self._stop_timer()
-        elif self._timer is None:
-            self._start_timer()
+        if self.conn.their_state is not h11.IDLE or self.cycle is None or self.cycle.response_complete:
+            self._watch()
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Stops the timer."""
-        self._stop_timer()
-        super().connection_lost(exc)
-
-    def _start_timer(self) -> None:
-        self._timer = self.loop.call_later(HEAD_SECONDS, self.transport.close)
-
-    def _stop_timer(self) -> None:
-        if self._timer is not None:
+    def _watch(self) -> None:
+        if self.conn.their_state is not h11.IDLE and self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        elif self.conn.their_state is h11.IDLE and self._timer is None:
+            self._timer = self.loop.call_later(HEAD_SECONDS, self.transport.close)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    """A socket that takes connections from now on; OutputError if it cannot."""
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        return socket.create_server((host, port), family=family, backlog=1024)
+    except (OSError, OverflowError) as problem:
+        reason = getattr(problem, "strerror", None) or type(problem).__name__
+        raise OutputError(f"Port {port} of {host} cannot be used: {reason}. Hint: --port 0 takes a free one.") from None

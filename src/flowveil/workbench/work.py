@@ -1,7 +1,10 @@
-"""Tasks of worker processes: one function for each kind of job.
+"""A worker process, and its tasks: one function for each kind of job.
 
 A task names files that the server chose and choices that it checked. Flows are read once for each way of reading and
 cached in the private folder; a process that stays alive has the last ones in memory.
+
+Tasks and progress are lines of JSON. Results are files, because they may be large. A thread watches the standard input:
+it closes when the server ends for any reason, and then the process exits at once.
 """
 
 from __future__ import annotations
@@ -12,8 +15,12 @@ import json
 import math
 import os
 import pickle
+import queue
 import shutil
+import sys
+import threading
 import time
+import warnings
 import zipfile
 import zlib
 from collections.abc import Callable, Mapping
@@ -23,26 +30,26 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow.parquet as pq
 
 from flowveil.api import frontier, publish
-from flowveil.errors import DataError, FlowveilError, MissingExtraError, ParameterError
+from flowveil.errors import DataError, FlowveilError, MissingExtraError, ParameterError, speaking_of_flags
 from flowveil.execution import anonymize_request, map_columns, read_request, steps_of
 from flowveil.flows import Flows
+from flowveil.output import write_files
 from flowveil.publication import folder_content
+from flowveil.reading.limits import limits
 from flowveil.reading.matrices import MATRIX, matrix_names
 from flowveil.release.folder import ReleaseFolder
 from flowveil.request import Request
 from flowveil.series.ledger import budget_against, check_ledger, recording_nothing
 from flowveil.slices import SlicedFlows
-from flowveil.verify.verification import verify_release
+from flowveil.verify.verification import certificate, certificate_text, verify_release
 from flowveil.workbench import preview
 from flowveil.workbench.choices import NO_TRIPS, about_of, derivation_of, page_request, read_arguments, thresholds_of
 from flowveil.workbench.inspect_input import inspect_input, with_upload_names
 from flowveil.workbench.preview import InputMap, release_view, sign_off_sentence
 from flowveil.zoning.files import load_table, read_zones
-from flowveil.zoning.h3 import parent_of, resolution_of
 
 #: Upper bound for cached flows.
 _MOST_KEPT = 4
@@ -52,8 +59,6 @@ _MOST_POINTS, _LARGEST_SHARE = 24, 0.5
 _HEIGHT, _APART = 0.35, 0.024
 #: Upper bounds for the files and unpacked bytes of an uploaded release.
 _MOST_FILES, _MOST_BYTES = 64, 4 << 30
-#: Share of the trip ends that a proposed region holds, the most cells that it has, and levels below them.
-_HELD, _MOST_CELLS, _LEVELS_BELOW = 0.98, 12, 3
 
 
 class Progress:
@@ -223,31 +228,7 @@ def _read(task: Task) -> Any:
         "slices": len(flows) if isinstance(flows, SlicedFlows) else None,
         "people": one.people is not None,
         "weight": one.weight is not None,
-        # Noise is drawn for one matrix.
-        "region": {} if isinstance(flows, SlicedFlows) else _proposed_region(flows),
     }
-
-
-def _proposed_region(flows: Flows) -> dict[str, str]:
-    """Options for noise over hexagons: a few large cells that hold nearly all trip ends, and a level of zones in them.
-
-    A proposal for the operator, who knows whether the region is public. Cells with few trips are not proposed.
-    """
-    trees = ((flows.origins, flows.origin), (flows.destinations, flows.destination))
-    if any(tree.kind != "h3" or tree.code.dtype != np.uint64 for tree, _ in trees):
-        return {}
-    tiles = np.concatenate([tree.code[tree.leaf_node][tile] for tree, tile in trees])
-    trips = np.concatenate([flows.trips, flows.trips])
-    finest = int(resolution_of(tiles).min())
-    for resolution in range(min(4, finest), -1, -1):
-        cells, at = np.unique(parent_of(tiles, resolution), return_inverse=True)
-        volume = np.bincount(at, weights=trips)
-        order = np.argsort(-volume, kind="stable")
-        needed = int(np.searchsorted(np.cumsum(volume[order]), _HELD * volume.sum())) + 1
-        if needed <= _MOST_CELLS:
-            named = ",".join(f"{int(cell):x}" for cell in np.sort(cells[order[:needed]]))
-            return {"region": named, "level": str(min(finest, resolution + _LEVELS_BELOW))}
-    return {}
 
 
 def _describe(task: Task) -> Any:
@@ -305,7 +286,6 @@ def _frontier(task: Task) -> Any:
     task.progress.label("Computing the trade-off")
     points = frontier(
         whole,
-        method="paircut" if task.request.method.method == "paircut" else "twincut",
         objective="metres",
         hierarchy=task.request.method.hierarchy,
         up_to=_LARGEST_SHARE,
@@ -414,7 +394,9 @@ def _publish(task: Task) -> Any:
     names = _pack(folder, folder.with_suffix(".zip"), "release")
     report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
     sentence = sign_off_sentence(report, task["audit"], signer=task["signer"])
-    preview.write_certificate(folder, report, found, source=task.source, sentence=sentence, signer=task["signer"])
+    content = certificate(found, report=report, expected={}, source=task.source, signer=task["signer"])
+    place = folder.with_suffix(".certificate.html")
+    place.write_text(certificate_text({**content, "signed": sentence}, place), encoding="utf-8")
     about = {"statement": report["published"]["sentences"], "kind": report["kind"], "method": report["method"]}
     return {"files": names, "sentence": sentence, **about}
 
@@ -506,3 +488,42 @@ WORK: dict[str, Callable[[Task], Any]] = {
         *(_candidates, _check, _publish, _unpack, _analysis, _dpia, _derive),
     )
 }
+
+
+def serve() -> None:
+    """Runs tasks until the server ends."""
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
+    # Output of libraries may quote the input: it goes neither to the server nor to a log.
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.dup2(nowhere, sys.stderr.fileno())
+    warnings.simplefilter("ignore")
+    tasks: queue.SimpleQueue[str] = queue.SimpleQueue()
+
+    def watch() -> None:
+        for line in sys.stdin:
+            tasks.put(line)
+        os._exit(0)
+
+    threading.Thread(target=watch, daemon=True).start()
+    while True:
+        task = json.loads(tasks.get())
+        run_task(task, Progress(answers, task["job"]))
+
+
+def run_task(task: dict[str, Any], progress: Progress) -> None:
+    """Runs a task and writes its result; the message of an unexpected error may quote a row, and is not sent."""
+    message = None
+    try:
+        given = task["limits"]
+        with speaking_of_flags(), limits(memory=given.get("memory_limit"), threads=given.get("threads")):
+            result = WORK[task["kind"]](Task(task, progress))
+        text = json.dumps(result, allow_nan=False, separators=(",", ":"))
+        write_files({task["result"]: lambda file: Path(file).write_text(text, encoding="utf-8")}, private=True)
+    except FlowveilError as problem:
+        message = with_upload_names(problem, task)
+    except MemoryError:
+        message = "This machine has not enough memory for this job."
+    except Exception as problem:
+        message = f"Unexpected {type(problem).__name__}."
+    progress.send(ended="done" if message is None else "failed", message=message or "")

@@ -6,7 +6,7 @@ Users name columns, or usual names are recognised. Ambiguous names are not guess
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from flowveil.errors import DataError, ParameterError, option
@@ -41,10 +41,9 @@ class ZoneColumns:
     @classmethod
     def choose(
         cls,
-        names: Sequence[str],
+        header: Header,
         has_outlines: bool,
         *,
-        header: Header,
         levels: str | Sequence[str] | None,
         **named: str | None,
     ) -> ZoneColumns:
@@ -62,10 +61,10 @@ class ZoneColumns:
         elif nested and tile and nested[-1] != tile:
             nested.append(tile)
         given = [c for c in (*nested, tile, parent, lat, lon, name) if c]
-        _refuse_unknown(dict.fromkeys(given), names, header)
+        header.refuse_missing(given)
         if len(set(nested)) < len(nested):
             raise ParameterError(f"A column is given twice in levels: {listed(nested)}.")
-        free = [n for n in names if n not in given]
+        free = [n for n in header.names if n not in given]
         if parent is None and not nested:
             parent = _only("parent", [n for n in free if _PARENTS.fullmatch(plain_name(n))])
         if lat is None and lon is None and not has_outlines:
@@ -80,7 +79,7 @@ class ZoneColumns:
             # Names are optional: ambiguous columns are ignored.
             name = found[0] if len(found) == 1 else ""
         chosen = cls(tile, parent or "", tuple(nested), lat or "", lon or "", name)
-        _refuse_doubles(chosen, names)
+        header.refuse_doubled((*chosen.textual(), chosen.lat, chosen.lon))
         return chosen
 
     def textual(self) -> tuple[str, ...]:
@@ -118,19 +117,3 @@ def _only(role: str, found: Sequence[str]) -> str:
             + ("." if role == "tile" else "; an empty text means none.")
         )
     return found[0] if found else ""
-
-
-def _refuse_unknown(given: Iterable[str], names: Sequence[str], header: Header) -> None:
-    missing = [c for c in given if c not in names]
-    if missing:
-        asked = " ".join(f"'{c}'.{header.did_you_mean(c)}" for c in missing)
-        raise DataError(
-            f"{len(missing)} column{'s are' if len(missing) > 1 else ' is'} missing: {asked} {header.described()}"
-        )
-
-
-def _refuse_doubles(columns: ZoneColumns, names: Sequence[str]) -> None:
-    used = (*columns.textual(), columns.lat, columns.lon)
-    doubled = [c for c in dict.fromkeys(used) if c and list(names).count(c) > 1]
-    if doubled:
-        raise DataError(f"Column {listed(doubled)} is more than once in the table. Hint: give each its own name.")

@@ -105,7 +105,10 @@ class ZoneMap:
         Numbers are compared as they would be written. A text such as ``264.0`` that is not a code itself means ``264``.
         Each code is looked up alone, so a column may be split.
         """
-        texts = text_column(_arrow_column(codes), name="codes")
+        column: Any = codes.to_arrow() if hasattr(codes, "to_arrow") else codes
+        if not isinstance(column, pa.Array | pa.ChunkedArray):
+            column = pa.array(column, from_pandas=True)
+        texts = text_column(column, name="codes")
         known = pa.array(self.tile_codes, type=pa.string())
         found = pc.index_in(texts, value_set=known)
         if found.null_count:
@@ -156,7 +159,7 @@ def read_zones(
     declared = isinstance(source, str | os.PathLike) and os.fspath(source).casefold().endswith(_DRAWN)
     header = Header(table.column_names, declared)
     named = {"tile": tile, "parent": parent, "lat": lat, "lon": lon, "name": name}
-    columns = ZoneColumns.choose(table.column_names, drawn is not None, header=header, levels=levels, **named)
+    columns = ZoneColumns.choose(header, drawn is not None, levels=levels, **named)
     if root is not None and not (columns.parent or columns.levels):
         raise ParameterError(
             "root is given, but the map has neither a parent column nor levels: a dendrogram has its own root."
@@ -301,7 +304,9 @@ def read_tree(source: Any) -> Hierarchy:
         if {"value", "parent"} <= named.keys():
             rows = list(zip(named["value"].tolist(), named["parent"].tolist(), strict=True))
         else:
-            rows = _parents(_tree_of(nested_hierarchy, list(named.values()), levels=list(named), label=label))
+            tree = _tree_of(nested_hierarchy, list(named.values()), levels=list(named), label=label)
+            code = tree.code.tolist()
+            rows = [(own, "" if up < 0 else code[up]) for own, up in zip(code, tree.parent.tolist(), strict=True)]
     known = {value for value, parent in rows if parent}
     tops = {text for row in rows for text in row if text} - known
     if len(tops) > 1:
@@ -316,11 +321,6 @@ def _tree_of(build: Any, *columns: Any, label: str, **how: Any) -> Hierarchy:
     except HierarchyError as problem:
         raise HierarchyError(f"{label} is not a tree of values and groups. {problem}") from None
     return tree
-
-
-def _parents(tree: Hierarchy) -> list[tuple[str, str]]:
-    code = tree.code.tolist()
-    return [(own, "" if up < 0 else code[up]) for own, up in zip(code, tree.parent.tolist(), strict=True)]
 
 
 # ---- reading ---------------------------------------------------------------------------------------------------
@@ -494,11 +494,3 @@ def _degrees(table: pa.Table, name: str) -> NDArray[np.float64]:
         return np.asarray(column.cast(pa.float64()).to_numpy(), dtype=np.float64)
     except pa.ArrowException:
         raise DataError(f"Column '{name}' holds something that is not a number; degrees are needed.") from None
-
-
-def _arrow_column(values: Any) -> pa.Array | pa.ChunkedArray:
-    if isinstance(values, (pa.Array, pa.ChunkedArray)):
-        return values
-    if hasattr(values, "to_arrow"):
-        return values.to_arrow()
-    return pa.array(values, from_pandas=True)

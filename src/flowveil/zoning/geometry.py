@@ -109,21 +109,18 @@ class ZoneGeography:
         """
         out = np.empty(len(nodes), dtype=object)
         cells = self.places.cells[0]
+        # In square degrees; the tenth leaves room for their change with latitude.
+        largest_gap = float(shapely.area(cells).min()) / 10
         for i, (start, stop) in enumerate(zip(self.start[nodes].tolist(), self.stop[nodes].tolist(), strict=True)):
             if stop - start == 1:
                 out[i] = cells[start]
                 continue
             if (start, stop) not in self._dissolved:
                 # Not coverage_union: it is faster, but wrong where neighbours do not meet to the last digit.
-                whole = _without_gaps(shapely.union_all(cells[start:stop]), self._largest_gap)
+                whole = _without_gaps(shapely.union_all(cells[start:stop]), largest_gap)
                 self._dissolved[start, stop] = shapely.normalize(whole)
             out[i] = self._dissolved[start, stop]
         return out
-
-    @cached_property
-    def _largest_gap(self) -> float:
-        """In square degrees; the tenth leaves room for their change with latitude."""
-        return float(shapely.area(self.places.cells[0]).min()) / 10
 
     @cached_property
     def _center_sums(self) -> Floats:

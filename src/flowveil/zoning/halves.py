@@ -1,11 +1,8 @@
 """Trees refined into halves: parts between a zone and its children, for H3 and for maps.
 
-H3: parts of two to four children between a cell and its seven children.
-
-Seven children are a coarse step: if one child is below the threshold, a method must take the whole cell. So every cell
-is divided into two parts, these into two, and so on, always the same way: by child digits {0,4,6,2} and {3,1,5}; then
-{0,4}, {6,2} and {3,1}, {5}; then single children. The digits of H3 go around the centre (0) in the order 4, 6, 2, 3, 1,
-5, so every part is contiguous. A pentagon has no child 1; 3 and 5 are neighbours there.
+H3: every cell is divided into two parts, these into two, always the same way: by child digits {0,4,6,2} and {3,1,5};
+then {0,4}, {6,2} and {3,1}, {5}; then single children. The digits of H3 go around the centre (0) in the order 4, 6, 2,
+3, 1, 5, so every part is contiguous. A pentagon has no child 1; 3 and 5 are neighbours there.
 
 A user's map: the children of a zone are ordered along the longer side of the extent of their points, from south to
 north or from west to east, and cut in the middle; the first half is larger by one if their number is odd. Halves are

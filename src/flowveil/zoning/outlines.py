@@ -1,14 +1,11 @@
 """Outlines of H3 zones that fit together: each is the union of its cells at one resolution, the finest of a release.
 
-An H3 cell is not the union of its children: drawn as hexagons, zones of different levels overlap here and leave gaps
-there, and a point in an overlap is counted twice. The cells of one resolution do tile the sphere. So every zone is
-drawn as its descendants at the finest resolution of any published zone: zones that share no such cell share no ground,
-and neighbours share corners to the last digit.
+An H3 cell is not the union of its children, so hexagons of different levels would overlap. The cells of one resolution
+tile the sphere: zones that share no such cell share no ground, and neighbours share corners to the last digit.
 
-Only the rim is looked at: descendants with a neighbour outside. It grows by a factor of three a level where the
-descendants grow by seven. Which descendants they are is the same for every hexagon of a resolution and is found once; a
-pentagon's are found on their own. Edges that two of a zone's cells share cancel, and the others are linked into
-rings. Around a corner of hexagons there are three cells, so no ring touches itself.
+Only the rim is computed: descendants with a neighbour outside, the same for every hexagon of a resolution. Edges that
+two of a zone's cells share cancel, and the others are linked into rings. Three cells meet at a corner, so no ring
+touches itself.
 """
 
 from __future__ import annotations
@@ -203,15 +200,11 @@ def _is_outer(ring: Floats) -> bool:
 
 def _area_km2(ring: Floats) -> float:
     """Returns the area inside a closed ring: the sum of what lies between each great circle and the equator."""
-    below = abs(float(2 * np.arctan(_between(ring)).sum()))
+    lon, half = np.radians(ring[:, 0]), np.tan(np.radians(ring[:, 1]) / 2)
+    # The tangent of half of the area between an arc and the equator.
+    tangent = np.tan(np.diff(lon) / 2) * (half[:-1] + half[1:]) / (1 + half[:-1] * half[1:])
+    below = abs(float(2 * np.arctan(tangent).sum()))
     return (2 * np.pi - below if _goes_around(ring) else below) * _RADIUS_KM**2
-
-
-def _between(points: Floats) -> Floats:
-    """Returns the tangent of half of what lies between the equator and the great circle from each point to the next."""
-    lon, half = np.radians(points[:, 0]), np.tan(np.radians(points[:, 1]) / 2)
-    tangent: Floats = np.tan(np.diff(lon) / 2) * (half[:-1] + half[1:]) / (1 + half[:-1] * half[1:])
-    return tangent
 
 
 def _with_crossings(ring: Floats) -> Floats:

@@ -97,7 +97,13 @@ class Places:
         """
         assert self.tile is not None, "places are located by their tiles"
         thresholds: Whole = self.k if name == "k" else self.l
-        holding, tiles = _holding(self.tile, tree, whole_map)
+        tiles: NDArray[Any] = self.tile
+        if is_h3(tree):
+            tiles = _cells(self.tile)
+            holding = tree_over(tiles, tree.kind)
+        else:
+            assert whole_map is not None
+            holding = tree_of_tiles(whole_map, self.tile, to_the_top=True)
         highest = np.zeros(holding.n_nodes, np.int64)
         highest[holding.leaf_node] = thresholds[positions(tiles, holding.code[holding.leaf_node])]
         for depth in range(holding.max_depth, 0, -1):
@@ -236,12 +242,3 @@ def _map_codes(places: Places, whole: Hierarchy | None) -> Texts:
             "check that latitude and longitude are not exchanged."
         )
     return np.asarray(zone_map.tile_codes[tile], dtype=np.str_)
-
-
-def _holding(tile: Texts, tree: Hierarchy, whole_map: Hierarchy | None) -> tuple[Hierarchy, NDArray[Any]]:
-    """Returns the tree to the top of all nodes that contain one of the tiles, and the tiles by their codes in it."""
-    if is_h3(tree):
-        cells = _cells(tile)
-        return tree_over(cells, tree.kind), cells
-    assert whole_map is not None
-    return tree_of_tiles(whole_map, tile, to_the_top=True), tile

@@ -1,16 +1,9 @@
 """The H3 cell of each of many points, vectorised in numpy, with exactly the results of the library ``h3``.
 
-``h3`` takes one point per call. Vectorised libraries decide points on cell borders differently, and cells must not
-depend on what is installed. So the projection is computed here, and a point is passed to ``h3`` wherever rounding could
-decide: close to the border of two cells or faces, in the middle of a face, or below a pentagon; about one point in ten
-thousand.
-
-How H3 finds a cell: the globe is an icosahedron. A point is projected onto the nearest of the 20 faces, which has
-planar hexagonal grids. Rounding finds the finest hexagon, division by seven its parents; each step is a digit of the
-cell. The base cell and the rotation of digits of the coarsest hexagons are derived from ``h3`` once, from points all
-over the globe.
-
-Measured by `python -m benchmarks points`.
+A point is projected onto the nearest of the 20 faces of an icosahedron, which has planar hexagonal grids. Rounding
+finds the finest hexagon, division by seven its parents; each step is a digit of the cell. The base cell and rotation of
+the coarsest hexagons are derived from ``h3`` once. A point is passed to ``h3`` wherever rounding could decide: close to
+the border of two cells or faces, in the middle of a face, or below a pentagon.
 """
 
 from __future__ import annotations

@@ -14,9 +14,10 @@ from typing import Any, Literal, TypeVar, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from flowveil.errors import DataError, ParameterError, did_you_mean
+from flowveil.errors import DataError, ParameterError
 from flowveil.flows import Flows
 from flowveil.hierarchy import Hierarchy, Ints
+from flowveil.request import find_setting
 from flowveil.slices import SlicedFlows
 from flowveil.zoning.geometry import ZoneGeography
 from flowveil.zoning.h3 import h3_hierarchy, is_h3
@@ -167,21 +168,13 @@ def over_own_tiles(flows: Flows) -> Flows:
 # ---- refined into halves -----------------------------------------------------------------------------------------
 
 
-def check_hierarchy(name: str | None) -> None:
-    """Raises ParameterError for an unknown name."""
-    if name is not None and name not in HIERARCHIES:
-        raise ParameterError(
-            f"hierarchy must be one of {', '.join(HIERARCHIES)}; found {name!r}." + did_you_mean(str(name), HIERARCHIES)
-        )
-
-
 def refined(flows: Read, hierarchy: str | None, *, default: Refinement = "h3") -> tuple[Read, Refinement]:
     """Returns the flows on the requested tree, and its name.
 
     Flows of a release on halves are returned unchanged. Halves by default apply only if the tree can be refined; if
     they are requested and it cannot, ParameterError is raised.
     """
-    check_hierarchy(hierarchy)
+    find_setting("hierarchy").check(hierarchy)
     if flows.origins.levels is not None:
         if hierarchy == "h3":
             raise ParameterError("These flows are already on halves. Hint: pass the flows as they were read.")
@@ -246,6 +239,7 @@ def _renumbered(flows: Flows, trees: Trees, numbers: tuple[Ints, Ints]) -> Flows
         tiles=None,
         leaves=tuple(leaf[order] for leaf in flows.leaves),
         values=None if flows.values is None else flows.values.renumber(place),
+        keys=None if flows.keys is None else flows.keys[order],
         origins=trees[0],
         destinations=trees[1],
         whole_map=trees[2],

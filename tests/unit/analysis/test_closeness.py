@@ -81,6 +81,7 @@ def test_zones_that_overlap_have_none():
     assert closeness(anonymize(city_flows(), "atg-dual", k=5)) is None
 
 
+@pytest.mark.usefixtures("small_surroundings")
 @pytest.mark.parametrize(("k", "hierarchy"), [(20, "halves"), (20, "h3"), (40, "halves")])
 def test_everything_may_be_a_zone_of_base_cells_that_are_far_apart(k, hierarchy, tmp_path):
     """Three towns in Spain and three around Moscow: one end has to be everything, with its centre and outline."""

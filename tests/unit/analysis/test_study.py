@@ -66,6 +66,7 @@ def test_perturbed_counts_are_studied_without_a_key(flows, tmp_path: Path):
     assert "Cell keys" in (tmp_path / "study" / "tables.md").read_text("utf-8")
 
 
+@pytest.mark.slow
 def test_a_run_that_is_late_is_not_available_and_tried_again_with_more_time(tmp_path: Path):
     out = tmp_path / "study"
     # Everybody and no segments: every run that is late ends its process.
@@ -113,6 +114,7 @@ def test_an_interrupted_study_says_that_its_runs_are_kept(tmp_path: Path, monkey
     assert "kept" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_study_goes_on_after_its_processes_were_killed(flows, tmp_path: Path):
     grid = {"methods": ["odkanon", "oigh", "suppression"], "protections": ["trips"], "k": 5}
 

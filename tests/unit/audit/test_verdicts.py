@@ -155,7 +155,7 @@ def test_what_slices_by_two_columns_share_is_solved_exactly(counts, below):
         low, high = min(t[i][j] for t in possible), max(t[i][j] for t in possible)
         if low > 0 and high < below:
             expected.add(((0, i if i < 2 else -1, j if j < 2 else -1), low, high))
-    assert {(one.cells, one.low, one.high) for one in found.shared} == expected
+    assert {(one.members, one.low, one.high) for one in found.shared} == expected
 
 
 def tables(total: int, rows: list[int], columns: list[int]) -> Iterator[list[list[int]]]:

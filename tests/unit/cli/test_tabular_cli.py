@@ -136,6 +136,7 @@ def test_ipf_refusals(source, tmp_path):
     assert not out.exists()
 
 
+@pytest.mark.slow
 def test_compare(source, tmp_path):
     out = tmp_path / "comparison"
     asked = ["compare", source, "--out", out, *columns(), "--no-identifiers", "--sensitive", SENSITIVE]

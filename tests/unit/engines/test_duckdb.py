@@ -347,16 +347,13 @@ def test_threads_and_rows_that_arrive_leave_no_trace(monkeypatch: pytest.MonkeyP
     table = many_rows(150_000)
     expected = contents(engine.read(table, Reading.from_arguments(weight="weight"), threads=4).whole)
     assert contents(engine.read(table, Reading.from_arguments(weight="weight"), threads=1).whole) == expected
-    monkeypatch.setattr("flowveil.engines.staging._IN_ONE_PIECE", 50_000)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     assert contents(read_trips(table, weight="weight")) == expected
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("in_one_piece", [1 << 18, 60_000])
-def test_spellings_of_one_person_are_one_in_every_flow(monkeypatch: pytest.MonkeyPatch, in_one_piece: int) -> None:
-    """However rows are grouped: case, blanks and placeholders are recognised afterwards."""
-    monkeypatch.setattr("flowveil.engines.staging._IN_ONE_PIECE", in_one_piece)
+def test_spellings_of_one_person_are_one_in_every_flow() -> None:
+    """Case, blanks and placeholders are recognised after grouping."""
     rng, n = np.random.default_rng(6), 140_000
     cells = np.array(sorted(h3_int.grid_disk(CELL, 3)), dtype=np.uint64)
     person, trips = rng.integers(0, 40, n), rng.integers(1, 5, n)

@@ -21,6 +21,7 @@ from flowveil.hierarchy import Hierarchy
 from flowveil.methods.cellkey import cellkey, noise_table, spread
 from flowveil.record_keys import MODULUS, create_key, read_key, sum_keys
 from flowveil.verify.verification import PrivateFiles, verify_release
+from flowveil.zoning.restriction import refined
 from reference import cellkey as naive
 from samples.keyed import table_of, write_trips
 
@@ -38,6 +39,19 @@ def test_record_keys_are_an_hmac_of_the_id_or_of_all_columns(key, tmp_path):
         flows = read_trips(tmp_path / "trips.csv", resolution=0, no_person=True, key_file=key, **how)
         want = sum(naive.record_key(secret, [row[name] for name in values]) for row in rows) % MODULUS
         assert (int(flows.keys.sum()) % MODULUS, flows.intake.key) == (want, read_key(key).fingerprint)
+
+
+def test_record_keys_stay_with_their_flows_on_halves(key, tmp_path):
+    write_trips(tmp_path / "trips.csv")
+    flows = read_trips(tmp_path / "trips.csv", resolution=8, no_person=True, key_file=key)
+    on_halves, _ = refined(flows, "halves")
+
+    def by_pair(some):
+        ends = (tree.code[tree.leaf_node[leaf]].tolist() for tree, leaf in some.ends)
+        return dict(zip(zip(*ends, strict=True), some.keys.tolist(), strict=True))
+
+    assert not np.array_equal(on_halves.keys, flows.keys)
+    assert by_pair(on_halves) == by_pair(flows)
 
 
 def test_the_same_cell_has_the_same_value_in_every_table(key, tmp_path):

@@ -116,6 +116,7 @@ THREATS = Path(__file__).parents[3] / "docs" / "threat-model.md"
 NAMED = {"twincut": ("TwinCut", {"effort": 0}), "odkanon": ("ODkAnon", {"budget": "volume"})}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", NAMED)
 def test_the_figures_of_the_threat_model(method):
     name, options = NAMED[method]

@@ -71,6 +71,7 @@ def test_an_invalid_method_is_refused(flows, method, match):
         flowveil.anonymize(flows, method)
 
 
+@pytest.mark.slow
 def test_compare_and_study_run_it_in_worker_processes(flows, tmp_path):
     found = flowveil.compare(flows, methods=["suppression", own_method], k=5, protect="trips")
     first, second = found.runs
@@ -108,6 +109,7 @@ def wheel_of(source: Path, folder: Path) -> Path:
     return folder / f"{stem}-py3-none-any.whl"
 
 
+@pytest.mark.slow
 def test_an_installed_package_brings_a_method(tmp_path, trips_csv):
     site = tmp_path / "site"
     # To install a wheel of Python files is to unpack it.

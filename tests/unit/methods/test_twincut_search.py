@@ -133,6 +133,7 @@ TARGETS = {
 }
 
 
+@pytest.mark.real
 @pytest.mark.parametrize(("name", "resolution"), TARGETS)
 def test_public_data_are_published_as_finely_as_required(shared_data, name, resolution):
     flows = flowveil.read_trips(shared_data / name / "trips.parquet", resolution=resolution)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import shapely
 
 from flowveil.published.basemap_context import MAX_CORNERS, MAX_TOWNS, area_name, context_of, nearest_towns, world
@@ -54,10 +55,17 @@ def test_a_page_holds_the_part_around_its_zones() -> None:
     water = shapely.union_all(context.water)
     assert not water.contains(shapely.Point(-122.27, 37.80))
     assert water.contains(shapely.Point(-122.65, 37.70))
-    whole = context_of(np.array([-100.0, -60.0, 70.0, 70.0]))
+    whole = context_of(np.array([-10.0, 35.0, 30.0, 60.0]))
     assert shapely.get_num_coordinates(whole.lines["rivers"]).sum() > 0
     for shapes in (context.water, whole.water, *whole.lines.values()):
         assert shapely.get_num_coordinates(shapes).sum() <= MAX_CORNERS
+
+
+@pytest.mark.slow
+def test_the_whole_globe_has_surroundings() -> None:
+    found = context_of(np.array([-180.0, -90.0, 180.0, 90.0]))
+    assert len(found.towns) == MAX_TOWNS
+    assert all(0 < shapely.get_num_coordinates(lines).sum() <= MAX_CORNERS for lines in found.lines.values())
 
 
 def test_an_area_is_named_after_its_town_or_its_country() -> None:

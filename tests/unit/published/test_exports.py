@@ -265,8 +265,8 @@ def test_omx_of_layers_is_the_estimate_and_is_rebuilt(kind, tmp_path):
     pq.write_table(pa.table(columns), tmp_path / "trips.parquet")
     reading, given = {"resolution": 8}, {}
     if kind == "map":
-        x, y = (a.ravel() / 50 for a in np.meshgrid(range(102, 133), range(2430, 2460)))
-        boxes = shapely.box(x, y, x + 0.02, y + 0.02)
+        x, y = (a.ravel() / 25 for a in np.meshgrid(range(51, 67), range(1215, 1230)))
+        boxes = shapely.box(x, y, x + 0.04, y + 0.04)
         geopandas.GeoDataFrame({"code": [f"t{i:03d}" for i in range(len(x))]}, geometry=boxes, crs=4326).to_file(
             tmp_path / "map.geojson"
         )

@@ -19,7 +19,7 @@ import flowveil
 from flowveil.analysis.comparison import Comparison, Frontier
 from flowveil.analysis.experiment import Run
 from flowveil.analysis.pages.before_after import Profile, profile_chart
-from flowveil.analysis.pages.trade_offs import Boxes, Outcome, joint_part, ratios_part
+from flowveil.analysis.pages.trade_offs import joint_part
 from flowveil.analysis.tables import Sheet, html_part
 from flowveil.audit.auditing import Audit, AuditOfOne, audit_files
 from flowveil.audit.subtraction import Group, Groups
@@ -114,7 +114,7 @@ def comparison(text: str) -> Iterator[str]:
 
 
 def charts(text: str) -> Iterator[str]:
-    yield str(bar_chart(Bars((text,), (3,), (True,), 0, text), title=text, label=text))
+    yield str(bar_chart(Bars((text,), (3,), 1, text), title=text, label=text))
     curve = [(0.0, 9.0), (0.1, 4.0)]
     marks = [Mark(text, 0.1, 5.0)]
     yield str(curve_chart(curve, marks=marks, limit=0.1, limit_text=text, title=text, x_label=text))
@@ -125,8 +125,7 @@ def charts(text: str) -> Iterator[str]:
 
 def study(text: str) -> Iterator[str]:
     parts = [
-        joint_part({text: [Outcome(text, 0, 0.9, 5.0)]}, max_suppressed=0.1),
-        ratios_part([Boxes(text, text, [(text, [0.5, 1.0, 2.0])])]),
+        joint_part({text: [Mark(text, 0.1, 5.0, 0)]}, max_suppressed=0.1),
         html_part("tables", "Tables", [Sheet((text, text), ((text, 1.0),), text, label=text)], notes=[text]),
     ]
     yield page(title="Study", heading="Study", lead=text, parts=parts, internal=text)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import geopandas
 import h3.api.basic_int as h3_int
 import numpy as np
 import pyarrow as pa
@@ -90,3 +91,15 @@ def test_ends_that_need_not_be_found_are_those_that_would_not_be_in_the_area(res
     assert slow.intake == quick.intake
     assert slow.trips.tolist() == quick.trips.tolist()
     assert slow.origins.code.tolist() == quick.origins.code.tolist()
+
+
+def test_ends_in_no_zone_and_in_zones_outside_the_area_are_counted_once_each() -> None:
+    zones = flowveil.read_zones(
+        geopandas.GeoDataFrame(
+            {"zone": list("abc"), "parent": ["all"] * 3}, geometry=shapely.box([0, 1, 2], 0, [1, 2, 3], 1), crs=4326
+        )
+    )
+    lon = np.array([0.5] * 60 + [10.0] * 2 + [2.5] * 3)
+    table = pa.table({"o_lat": [0.5] * 65, "o_lon": lon, "d_lat": [0.5] * 65, "d_lon": [1.5] * 65})
+    intake = flowveil.read_trips(table, zones=zones, within="0,0,2,1").intake
+    assert (intake.dropped, intake.outside_rows) == ({"outside every zone": 2}, 3)

@@ -69,7 +69,11 @@ def test_columns_of_persons_are_found_by_their_names(name):
         read_trips(source)
     assert f"person='{name}' protects people" in str(caught.value)
     assert "person='' says that no column identifies persons" in str(caught.value)
-    assert read_trips(source, person=name).people is not None
+
+
+def test_a_column_of_persons_is_used_or_not_as_the_answer_says():
+    source = table(40, rider=[f"a9f3c1{i % 15:02}e7" for i in range(40)])
+    assert read_trips(source, person="rider").people is not None
     for answer in ({"person": ""}, {"no_person": True}, {"ask_person": False}):
         assert read_trips(source, **answer).people is None
 

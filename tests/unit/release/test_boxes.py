@@ -31,7 +31,7 @@ WORLD = st.tuples(st.floats(-89, 89), st.floats(-180, 180))
 def zones_of(grid: Grid, lat, lon, boxes) -> BoxZones:
     squares = grid.squares(np.array(lat, float), np.array(lon, float))
     columns = (np.array(column, dtype=np.int32) for column in zip(*boxes, strict=True))
-    return BoxZones.of(grid, squares, TileIndex.of(*squares), *columns)[0]
+    return BoxZones.of(grid, squares, *columns)[0]
 
 
 def published(zones: BoxZones) -> Rectangles:
@@ -48,7 +48,7 @@ def test_a_point_is_in_its_square_and_in_no_other(points, lon_units, lat_units, 
     lat, lon = np.array(points).T
     grid = Grid(lon_units, lat_units, across)
     x, y = grid.squares(lat, lon)
-    zones = BoxZones(grid, (x, y), x, y, x, y, size=np.ones_like(x))
+    zones = BoxZones(grid, (x, y), x, y, x, y)
     east = np.where(lon >= 180, lon - 360, lon)
     for i, shape in enumerate(published(zones).polygons()):
         bounds = [part.bounds for part in shapely.get_parts(shape)]
@@ -63,7 +63,7 @@ def test_lines_do_not_reveal_that_a_suppressed_trip_lies_across_the_earth(points
     codes = []
     for across in (False, True):
         x, y = Grid(units, units, across).squares(lat, lon)
-        zones = BoxZones(Grid(units, units, across), (x, y), x, y, x, y, size=np.ones_like(x))
+        zones = BoxZones(Grid(units, units, across), (x, y), x, y, x, y)
         codes.append(zones.codes(np.arange(len(x))).tolist())
     assert codes[0] == codes[1]
 
@@ -105,8 +105,7 @@ def test_tiles_without_a_place_are_refused(method):
     ("method", "library"), [("glove", "numba"), ("glove", "scipy"), ("glove-sk", "sklearn"), ("curvecut", "numba")]
 )
 def test_a_missing_library_is_named_with_its_extra(monkeypatch, method, library):
-    compiled = ("glove_merging", "curve_loops")
-    for name in [m for m in sys.modules if m.split(".")[0] == library or m.endswith(compiled)]:
+    for name in [m for m in sys.modules if m.split(".")[0] == library or m.endswith("box_loops")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, library, None)
     tree = star(np.zeros(2), np.array([0.0, 0.1]))

@@ -12,6 +12,7 @@ from typing import Any
 import h3
 import numpy as np
 import pyarrow as pa
+import pytest
 
 from flowveil import read_slices, read_trips
 from flowveil.series.trip_facts import shares_no_trip, trip_facts
@@ -57,6 +58,7 @@ def readings() -> Iterator[tuple[str, pa.Table, dict[str, Any]]]:
         yield "areas", TABLE, {"within": area, "outside": outside, "resolution": resolution}
 
 
+@pytest.mark.slow
 def test_all_pairs_of_readings_that_are_called_disjoint_share_no_trip():
     read = []
     for kind, part, how in readings():

@@ -17,8 +17,7 @@ from flowveil.tabular import ipf
 from flowveil.tabular.domains import code_variable
 from flowveil.tabular.ipf import Mechanism, synthesize_records
 from flowveil.tabular.junction import JunctionModel, build_junction_tree
-from flowveil.tabular.risk import replicated_uniques
-from flowveil.tabular.utility import pair_tables, propensity_by_pairs
+from flowveil.tabular.utility import pair_tables, propensity_by_pairs, replicated_uniques
 from reference.goodness import FALSE_ALARM
 from reference.tabular_survey import survey
 
@@ -192,10 +191,9 @@ def test_published_ordering_of_risk_and_utility():
         # Repeatable noise of the same law, so that the test cannot fail by chance.
         seeds = [{"seed": i} if epsilon is None else {"unsafe_test_seed": i} for i in range(4)]
         runs = [synthesize_records(table, epsilon=epsilon, domains_from_data=True, **seed).table for seed in seeds]
-        risk.append(np.mean([replicated_uniques(table, s, variables=table.column_names).ru_of_unique for s in runs]))
-        utility.append(
-            np.mean([propensity_by_pairs(pair_tables(table, s, variables=table.column_names)) for s in runs])
-        )
+        pairs = [pair_tables(table, s, variables=table.column_names) for s in runs]
+        risk.append(np.mean([replicated_uniques(pair)["ru_of_unique"] for pair in pairs]))
+        utility.append(np.mean([propensity_by_pairs(pair) for pair in pairs]))
     assert risk == sorted(risk)
     assert utility == sorted(utility, reverse=True)
     assert 0.5 < utility[-1] < 1.6

@@ -7,7 +7,7 @@ import pytest
 from flowveil.errors import DataError, ParameterError
 from flowveil.tabular.mondrian import anonymize_records
 from flowveil.tabular.records import Attribute, encode
-from flowveil.tabular.risk import discernibility, replicated_uniques
+from flowveil.tabular.risk import discernibility
 from flowveil.tabular.utility import (
     Design,
     Trained,
@@ -20,6 +20,7 @@ from flowveil.tabular.utility import (
     pair_tables,
     propensity,
     propensity_by_pairs,
+    replicated_uniques,
 )
 from reference.tabular_survey import QUASI_IDENTIFIERS, SENSITIVE, survey
 
@@ -87,14 +88,14 @@ def test_margin_distance_by_hand():
 def test_replicated_uniques_by_hand():
     original = pa.table({"a": [1, 1, 2, 3, None], "b": ["x", "x", "x", "y", "y"]})
     synthetic = pa.table({"a": [1, 2, 3, 3, None, 4], "b": ["x", "x", "y", "y", "y", "y"]})
-    found = replicated_uniques(original, synthetic, variables=["a", "b"])
+    found = replicated_uniques(pair_tables(original, synthetic, variables=["a", "b"]))
     # Unique in the original: (2, x), (3, y), (missing, y); of these in the synthesis: (2, x), (missing, y).
-    assert found.unique == pytest.approx(60)
-    assert found.ru == pytest.approx(40)
-    assert found.ru_of_unique == pytest.approx(200 / 3)
-    assert found.n_cells == 8
-    assert found.empty_cells == pytest.approx(50)
-    assert replicated_uniques(original, original, variables=["a", "b"]).ru_of_unique == 100
+    assert found["unique"] == pytest.approx(60)
+    assert found["ru"] == pytest.approx(40)
+    assert found["ru_of_unique"] == pytest.approx(200 / 3)
+    assert found["n_cells"] == 8
+    assert found["empty_cells"] == pytest.approx(50)
+    assert replicated_uniques(pair_tables(original, original, variables=["a", "b"]))["ru_of_unique"] == 100
     assert discernibility(np.array([2, 1, 1, 1])) == 7
 
 

@@ -10,14 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import flowveil
+from flowveil import anonymize, anonymize_slices, read_slices, read_trips, verify_release
 from flowveil.publication import publish
 from flowveil.published import folder as published_folder
 from flowveil.release import folder as release_folder
 from flowveil.slices import SlicedFlows
 from samples.releases import city_flows, edit_table, release_of
+from samples.segmented import survey
 from samples.verified import findings_of
 
 
@@ -63,6 +66,30 @@ def test_nothing_is_hidden_in_a_folder_that_claims_another_version(release, name
         about = {"published": {**published, "smallest_cell": published["smallest_cell"] + 1}}
     change(release, name, about)
     assert findings_of(release, city_flows())[0].startswith(f"{name}: is not what the cells")
+
+
+@pytest.mark.parametrize("how", [{}, {"by": "sex"}, {"method": "laplace", "epsilon": 1, "level": 5, "bound": 2}])
+def test_a_parameter_that_is_left_out_is_found(how, tmp_path):
+    """Also one that has its default, which changes nothing else in the folder."""
+    pq.write_table(survey(), tmp_path / "trips.parquet")
+    by = {name: how.pop(name) for name in ("by",) if name in how}
+    read, make = (read_slices, anonymize_slices) if by else (read_trips, anonymize)
+    flows = read(tmp_path / "trips.parquet", resolution=7, weight="weight", **by)
+    region = {"region": "observed"} if how else {"k": 5}
+    folder = make(flows, **how, **region).write(tmp_path / "release")
+    report = json.loads((folder / "report.json").read_text("utf-8"))
+    stated = report["parameters"]
+    assert verify_release(folder, against=tmp_path / "trips.parquet", noise=False).findings == ()
+
+    def findings(parameters: dict[str, Any]) -> str:
+        change(folder, "report.json", {"parameters": parameters})
+        return "".join(verify_release(folder, against=tmp_path / "trips.parquet", noise=False).findings)
+
+    for name in stated:
+        assert name in findings({n: v for n, v in stated.items() if n != name}), name
+    for name in stated["options"]:
+        options = {n: v for n, v in stated["options"].items() if n != name}
+        assert findings({**stated, "options": options}), name
 
 
 #: Every format, and files whose values cannot be compared between versions: a note says so.

@@ -48,7 +48,7 @@ def folder(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def served(folder, tmp_path_factory) -> Iterator[Served]:
-    """With separate processes and with trips: for tests of processes, and for one whole journey."""
+    """With separate processes and with trips: for tests of processes, and for one whole journey. Each takes seconds."""
     with serving(folder, tmp_path_factory.mktemp("tmp")) as running:
         running.enter()
         running.do("POST", "/api/pick", {"role": "trips", "path": "trips.csv"})
@@ -63,6 +63,18 @@ def here(folder, tmp_path_factory) -> Iterator[Served]:
         yield running
 
 
+@pytest.fixture(scope="module")
+def published(folder, tmp_path_factory) -> Iterator[Served]:
+    """A session in this process that has published a release."""
+    with serving_here(folder, tmp_path_factory.mktemp("tmp")) as running:
+        running.enter()
+        running.do("POST", "/api/pick", {"role": "trips", "path": "trips.csv"})
+        running.do("POST", "/api/choices", CHOICES)
+        running.job("check")
+        running.result(running.do("POST", "/api/publish", SIGNED)["id"])
+        yield running
+
+
 def gone(pid: int) -> bool:
     """Whether a process has ended; a zombie counts."""
     try:
@@ -71,6 +83,7 @@ def gone(pid: int) -> bool:
         return True
 
 
+@pytest.mark.slow
 def test_the_release_is_that_of_the_command_and_of_the_lines(served, folder, tmp_path, monkeypatch):
     served.do("POST", "/api/choices", CHOICES)
     assert served.do("POST", "/api/publish", SIGNED, expect=400)["error"].startswith("These choices were not")
@@ -152,31 +165,31 @@ class Silent:
     def label(self, text: str) -> None: ...
 
 
-def test_earlier_releases_are_compared_with(served):
+def test_earlier_releases_are_compared_with(published):
     """The first release stays on the session; with another k, subtraction is tried before anything is published."""
-    before = served.do("GET", "/api/state")["releases"]
-    packed = served.ask("GET", f"/releases/{before[0]['id']}/release.zip")[2]
-    served.ended(served.do("PUT", "/api/files/release?name=old.zip", packed)["id"])
-    served.do("POST", "/api/choices", {**CHOICES, "k": 6})
-    found = served.job("check")["audit"]
+    before = published.do("GET", "/api/state")["releases"]
+    packed = published.ask("GET", f"/releases/{before[0]['id']}/release.zip")[2]
+    published.ended(published.do("PUT", "/api/files/release?name=old.zip", packed)["id"])
+    published.do("POST", "/api/choices", {**CHOICES, "k": 6})
+    found = published.job("check")["audit"]
     assert found["compared"] == ["Trips of a test", "old.zip"]
     assert any("can be compared" in line for line in found["lines"])
     if found["failures"]:
-        assert "found something" in served.do("POST", "/api/publish", SIGNED, expect=400)["error"]
-    (dropped,) = [release["id"] for release in served.do("GET", "/api/state")["releases"] if not release["own"]]
-    served.do("POST", "/api/remove-release", {"id": dropped})
-    served.do("POST", "/api/remove-release", {"id": before[0]["id"]}, expect=404)
+        assert "found something" in published.do("POST", "/api/publish", SIGNED, expect=400)["error"]
+    (dropped,) = [release["id"] for release in published.do("GET", "/api/state")["releases"] if not release["own"]]
+    published.do("POST", "/api/remove-release", {"id": dropped})
+    published.do("POST", "/api/remove-release", {"id": before[0]["id"]}, expect=404)
 
     def kept() -> list[str]:
-        return sorted(str(path) for folder in ("files", "releases") for path in (served.room / folder).rglob("*"))
+        return sorted(str(path) for folder in ("files", "releases") for path in (published.room / folder).rglob("*"))
 
     left = kept()
     for name, entries in BAD_ZIPS.items():
-        job = served.ended(served.do("PUT", f"/api/files/release?name={name}.zip", packed_of(entries))["id"])
+        job = published.ended(published.do("PUT", f"/api/files/release?name={name}.zip", packed_of(entries))["id"])
         assert job["state"] == "failed", name
         # Nothing of it is kept, and nothing is where it wanted to be.
         assert kept() == left, name
-    assert served.do("GET", "/api/state")["releases"] == before
+    assert published.do("GET", "/api/state")["releases"] == before
 
 
 def test_a_ledger_records_what_is_published(folder, tmp_path, monkeypatch):
@@ -243,6 +256,7 @@ def test_a_file_that_changed_is_not_published(here, folder):
     assert (job["state"], "has changed" in job["error"]) == ("failed", True)
 
 
+@pytest.mark.slow
 def test_jobs_are_replaced_and_cancelled(served):
     first = served.do("POST", "/api/jobs", {"kind": "describe", "choices": CHOICES})
     second = served.do("POST", "/api/jobs", {"kind": "describe", "choices": CHOICES})
@@ -254,6 +268,7 @@ def test_jobs_are_replaced_and_cancelled(served):
     assert len(served.job("preview", CHOICES)["figures"]) == 5
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="looks at processes through /proc")
 def test_a_preview_ends_when_the_slider_moves_on(served):
     """Even one whose process would never end: it is killed, and the last progress is shown."""
@@ -274,6 +289,7 @@ def test_a_preview_ends_when_the_slider_moves_on(served):
                 os.kill(pid, signal.SIGCONT)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads memory through /proc")
 def test_a_file_is_taken_while_it_arrives(served):
     """Forty megabytes go through the server, which never holds a fifth of them."""
@@ -317,6 +333,7 @@ def test_every_listener_hears_of_changes(here):
         talk.close()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="looks at processes through /proc")
 def test_nothing_is_left_behind(folder, tmp_path):
     temporary = tmp_path / "tmp"
@@ -358,35 +375,35 @@ def test_nothing_is_left_behind(folder, tmp_path):
         assert running.process.stdout.read() == ""
 
 
-def test_second_tables_and_private_files_of_a_release(served):
+def test_second_tables_and_private_files_of_a_release(published):
     """A derived table verifies against its source without trips; the certificate repeats the signed sentence."""
-    served.do("POST", "/api/pick", {"role": "trips", "path": "trips.csv"})
-    served.job("check")
-    served.result(served.do("POST", "/api/publish", {**SIGNED, "accepted": True})["id"])
-    release = served.do("GET", "/api/state")["releases"][-1]
-    status, _, certificate = served.ask("GET", f"/releases/{release['id']}/certificate.html")
+    published.do("POST", "/api/pick", {"role": "trips", "path": "trips.csv"})
+    published.job("check")
+    published.result(published.do("POST", "/api/publish", {**SIGNED, "accepted": True})["id"])
+    release = published.do("GET", "/api/state")["releases"][-1]
+    status, _, certificate = published.ask("GET", f"/releases/{release['id']}/certificate.html")
     assert status == 200
     assert b"Signed by Data protection office." in certificate
-    derived = served.do("POST", "/api/jobs", {"kind": "derive", "release": release["id"], "derive": {"level": 6}})
-    assert served.ended(derived["id"])["state"] == "done"
+    derived = published.do("POST", "/api/jobs", {"kind": "derive", "release": release["id"], "derive": {"level": 6}})
+    assert published.ended(derived["id"])["state"] == "done"
     folders = []
     for path in (f"/releases/{release['id']}/release.zip", f"/api/jobs/{derived['id']}/file"):
-        with zipfile.ZipFile(io.BytesIO(served.ask("GET", path)[2])) as packed:
-            folders.append(served.temporary / f"unpacked-{derived['id']}-{len(folders)}")
+        with zipfile.ZipFile(io.BytesIO(published.ask("GET", path)[2])) as packed:
+            folders.append(published.temporary / f"unpacked-{derived['id']}-{len(folders)}")
             packed.extractall(folders[-1])
     source, table = (folder / "release" for folder in folders)
     assert verify_derived(table, source).holds
-    analysis = served.do("POST", "/api/jobs", {"kind": "analysis", "release": release["id"]})
-    assert served.ended(analysis["id"])["state"] == "done"
-    packed = zipfile.ZipFile(io.BytesIO(served.ask("GET", f"/api/jobs/{analysis['id']}/file")[2]))
+    analysis = published.do("POST", "/api/jobs", {"kind": "analysis", "release": release["id"]})
+    assert published.ended(analysis["id"])["state"] == "done"
+    packed = zipfile.ZipFile(io.BytesIO(published.ask("GET", f"/api/jobs/{analysis['id']}/file")[2]))
     assert "analysis/measures.json" in packed.namelist()
-    text = served.do("POST", "/api/jobs", {"kind": "dpia", "release": release["id"]})
-    assert served.ended(text["id"])["state"] == "done"
-    assert b"at least" in served.ask("GET", f"/api/jobs/{text['id']}/file")[2]
+    text = published.do("POST", "/api/jobs", {"kind": "dpia", "release": release["id"]})
+    assert published.ended(text["id"])["state"] == "done"
+    assert b"at least" in published.ask("GET", f"/api/jobs/{text['id']}/file")[2]
     for content in ({"level": "6"}, {"sum": "time"}, {"path": "x"}, {}, None):
-        refused = served.do("POST", "/api/jobs", {"kind": "derive", "release": release["id"], "derive": content})
-        assert served.ended(refused["id"])["state"] == "failed"
-    served.do("POST", "/api/jobs", {"kind": "derive", "release": "x", "derive": {"level": 6}}, expect=404)
+        refused = published.do("POST", "/api/jobs", {"kind": "derive", "release": release["id"], "derive": content})
+        assert published.ended(refused["id"])["state"] == "failed"
+    published.do("POST", "/api/jobs", {"kind": "derive", "release": "x", "derive": {"level": 6}}, expect=404)
 
 
 class IdleProcess:

@@ -149,6 +149,7 @@ print(next(int(line.split()[1]) for line in open("/proc/self/status") if line.st
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="measures the memory of a process")
 def test_hostile_maps_are_refused_quickly(tmp_path):
     """All in one process, because its start takes longer than reading them."""

@@ -1,20 +1,13 @@
-"""The page of a comparison: table, charts and maps; and its zones as one static picture."""
+"""The page of a comparison: table, charts and maps."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from os import PathLike
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
-import pyarrow as pa
 
 from flowveil.analysis.pages.trade_offs import frontier_part, joint_part, marks_of, share_in_words
 from flowveil.analysis.tables import SHARES, html_part
-from flowveil.errors import ParameterError
-from flowveil.output import check_place, write_files
-from flowveil.published import maps, pictures
+from flowveil.published import maps
 from flowveil.published.charts import Line, Mark, line_chart
 from flowveil.published.document import Figure, Part, fill, number, page
 
@@ -25,9 +18,6 @@ if TYPE_CHECKING:
 #: Largest number of zones of one end of one run, and of maps on the page.
 _MAX_ZONES = 4_000
 _MAX_MAPS = 60
-SHOWS = ("origins", "destinations", "both")
-#: Largest number of maps of a picture; more cannot be read.
-MOST_MAPS = 12
 
 #: Measure, title, note, and whether the axis is logarithmic.
 _CHARTS = (
@@ -135,9 +125,13 @@ def _maps_part(runs: Sequence[Run]) -> Part | None:
     basis = "weight" if all(run.basis == "weight" for run in shown) else "trips"
     layers, outlines = {}, []
     for i, run in enumerate(shown):
+        assert run.flows is not None
+        assert run.zones is not None
         for end in maps.ENDS:
-            layers[f"run{i}_{end}"], drawn = _layer(run, end, basis)
-            outlines.append(drawn)
+            zones = maps.largest_zones(run.flows, maps.placed(run.zones), end, basis, most=_MAX_ZONES)
+            drawn = {**maps.look(end, f"{basis} per km²", scale="main"), "overlap": not run.homogeneous}
+            layers[f"run{i}_{end}"] = maps.zone_layer(run.flows, zones, end, basis) | drawn
+            outlines.append(maps.geometries(zones))
     frame, shapes = maps.place_layers(layers, outlines)
     if frame is None:
         return None
@@ -159,80 +153,3 @@ def _maps_part(runs: Sequence[Run]) -> Part | None:
         for protection, k in _distinct((run.protection, run.k) for run in shown)
     ]
     return Part("maps", "Maps of all runs", fill("compared_maps.html", basis=basis, groups=groups), data)
-
-
-def _layer(run: Run, end: str, basis: str) -> tuple[dict[str, Any], maps.Geometries]:
-    assert run.flows is not None
-    assert run.zones is not None
-    zones = maps.placed(maps.zones_of(run.zones, end))
-    volume = maps.volume_of(run.flows, zones, end, basis)
-    area = zones["area_km2"].to_numpy(zero_copy_only=False).astype(np.float64)
-    order = np.lexsort((np.arange(len(zones)), -volume))[:_MAX_ZONES]
-    order = order[np.lexsort((order, -np.nan_to_num(area[order])))]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        density = np.nan_to_num(volume / area, posinf=0.0)[order]
-    table = zones.take(pa.array(order))
-    layer = {
-        "code": table["zone"].to_pylist(),
-        "lat": np.round(table["lat"].to_numpy(), 5).tolist(),
-        "lon": np.round(table["lon"].to_numpy(), 5).tolist(),
-        "values": [float(f"{v:.4g}") for v in density.tolist()],
-        **maps.look(end, f"{basis} per km²", scale="main"),
-        "overlap": not run.homogeneous,
-    }
-    return layer, maps.geometries(table)
-
-
-def draw_zones_of_runs(
-    runs: Sequence[Run],
-    path: str | PathLike[str],
-    *,
-    caption: str,
-    show: str = "origins",
-    bbox: Sequence[float] | None = None,
-    zoom: float = 1.0,
-    dpi: int = 200,
-) -> Path:
-    """Draw the zones of all runs that have tables into a .png, .svg or .pdf; never inside a release.
-
-    One extent, a column for each run, and zones of two runs over each other: figure 3 of the ODkAnon report and figures
-    5.1 and 5.2 of the thesis. ``show`` is ``origins``, ``destinations``, or ``both`` in two rows; for the other
-    arguments see `flowveil.published.pictures.Style`.
-    """
-    if show not in SHOWS:
-        raise ParameterError(f"Cannot show '{show}'; allowed: {', '.join(SHOWS)}.")
-    target, ends = Path(path), maps.ENDS if show == "both" else (show.removesuffix("s"),)
-    k = {run.k for run in runs}
-    drawn: list[tuple[str, pa.Table, pa.Table]] = [
-        (f"{run.name}, {run.protection}" + (f", k = {run.k}" if len(k) > 1 else ""), run.flows, run.zones)
-        for run in runs
-        if run.flows is not None and run.zones is not None
-    ]
-    if not 0 < len(drawn) * len(ends) <= MOST_MAPS:
-        raise ParameterError(
-            f"A picture has 1 to {MOST_MAPS} maps; these runs would make {len(drawn) * len(ends)}. "
-            "Hint: fewer methods, protections or k."
-        )
-    for _, flows, zones in drawn:
-        pictures.check_picture(flows, zones, target, show, "trips")
-    drawn = [(name, flows, maps.shifted_eastward(maps.placed(zones))) for name, flows, zones in drawn]
-    check_place(path)
-    matplotlib, figure_of = pictures.load_matplotlib()
-    with matplotlib.rc_context({"svg.hashsalt": "flowveil", "svg.fonttype": "none", "font.size": 8}):
-        around = pictures.Extent.of(*drawn[0][1:], "trips") if bbox is None else pictures.Extent.given(bbox)
-        extent = around.nearer(zoom)
-        width, height = pictures.size_of(extent, len(drawn), None)
-        figure = figure_of(figsize=(width, height * len(ends)), layout="constrained", dpi=dpi)
-        places = figure.subplots(len(ends), len(drawn), squeeze=False)
-        text = []
-        for row, end in zip(places, ends, strict=True):
-            for place, (name, flows, zones) in zip(row, drawn, strict=True):
-                text += [f"{name}.", *pictures.draw_zones(figure, [place], flows, zones, "trips", (end,))]
-                place.set_title(f"{name}: {end}s", loc="left")
-                others = [other for _, _, other in drawn if other is not zones] if len(drawn) == 2 else []
-                notes = [pictures.draw_over(place, maps.zones_of(other, end)) for other in others]
-                text += pictures.framed(place, extent, extent.outside(maps.zones_of(zones, end)), notes)
-        figure.supxlabel(caption, x=0.01, ha="left", fontsize=6.5, color="#566274", parse_math=False, wrap=True)
-        content = pictures.rendered(figure, target.suffix.lower(), "Zones of several runs", " ".join([*text, caption]))
-    write_files({path: lambda file: file.write_bytes(content)})
-    return target

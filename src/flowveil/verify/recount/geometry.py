@@ -24,8 +24,8 @@ Floats = NDArray[np.float64]
 Numbers = NDArray[np.int64]
 #: Edges are published in whole numbers of this part of a degree.
 _UNITS_PER_DEGREE = 10_000_000
-#: Points in one batch.
-_AT_ONCE = 1 << 16
+#: Pairs of a point and a box in one batch.
+_AT_ONCE = 1 << 22
 
 
 class UnreadableInputError(ValueError):
@@ -114,15 +114,23 @@ def corners_of(a: Floats, b: Floats) -> tuple[Floats, Floats, Numbers]:
 def pairs_inside(point: Any, low: Any, high: Any) -> tuple[Numbers, Numbers]:
     """Returns all pairs of a point and a box that holds it: low <= point < high in all of its two or four dimensions.
 
-    An R-tree finds them by the first two dimensions.
+    An R-tree finds them by the first two dimensions. In four, this is done once for each place with points.
     """
-    tree = shapely.STRtree(shapely.box(low[:, 0], low[:, 1], high[:, 0], high[:, 1]))
     known = np.flatnonzero(~np.isnan(point).any(axis=1))
+    place, of_point = point[known], np.arange(len(known))
+    if point.shape[1] > 2:
+        place, of_point = np.unique(place[:, :2], axis=0, return_inverse=True)
+    at, box = shapely.STRtree(shapely.box(*low[:, :2].T, *high[:, :2].T)).query(shapely.points(place[:, :2]))
+    held = ((low[box, :2] <= place[at]) & (place[at] < high[box, :2])).all(axis=1)
+    at, box = at[held], box[held]
+    if point.shape[1] == 2:
+        return known[at], box
     rows, boxes = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
-    for start in range(0, len(known), _AT_ONCE):
-        batch = point[known[start : start + _AT_ONCE]]
-        at, box = tree.query(shapely.points(batch[:, :2]))
-        inside = ((low[box] <= batch[at]) & (batch[at] < high[box])).all(axis=1)
-        rows.append(known[start + at[inside]])
-        boxes.append(box[inside])
+    of_place = np.split(known[np.argsort(of_point, kind="stable")], np.cumsum(np.bincount(of_point)))
+    for own, near in zip(of_place, np.split(box, np.searchsorted(at, np.arange(1, len(place)))), strict=False):
+        for some in np.array_split(own, 1 + len(own) * len(near) // _AT_ONCE):
+            ends = ((point[some, axis, None], low[near, axis], high[near, axis]) for axis in (2, 3))
+            row, inside = np.nonzero(np.logical_and(*((start <= end) & (end < stop) for end, start, stop in ends)))
+            rows.append(some[row])
+            boxes.append(near[inside])
     return np.concatenate(rows), np.concatenate(boxes)

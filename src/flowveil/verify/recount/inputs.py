@@ -115,6 +115,12 @@ class Trips:
     def __len__(self) -> int:
         return len(self.origin)
 
+    @property
+    def ends(self) -> tuple[tuple[Codes, Ints, ZoneMap | None], ...]:
+        """Codes of the tiles, number of the tile of each row, and the map, of each end."""
+        there = (self.destinations, self.destination, self.destination_map)
+        return (self.origins, self.origin, self.origin_map), there
+
     def unread_volume(self, basis: str) -> tuple[Fraction, Fraction] | None:
         """Returns the volume of the dropped rows and of those outside; None if unknown."""
         if self.unread is not None:

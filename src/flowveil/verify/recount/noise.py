@@ -176,8 +176,7 @@ def _rows_in_region(release: Release, trips: Trips) -> tuple[Any, Codes]:
     if not stated or trips.origins.dtype != np.uint64:
         return np.ones(len(trips), dtype=np.bool_), np.zeros(0, dtype=np.uint64)
     region = _cells(stated)
-    ends = ((trips.origins, trips.origin), (trips.destinations, trips.destination))
-    return np.logical_and(*(cells_inside(tiles, region)[tile] for tiles, tile in ends)), region
+    return np.logical_and(*(cells_inside(tiles, region)[tile] for tiles, tile, _ in trips.ends)), region
 
 
 def check_counts(release: Release, trips: Trips, assigned: list[tuple[Ints, Ints]]) -> Iterator[str]:
@@ -227,7 +226,7 @@ def _families(release: Release, trips: Trips, counts: Counts, assigned: Any, exa
     if not len(region) or not isinstance(level, int) or level < 1:
         return np.zeros(0), np.zeros(0, dtype=np.bool_)
     zones, above = [], []
-    for tiles, tile in ((trips.origins, trips.origin), (trips.destinations, trips.destination)):
+    for tiles, tile, _ in trips.ends:
         zone = parent_cells(tiles, level)
         # A zone that is a cell of the region itself existed before the last step.
         up = np.where(np.isin(zone, region), zone, parent_cells(zone, level - 1))

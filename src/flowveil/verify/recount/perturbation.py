@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from .inputs import Counts, Release, Trips
-from .tree import Codes, Ints, ZoneMap, parent_cells
+from .tree import Codes, Ints, ZoneMap, build_tree, parent_cells
 
 _MODULUS = 1 << 32
 _FORM = "report.json: the stated table"
@@ -123,11 +123,7 @@ def check_counts(
 ) -> Iterator[str]:
     """Computes every count again; without the secret key, checks that no error is larger than stated.
 
-    Args:
-        release: the release, whose form is right.
-        trips: the raw trips, with the sums of their record keys if the secret key is known.
-        assigned: for each detail of slices, the slice of each row, and the cell that counts it, -1 for none.
-        notes: what could not be compared.
+    ``assigned`` has, by detail of slices, the slice of each row, and the cell that counts it, -1 for none.
     """
     stated = release.guarantee
     has_key = trips.keys is not None
@@ -136,7 +132,7 @@ def check_counts(
     elif trips.key != stated["key"]:
         yield "report.json: the release was made with another key"
         return
-    published, zones = release.trips(), [_zones(release, *end) for end in _ends_of(trips)]
+    published, zones = release.trips(), [_zones(release, *end) for end in trips.ends]
     seen, wrong, missing = np.zeros(len(release), dtype=np.int64), 0, 0
     for of_slice, cell in assigned:
         pairs = _Pairs.from_rows(of_slice, zones, trips)
@@ -256,26 +252,13 @@ def _last(edges: list[Any], value: Mapping[Any, int], base: int, arrival: Any) -
     return edges[-2] if len(edges) > 1 else None
 
 
-def _ends_of(trips: Trips) -> Iterator[tuple[Codes, Ints, ZoneMap | None]]:
-    yield trips.origins, trips.origin, trips.origin_map
-    yield trips.destinations, trips.destination, trips.destination_map
-
-
 def _zones(release: Release, tiles: Codes, tile: Ints, of_map: ZoneMap | None) -> Any:
     """Returns the rank, by codes, of the zone of each row at one end: its tile, or that of the stated level."""
     level = release.guarantee["domain"]["level"]
-    zone = tiles
     if level != "tiles" and of_map is None:
-        zone = parent_cells(tiles, int(level))
-    elif level != "tiles" and of_map is not None:
-        place = {code: i for i, code in enumerate(of_map.code.tolist())}
-        zone = of_map.code[[_chain(of_map, place[code])[: int(level) + 1][-1] for code in tiles.tolist()]]
-    return np.unique(zone, return_inverse=True)[1][tile]
-
-
-def _chain(of_map: ZoneMap, at: int) -> list[int]:
-    """Returns the zones around a zone of a map and itself, from the root down."""
-    chain = [at]
-    while of_map.parent[chain[0]] >= 0:
-        chain.insert(0, int(of_map.parent[chain[0]]))
-    return chain
+        tiles = parent_cells(tiles, int(level))
+    elif level != "tiles":
+        tree = build_tree(tiles, of_map, halves=False)
+        height = np.argmax(tree.up == tree.up[-1], axis=0)
+        tiles = tree.code[tree.up[np.maximum(height - int(level), 0), np.arange(len(tiles))]]
+    return np.unique(tiles, return_inverse=True)[1][tile]

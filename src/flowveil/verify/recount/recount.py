@@ -162,8 +162,7 @@ class _Recount:
 
     def __init__(self, release: Release, trips: Trips, notes: list[str]) -> None:
         self.release, self.trips, self.notes = release, trips, notes
-        self.ends, self.own_tiles = (trips.origin, trips.destination), (trips.origins, trips.destinations)
-        self.maps = (trips.origin_map, trips.destination_map)
+        self.own_tiles, self.ends, self.maps = zip(*trips.ends, strict=True)
         self.tiles = [with_places(tiles, trips.stricter) for tiles in self.own_tiles]
         halves = release.parameters.get("hierarchy") == "halves"
         self.trees = [build_tree(*one, halves=halves) for one in zip(self.tiles, self.maps, strict=True)]

@@ -3,8 +3,8 @@
 import { $, $$ } from "./dom.mjs";
 import { session } from "./session.mjs";
 
-/* Results of reading: whether people and weights are known, and a region for noise. */
-export const facts = { people: true, weight: true, region: {} };
+/* Results of reading: whether people and weights are known. */
+export const facts = { people: true, weight: true };
 
 const value = (name) => { const field = $(`[data-choice=${name}]`); return field.type === "checkbox" ? field.checked : field.value; };
 export const methodNow = () => $("#method").selectedOptions[0] ?? $("#method").options[0];
@@ -40,7 +40,7 @@ export function offer() {
 export function beginWith(name) {
   for (const field of $$("[data-option]")) {
     const own = field.closest(".of-method").dataset.method === name, start = field.dataset;
-    field.value = own ? start.begin || (facts.people && start.beginPeople) || (isNoisy(name) && facts.region[start.option]) || "" : "";
+    field.value = own ? start.begin || (facts.people && start.beginPeople) || "" : "";
   }
 }
 

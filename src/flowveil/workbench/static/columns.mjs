@@ -54,7 +54,7 @@ export function mountColumns(isHere) {
       if (intake.state === "failed") fill($("#intake"), make("p", pageWords(intake.error), "notice"));
       if (intake.state === "done") { const found = await resultOf(intake); if (found) showIntake(found); }
     }
-    if (!intake) { read = ""; fill($("#intake")); Object.assign(facts, { people: true, weight: true, region: {} }); }
+    if (!intake) { read = ""; fill($("#intake")); Object.assign(facts, { people: true, weight: true }); }
   });
   addEventListener("hashchange", () => session.state && request(session.state));
   for (const field of $$("section[data-step=columns] [data-choice]")) {
@@ -116,7 +116,7 @@ export function mountColumns(isHere) {
     await keep({ origin: pair("origin"), destination: pair("destination"), ...Object.fromEntries(TILES.map((role) => [role, at[role] ?? null])) }).catch(() => {});
   }
   function showIntake(found) {
-    Object.assign(facts, { people: found.people, weight: found.weight, region: found.region });
+    Object.assign(facts, { people: found.people, weight: found.weight });
     offer();
     const parts = [make("p", `${count(found.rows)} rows were read.${found.slices ? ` They make ${count(found.slices)} matrices.` : ""}`)];
     const dropped = Object.entries(found.dropped);

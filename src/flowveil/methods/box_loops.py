@@ -1,14 +1,19 @@
-"""The loops of CurveCut, compiled: the shortest safe runs, the optimal partition of an order, and the exchange step.
+"""The loops of CurveCut and GLOVE, compiled. Needs numba (the extra ``boxes``).
 
-A run is a slice of an order of flows. All units are monotone, so of the runs from a flow only those matter that are
-safe and shorter than two safe runs. The exchange sorts the flows of neighbouring boxes along each of the four
-dimensions, and from one to the other of two distant flows, and cuts each order like the whole curve. Needs numba.
+CurveCut: the shortest safe runs, the optimal partition of an order, and the exchange step. A run is a slice of an order
+of flows. All units are monotone, so of the runs from a flow only those matter that are safe and shorter than two safe
+runs. The exchange sorts the flows of neighbouring boxes along each of the four dimensions, and from one to the other of
+two distant flows, and cuts each order like the whole curve.
 
-Measured by `python -m benchmarks methods`.
+GLOVE: each merge depends on all earlier ones, so the loop cannot be vectorised. Candidate pairs are in a heap; pairs
+with merged boxes are skipped.
+
+Measured by `python -m benchmarks methods` and `python -m benchmarks boxes`.
 """
 
 from __future__ import annotations
 
+from heapq import heapify, heappop, heappush
 from typing import Any
 
 import numpy as np
@@ -17,6 +22,8 @@ from numpy.typing import NDArray
 
 #: Orders that the exchange tries: along the four dimensions, and between two distant flows.
 ORDERS = 5
+#: States of a box of GLOVE.
+GONE, UNSAFE, SAFE = 0, 1, 2
 
 
 @njit(cache=True)
@@ -25,13 +32,8 @@ def first_safe_ends(
 ) -> NDArray[np.int64]:
     """Returns the end of the shortest safe run from each position; beyond the end of the order without one.
 
-    One window slides along the order and updates sums and distinct counts.
-
-    Args:
-        order: the flows.
-        held, least: sums of each flow (one row per flow), and the thresholds of a safe run.
-        start_of, member, kind, fewest: the `flowveil.guarantee.Members` of the flows.
-        seen: zeros for each member; zeros again on return.
+    One window slides along the order. ``held`` and ``least`` are the sums of each flow and the thresholds of a safe
+    run; ``start_of`` to ``fewest`` the `flowveil.guarantee.Members` of the flows; ``seen`` has a zero for each member.
     """
     n, n_held = len(order), held.shape[1]
     ends = np.full(n, n + 1)
@@ -72,14 +74,8 @@ def best_cuts(
     """Returns the cheapest partition of an order into safe runs and suppressed flows.
 
     A run costs its volume times the sum of the four sides of its box, a suppressed flow its volume times the price.
-    Dynamic programming over prefixes. Ties are published.
-
-    Args:
-        point, volume: squares (one row per flow) and volume of the flows in their order.
-        ends: end of the shortest safe run from each position.
-        step: width of a square in each dimension.
-        price: price of a suppressed unit.
-        longer: flows by which a run may exceed the shortest.
+    Dynamic programming over prefixes. Ties are published. ``ends`` has the end of the shortest safe run from each
+    position; a run may exceed it by ``longer`` flows.
 
     Returns:
         Start of each piece, whether it is a published run, cost of the runs, and suppressed volume.
@@ -142,8 +138,7 @@ def repartition(
     Args:
         pieces: flows piece after piece; start of each piece and the end; whether each piece is a published box.
         stretches: first piece of each stretch, and the end.
-        points: point, volume, step and safety of `flowveil.methods.curvecut.Points`.
-        price, longer: as in `best_cuts`.
+        points: the fields of `flowveil.methods.curvecut.Points`.
         most_flows: longer stretches are left unchanged.
 
     Returns:
@@ -230,3 +225,151 @@ def _costs(point: Any, volume: Any, first: Any, published: Any, step: Any) -> tu
             sides += (np.int64(high) - low + 1) * step[d]
         cost += held * sides
     return cost, left
+
+
+@njit(cache=True)
+def hilbert_positions(point: Any, bits: int) -> NDArray[np.uint64]:
+    """Returns the position of each point (a column of numbers below 2**bits) on the Hilbert curve.
+
+    Skilling's transposition (Programming the Hilbert curve, 2004): from the highest bit on, each dimension is reflected
+    or exchanged with the first, and the Gray code of the result is interleaved across the dimensions.
+    """
+    positions = np.zeros(point.shape[1], np.uint64)
+    for i in range(point.shape[1]):
+        x = point[:, i].copy()
+        for bit in range(bits - 1, 0, -1):
+            low = np.uint32((1 << bit) - 1)
+            for d in range(len(x)):
+                if x[d] >> bit & 1:
+                    x[0] ^= low
+                else:
+                    exchanged = (x[0] ^ x[d]) & low
+                    x[0] ^= exchanged
+                    x[d] ^= exchanged
+        for d in range(1, len(x)):
+            x[d] ^= x[d - 1]
+        flip = np.uint32(0)
+        for bit in range(bits - 1, 0, -1):
+            if x[-1] >> bit & 1:
+                flip ^= np.uint32((1 << bit) - 1)
+        for bit in range(bits - 1, -1, -1):
+            for d in range(len(x)):
+                positions[i] = positions[i] << np.uint64(1) | np.uint64((x[d] ^ flip) >> bit & 1)
+    return positions
+
+
+@njit(cache=True)
+def stretch(low: Any, high: Any, volume: Any, a: int, b: int) -> float:
+    """Returns by how much the reach of the common box exceeds that of the two boxes, averaged over their volume.
+
+    The reach of a box is the sum of its four sides: the largest L1 distance between two of its points.
+    """
+    whole = own_a = own_b = 0.0
+    for d in range(low.shape[1]):
+        whole += max(high[a, d], high[b, d]) - min(low[a, d], low[b, d])
+        own_a += high[a, d] - low[a, d]
+        own_b += high[b, d] - low[b, d]
+    total = volume[a] + volume[b]
+    if total == 0.0:
+        return float(whole - (own_a + own_b) / 2)
+    return float((volume[a] * (whole - own_a) + volume[b] * (whole - own_b)) / total)
+
+
+@njit(cache=True)
+def union(one: Any, other: Any) -> Any:
+    """Returns the distinct values of two arrays, sorted."""
+    return np.unique(np.concatenate((one, other)))
+
+
+@njit(cache=True)
+def is_safe(sums: Any, least: Any, members: Any, kind: Any, fewest: Any) -> Any:
+    """Returns whether a box with these sums and members reaches all thresholds."""
+    n_members = np.zeros(len(fewest), np.int64)
+    for member in members:
+        n_members[kind[member]] += 1
+    return np.all(sums >= least) and np.all(n_members >= fewest)
+
+
+@njit(cache=True)
+def cheapest_pairs(low: Any, high: Any, weight: Any, unsafe: Any, neighbors: Any) -> Any:
+    """Returns a pair with the cheapest partner for each of these boxes, and makes the two neighbours."""
+    pairs = [(0.0, 0, 0) for _ in range(0)]
+    for a in unsafe:
+        cheapest, partner = np.inf, a
+        for b in unsafe:
+            if a != b:
+                cost = stretch(low, high, weight, a, b)
+                if cost < cheapest:
+                    cheapest, partner = cost, b
+        one, other = min(a, partner), max(a, partner)
+        pairs.append((cheapest, one, other))
+        neighbors[one] = union(neighbors[one], np.array([other]))
+        neighbors[other] = union(neighbors[other], np.array([one]))
+    heapify(pairs)
+    return pairs
+
+
+@njit(cache=True)
+def merge_boxes(
+    low: Any, high: Any, weight: Any, total: Any, least: Any, counted: Any, graph: Any
+) -> tuple[NDArray[np.int64], NDArray[np.int8]]:
+    """Merges the cheapest pair of boxes below the threshold until fewer than two are left.
+
+    Only pairs of neighbours are candidates; a merged box has the neighbours of its parts. If no candidate is left, each
+    box gets its cheapest partner as neighbour. Ties go to the smaller numbers; merged boxes are numbered in order of
+    merging, after the flows.
+
+    Args:
+        low, high, weight, total: bounds in whole centimetres, so that equal costs are equal, weight in the cost of a
+            merge, and sums of each flow; with as many rows again for merged boxes.
+        least: the thresholds of a safe box.
+        counted: the `flowveil.guarantee.Members` of the flows.
+        graph: start of each flow's neighbours, and the neighbours; symmetric.
+
+    Returns:
+        The box that each box was merged into (-1 if none), and the state of each box.
+    """
+    n = len(low) // 2
+    (start, member, kind, fewest), (near_start, near) = counted, graph
+    into, state = np.full(2 * n, -1), np.zeros(2 * n, np.int8)
+    members = [member[start[i] : start[i + 1]] for i in range(n)]
+    neighbors = [near[near_start[i] : near_start[i + 1]] for i in range(n)]
+    for i in range(n):
+        state[i] = SAFE if is_safe(total[i], least, members[i], kind, fewest) else UNSAFE
+    n_unsafe = int(np.sum(state == UNSAFE))
+    pairs = [(0.0, 0, 0) for _ in range(0)]
+    for i in range(n):
+        for j in neighbors[i]:
+            if i < j and state[i] == UNSAFE and state[j] == UNSAFE:
+                pairs.append((stretch(low, high, weight, i, j), i, j))
+    heapify(pairs)
+    m = n
+    while n_unsafe >= 2:
+        if len(pairs) == 0:
+            pairs = cheapest_pairs(low, high, weight, np.flatnonzero(state[:m] == UNSAFE), neighbors)
+        _, a, b = heappop(pairs)
+        if state[a] != UNSAFE or state[b] != UNSAFE:
+            continue
+        low[m], high[m] = np.minimum(low[a], low[b]), np.maximum(high[a], high[b])
+        weight[m], total[m] = weight[a] + weight[b], total[a] + total[b]
+        members.append(union(members[a], members[b]))
+        state[a], state[b], into[a], into[b] = GONE, GONE, m, m
+        safe = is_safe(total[m], least, members[m], kind, fewest)
+        state[m] = SAFE if safe else UNSAFE
+        neighbors.append(unsafe_neighbors(m, a, b, neighbors, into, state))
+        for j in neighbors[m]:
+            heappush(pairs, (stretch(low, high, weight, j, m), j, m))
+        n_unsafe -= 2 if safe else 1
+        m += 1
+    return into[:m], state[:m]
+
+
+@njit(cache=True)
+def unsafe_neighbors(box: int, a: int, b: int, neighbors: Any, into: Any, state: Any) -> Any:
+    """Returns the sorted unsafe neighbours of a box merged from a and b; empty if the box is safe."""
+    near = union(neighbors[a], neighbors[b])
+    for i in range(len(near)):
+        while into[near[i]] >= 0:
+            near[i] = into[near[i]]
+    near = np.unique(near)
+    return near[(state[near] == UNSAFE) & (near != box) & (state[box] == UNSAFE)]
