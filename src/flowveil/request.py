@@ -288,6 +288,10 @@ class Method(Section, key="method", heading="Method", call="anonymize"):
         "Correct this earlier release of the same trips (repeatable: the first, then its revisions).",
         example="release-1", metavar="EARLIER", commas=False, **PLACE,
     )  # fmt: skip
+    new_map_at: float | None = setting(
+        "With --zones-of: advise a new map from this loss on.",
+        tier="recipe", call="run", default=0.5, between=(0, None), example="0.2", metavar="SHARE", page=False,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)

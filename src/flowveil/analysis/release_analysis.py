@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
+import warnings
+from bisect import bisect_left
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from os import PathLike
@@ -23,6 +26,11 @@ from flowveil.analysis.areas import (
 from flowveil.analysis.attach import Attached, attach
 from flowveil.analysis.closeness import closeness
 from flowveil.analysis.measures import Values, combine, measure
+from flowveil.anonymization import anonymize
+from flowveil.errors import InfeasibleError
+from flowveil.guarantee import SmallKWarning
+from flowveil.methods.twincut import frontier, twincut
+from flowveil.methods.twincut_same_zones import twincut_same_zones
 from flowveil.output import Content, make_private_folder, refuse_inside_release, write_private_files
 from flowveil.paths import named_path
 from flowveil.release.release import Release
@@ -33,6 +41,8 @@ WARNING = "Not for publication: computed from raw trips."
 #: The files of `Analysis.write`.
 MEASURES, PAGE, PROFILE = "measures.json", "before-after.html", "profile.svg"
 ENDS = ("origin", "destination")
+#: An end has collapsed if it has less than this share of the zones that another limit gives; the largest limit tried.
+_COLLAPSED, _MOST_SUPPRESSED = 0.01, 0.5
 #: The measures that sentences show.
 SUMMARY = ("suppressed_share", "mean_generalization_error", "generalization_distance_m", "k_people")
 
@@ -188,10 +198,88 @@ def _lines(release: Any, measures: dict[str, Values], areas: Sequence[AreaAccura
 
 
 def collapse_lines(release: Release) -> list[str]:
-    """Returns what to say of a release with an end that has collapsed into one zone."""
-    cells, flows = release.cells, release.input
-    tiles = {"origin": flows.origins.n_tiles, "destination": flows.destinations.n_tiles}
-    one = [end for end, n in tiles.items() if n > 1 and len(np.unique(getattr(cells, end))) == 1]
-    lines = [f"The map has collapsed: 1 {end} zone of {tiles[end]:,} tiles." for end in one]
-    hint = "A larger --max-suppressed gives finer zones; --method layercut needs no such limit."
-    return [*lines, hint] if lines and release.plan.homogeneous else lines
+    """Returns what to say of a release with an end of one zone, or of far fewer than another limit would give.
+
+    Costs a few runs of TwinCut without local search, but only if an end has one zone or less than 1 % of its tiles.
+    """
+    zones = [len(np.unique(number)) for number in (release.cells.origin, release.cells.destination)]
+    tiles = [release.input.origins.n_tiles, release.input.destinations.n_tiles]
+    few = [end for end in (0, 1) if tiles[end] > 1 and zones[end] < max(_COLLAPSED * tiles[end], 2)]
+    if not few:
+        return []
+    limit, better = (
+        _next_limit(release, zones, few) if release.plan.homogeneous and release.kind == "plain" else (1, [])
+    )
+    if not better:
+        return [f"There is only one {ENDS[end]} zone." for end in few if zones[end] == 1]
+    return [
+        *(f"The map has collapsed: {zones[end]:,} {ENDS[end]} zones, {better[end]:,} are possible." for end in few),
+        f"TwinCut with --max-suppressed {limit:g} has about {better[0]:,} x {better[1]:,} zones; --method layercut "
+        "needs no such limit.",
+    ]
+
+
+def _next_limit(release: Release, zones: Sequence[int], few: Sequence[int]) -> tuple[float, list[int]]:
+    """Returns the next point of TwinCut's frontier at which no end has collapsed: share, rounded up, and zones."""
+    flows, guarantee = release.guarantee.to_fixed_point(release.input)
+    volume = flows.volume(guarantee.basis).astype(np.float64)
+    suppressed = float(volume[release.cell_of_flow < 0].sum() / volume.sum())
+    points = [p.suppressed_share for p in frontier(flows, guarantee, up_to=_MOST_SUPPRESSED)]
+    shares = sorted({math.ceil(1000 * share) / 1000 for share in points if share > suppressed})
+    counted: dict[float, list[int]] = {}
+
+    def suffices(share: float) -> bool:
+        plan_map = twincut_same_zones if flows.same_zones else twincut
+        try:
+            plan = plan_map(flows, guarantee, max_suppressed=share, effort=0.0)
+        except InfeasibleError:
+            return False
+        counted[share] = n = [len(np.unique(of[plan.kept])) for of in (plan.origin_zone, plan.destination_zone)]
+        return all(zones[end] < max(_COLLAPSED * n[end], 2) and n[end] > 1 for end in few)
+
+    # More suppression gives more zones, so the first point is found by bisection.
+    limit = next(iter(shares[bisect_left(shares, True, key=suffices) :]), 1.0)
+    return (limit, counted[limit]) if limit <= _MOST_SUPPRESSED else (limit, [])
+
+
+def loss_against_best(release: Release) -> tuple[float, float] | None:
+    """Returns the mean generalisation errors of kept zones and of the best map of the same trips, in tiles.
+
+    The best map is TwinCut's, or PairCut's if zones overlap, with no more suppressed. None without such a map.
+    """
+    guarantee, basis = release.guarantee, release.guarantee.basis
+    volume = release.input.volume(basis)
+    suppressed = float(np.sum(volume[release.cell_of_flow < 0])) / float(np.sum(volume))
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SmallKWarning)
+            best = anonymize(
+                release.input,
+                "twincut" if release.plan.homogeneous else "paircut",
+                k=guarantee.k,
+                protect=guarantee.units,
+                max_suppressed=min(suppressed, np.nextafter(1, 0)),
+                k_population=guarantee.population if guarantee.population_is_given else None,
+                l=guarantee.locations,
+                hierarchy=release.parameters["hierarchy"],
+                allow_small_k=True,
+                population_only=True,
+            )
+    except InfeasibleError:
+        return None
+    error, least = (made.metrics()[basis]["mean_generalization_error"] for made in (release, best))
+    return None if error is None or not least else (float(error), float(least))
+
+
+def loss_lines(error: float, best: float, new_map_at: float = 0.5) -> list[str]:
+    """Returns what kept zones cost, and advises a new map from a loss on."""
+    loss = error / best - 1
+    lines = [
+        f"Kept zones: mean generalisation error {error:,.1f} tiles; the best map of these trips has {best:,.1f} "
+        f"({abs(loss):.0%} {'more' if loss >= 0 else 'less'} for the same zones)."
+    ]
+    advice = (
+        f"Advice: the loss is at least {new_map_at:.0%}; consider a new map (leave --zones-of out), and audit it "
+        "against the earlier releases."
+    )
+    return [*lines, advice] if loss >= new_map_at else lines

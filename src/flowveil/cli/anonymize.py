@@ -72,11 +72,14 @@ def publish_request(output: Output, request: Request, *, save_recipe: str | None
         run.anonymize_arguments(request)
         with output.working("Reading") as progress:
             flows = run.read_request(request, progress=progress)
-        publish_flows(output, flows, request, writing)
+        release = publish_flows(output, flows, request, writing)
         if save_recipe is not None:
             _save(given, save_recipe)
             output.say(f"Recipe: {save_recipe}")
         output.say(f"Verify: {shlex.join(_verify_words(request))}")
+        over_map = request.method.zones_of is not None and not request.method.revision and not run.has_slices(request)
+        if over_map and (request.output.show_measures or (sys.stderr.isatty() and not output.quiet)):
+            _print_loss(output, release, request.value("new_map_at"))
 
 
 def _verify_words(request: Request) -> list[str]:
@@ -110,6 +113,16 @@ def _save(request: Request, path: str) -> None:
     parsed = {name: value for name, value in parsed_options(request).items() if name in request.method.options}
     kept = {name: value for name, value in parsed.items() if value is not None}
     write_recipe(request.with_values(options={**request.method.options, **kept}), path, version=__version__)
+
+
+def _print_loss(output: Output, release: Any, new_map_at: float) -> None:
+    """Prints on stderr how much finer a new map would be: a measure of raw trips, for the operator."""
+    from flowveil.analysis.release_analysis import loss_against_best, loss_lines
+
+    with output.working("Measuring against the best map"):
+        loss = loss_against_best(release)
+    for line in ["There is no better map of these trips."] if loss is None else loss_lines(*loss, new_map_at):
+        click.echo(line, err=True)
 
 
 def publish_flows(output: Output, flows: Any, request: Request, writing: Mapping[str, Any]) -> Any:

@@ -55,6 +55,9 @@ def series(output: Output, source: str, every: str | None, revision: bool, reque
         )
     n, new = len(made.index["steps"]), len(made.published)
     output.say(f"{n:,} steps are published over one map, {new:,} of them now. Page: {made.place / 'index.html'}")
+    for loss in made.losses:
+        # A measure of raw trips, for the operator.
+        click.echo(str(loss), err=True)
     if made.unpublished:
         output.say("Steps that hold too little are not published.")
     output.result({"series": str(made.place), "published": list(made.published), **made.index})

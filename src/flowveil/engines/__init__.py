@@ -74,8 +74,8 @@ def read_trips(
 
     Args:
         source: a path to .csv, .tsv, .txt (also .gz), .parquet or .omx; a folder or pattern of Parquet or text files;
-            the address of a table in a database; a pyarrow, pandas, polars or geopandas table, with points or
-            lines as ends too (trackintel trips); or a Spark DataFrame.
+            the address of a table in a database; a pyarrow, pandas, polars or geopandas table, trackintel trips or
+            movingpandas trajectories; or a Spark DataFrame.
         resolution: H3 resolution of the tiles.
         origin, destination: columns of the coordinates, ``"lat,lon"``.
         person, weight: columns of the person and of the expansion factor.

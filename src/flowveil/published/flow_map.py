@@ -184,13 +184,9 @@ def _slices(report: Mapping[str, Any], flows: pa.Table) -> dict[str, Any]:
     at = list(columns).index(TIME) if TIME in columns else -1
     length = Every.parse(every).label_length if every is not None and at >= 0 else None
     finest = [None not in key and (length is None or len(key[at]) == length) for key in keys]
-    return {
-        "columns": list(columns),
-        "time": at,
-        "keys": keys,
-        "finest": finest if any(finest) else [True] * len(keys),
-        "of": pack(np.array([number[row] for row in rows], dtype=np.int64)),
-    }
+    of = pack(np.array([number[row] for row in rows], dtype=np.int64))
+    finest = finest if any(finest) else [True] * len(keys)
+    return {"columns": list(columns), "time": at, "keys": keys, "finest": finest, "of": of}
 
 
 def _folds(report: Mapping[str, Any], flows: pa.Table) -> dict[str, Any]:
@@ -206,8 +202,8 @@ def _folds(report: Mapping[str, Any], flows: pa.Table) -> dict[str, Any]:
     number = {key: i for i, key in enumerate(sorted(set(rows)))}
     of = pack(np.array([number[row] for row in rows], dtype=np.int64))
     keys = [list(key) for key in number]
-    content = {"columns": list(columns), "time": -1, "keys": keys, "finest": [True] * len(keys), "of": of}
-    return {**content, "trees": trees}
+    finest = [True] * len(keys)
+    return {"columns": list(columns), "time": -1, "keys": keys, "finest": finest, "of": of, "trees": trees}
 
 
 def _preorder(parents: Mapping[str, str | None]) -> list[tuple[str, str | None]]:

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import date
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +24,7 @@ from numpy.typing import NDArray
 from flowveil.errors import ParameterError
 from flowveil.hierarchy import OUTSIDE
 from flowveil.output import check_file, write_files
-from flowveil.published.disaggregation import calibrated, disaggregate, rounded, with_columns
+from flowveil.published.disaggregation import LOWER, UPPER, VOLUMES, calibrated, disaggregate, rounded, with_columns
 from flowveil.published.geopackage import as_multi, write_geopackage
 from flowveil.published.maps import ENDS, zone_of_flow, zones_of
 from flowveil.published.matrices import ESTIMATED, check_omx, write_omx
@@ -66,6 +67,7 @@ class Wishes:
     decay: bool = True  # whether trips get rarer with distance as the published cells show
     whole: bool = False  # whole trips, totals kept
     bounds: bool = False  # also the trips that cells prove, and the most that they allow
+    per: Literal["day"] | None = None  # ``day``: the mean of a day of the period that the release declares
     totals: pa.Table | None = None  # known totals: ``area``, ``origins``, ``destinations``
 
     def measure(self) -> Measure | None:
@@ -119,6 +121,8 @@ def reconstruct_tables(
     if columns and asked.totals is not None:
         raise ParameterError("Known totals are for one matrix, and this release has slices.")
     table = _each_slice(flows, ends, columns, decay=asked.decay, bounds=asked.bounds, folded=report["kind"] == "folded")
+    if asked.per == "day":
+        table = _per_day(table, report)
     if columns:
         order = ["origin", "destination", *columns]
         others = [name for name in table.column_names if name not in order]
@@ -180,6 +184,20 @@ def _tile_centers(tree: Hierarchy, codes: NDArray[np.str_]) -> dict[str, tuple[f
     """Latitude and longitude of the tiles of a map, by code; empty if it has no places."""
     centers = None if tree.geography is None else tree.geography.centers(tree.leaf_node)
     return {} if centers is None else dict(zip(codes.tolist(), zip(*centers, strict=True), strict=True))
+
+
+def _per_day(table: pa.Table, report: Mapping[str, Any]) -> pa.Table:
+    """Returns the table divided by the days of the declared period."""
+    try:
+        period = report["statement"]["about"].get("period") or ""
+        first, last = (date.fromisoformat(day) for day in period.split("/"))
+    except ValueError:
+        raise ParameterError(
+            "The release does not declare its period as first and last day, so there is no mean of a day."
+        ) from None
+    days = (last - first).days + 1
+    counts = [name for name in (*VOLUMES, LOWER, UPPER) if name in table.column_names]
+    return with_columns(table, dict.fromkeys(counts, lambda values: values / days))
 
 
 def estimate_tables(published: Published, zones: pa.Table) -> tuple[pa.Table, pa.Table]:

@@ -10,8 +10,10 @@ import gzip
 import json
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache
 from importlib.resources import files
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +37,13 @@ _FARTHEST_KM = 800.0
 _FEWEST_ROWS = 10
 #: Rows of a batch that are checked.
 _ROWS = 20_000
+#: Degrees are never larger; metres and feet of projected systems are.
+_LARGEST_DEGREES = 400.0
+#: National grids that are suggested if the points are in their area and near a city.
+_GRIDS = (
+    2056, 2100, 2154, 2157, 2180, 2193, 2326, 3006, 3035, 3057, 3067, 3301, 3346, 3414, 3763, 3765, 3794, 3857, 3879,
+    5179, 5514, 6372, 7856, 23700, 25829, 25830, 25831, 25832, 25833, 27700, 28992, 31256, 31370, 31983, 32719,
+)  # fmt: skip
 #: A study area confirms unusual places.
 _AREA = "west,south,east,north"
 
@@ -103,7 +112,28 @@ def _exchanged(end: str, used: ColumnMap) -> str:
     return with_value(end, f"{named[1]},{named[0]}")
 
 
-def to_degrees(crs: str, north: Floats, east: Floats) -> tuple[Floats, Floats]:
+def projected(off_earth: Sequence[tuple[float, float]]) -> str | None:
+    """Returns a hint if points off the earth (latitude, longitude) are of a projected reference system, or None."""
+    from pyproj import CRS
+    from pyproj.exceptions import ProjError
+
+    point = np.median(off_earth, axis=0)
+    if not (np.isfinite(point).all() and np.abs(point).max() > _LARGEST_DEGREES):
+        return None
+    found = []
+    for crs in map(CRS.from_epsg, _GRIDS):
+        with suppress(ProjError):
+            lat, lon = (float(axis[0]) for axis in to_degrees(crs, *point[:, None]))
+            area = crs.area_of_use
+            # Comparisons with NaN and infinity are false.
+            if area and area.west <= lon <= area.east and area.south <= lat <= area.north:
+                found.append((_distance_to_city(lat, lon), f"{with_value('crs', crs.to_string())} ({crs.name})?"))
+    near = [hint for distance, hint in sorted(found) if distance < _INHABITED_KM][:5]
+    example = f"{with_value('crs', 'EPSG:32633')} is UTM 33 north, for example."
+    return f"these are not degrees but metres or feet of a projected reference system: {' '.join(near) or example}"
+
+
+def to_degrees(crs: Any, north: Floats, east: Floats) -> tuple[Floats, Floats]:
     """Returns latitude and longitude of points in a reference system.
 
     Missing points stay missing, points at exactly 0,0 stay there (a placeholder, not a place), and points outside the

@@ -30,7 +30,7 @@ from flowveil.flows import (
 from flowveil.read_summary import Days, ReadSummary
 from flowveil.reading import Reading
 from flowveil.reading.areas import Mask
-from flowveil.reading.plausibility import degree_bins, misplaced
+from flowveil.reading.plausibility import degree_bins, misplaced, projected
 from flowveil.reading.tiling import NO_TILE, H3Tiling, Inside, MapTiling, Tiling
 from flowveil.reading.times import TimeForm
 from flowveil.zoning.h3 import MAX_RESOLUTION, Cells64, resolution_of
@@ -65,8 +65,8 @@ _TRIPS_ROUNDING_ALLOWED = 1e-3
 #: A number that differs more from whole millionths has more than six decimals.
 _ROUNDED = 1e-8
 _EXAMPLES = 5
-#: Degrees are never larger; metres and feet of projected reference systems are.
-_LARGEST_DEGREES = 400.0
+#: Points off the earth that are kept to recognise their reference system; they are never shown.
+_OFF_EARTH_KEPT = 200
 #: If a larger share is dropped, the input is misread, and a larger limit is not suggested.
 _MOST = 0.5
 
@@ -184,7 +184,7 @@ class _FixedPointSum:
 #: The counters of a screening.
 _COUNTED = (
     "rows", "_kept", "_left_out", "_amounts", "_rounding", "_has_fractions", "_errors", "_resolutions",
-    "_on_earth_if_swapped", "_projected", "_bins", "_commas", "_sums", "_time_shapes", "_days",
+    "_on_earth_if_swapped", "_off_earth", "_bins", "_commas", "_sums", "_time_shapes", "_days",
 )  # fmt: skip
 
 
@@ -203,8 +203,8 @@ class Screening:
         self._has_fractions = False
         self._errors: dict[str, _Finding] = {}
         self._resolutions = np.zeros(MAX_RESOLUTION + 1, dtype=np.int64)
-        #: Rows off the earth that would be on it with the axes exchanged; those that are no degrees at all.
-        self._on_earth_if_swapped, self._projected = 0, 0
+        self._on_earth_if_swapped = 0
+        self._off_earth: list[tuple[float, float]] = []
         self._bins: Counter[int] = Counter()
         self._commas = False
         self._sums = {name: _FixedPointSum(column) for name, column in SUM_COLUMNS.items()}
@@ -406,8 +406,9 @@ class Screening:
             if off.any():
                 swapped = _any_of([np.abs(x[off]) > 90 for x in lons] + [np.abs(y[off]) > 180 for y in lats])
                 self._on_earth_if_swapped += int(np.count_nonzero(~swapped))
-                largest = np.max([np.abs(axis[off]) for axis in batch.points], axis=0)
-                self._projected += int(np.count_nonzero(np.isfinite(largest) & (largest > _LARGEST_DEGREES)))
+                some = np.flatnonzero(off)[: max(0, _OFF_EARTH_KEPT - len(self._off_earth))]
+                for lat, lon in zip(lats, lons, strict=True):
+                    self._off_earth += zip(lat[some].tolist(), lon[some].tolist(), strict=True)
         if batch.tiles is not None:
             gaps[MISSING_END] = _any_of([t == NO_TILE for t in batch.tiles])
             if self._reading.skip_unknown and not self._keeps_unknown:
@@ -507,11 +508,8 @@ class Screening:
                 f"{self._on_earth_if_swapped:,} of the {off:,} rows off the earth would be on it with the "
                 "axes exchanged: are latitude and longitude swapped?"
             )
-        elif 2 * self._projected > off:
-            yield (
-                "these are not degrees but metres or feet of a projected reference system: name it, such as "
-                f"{with_value('crs', 'EPSG:25832')}."
-            )
+        elif self._off_earth and (hint := projected(self._off_earth)):
+            yield hint
         elif 2 * outside > rows or (2 * unknown > rows and counts.dropped_share > _MOST):
             yield f"is the map one of the same place? If it covers a part only, choose that part ({option('within')})."
         if unknown and isinstance(self._tiling, MapTiling):

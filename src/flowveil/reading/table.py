@@ -209,11 +209,13 @@ class _DatasetTable(_StreamTable):
 
 
 def with_coordinates(source: Any) -> Any:
-    """Returns a GeoDataFrame with the geometries of its ends as columns of degrees; other sources unchanged.
+    """Returns a table with the geometries of its ends as columns of degrees; other sources unchanged.
 
     Points become ``NAME_lat`` and ``NAME_lon``. A geometry with both ends (two points, or a line, as in trips of
     trackintel) becomes ``start_lat``, ``start_lon``, ``end_lat`` and ``end_lon``.
     """
+    if type(source).__module__.partition(".")[0] == "movingpandas" and hasattr(source, "trajectories"):
+        source = _from_trajectories(source.trajectories)
     names = geometry_columns(source)
     if not names:
         return source
@@ -224,6 +226,20 @@ def with_coordinates(source: Any) -> Any:
         added |= _ends(source[name], name)
     frame = pd.DataFrame({name: source[name].array for name in source.columns if name not in names})
     return frame.assign(**{name: values for name, values in added.items() if name not in frame.columns})
+
+
+def _from_trajectories(trajectories: Sequence[Any]) -> Any:
+    """Returns a line from end to end for each trajectory of movingpandas, its start, and the moving object if known."""
+    import geopandas
+    import shapely
+
+    lines = [shapely.LineString([one.get_start_location(), one.get_end_location()]) for one in trajectories]
+    columns = {"started_at": [one.get_start_time() for one in trajectories]}
+    # The name of the trajectory is not used: one person makes several.
+    persons = [getattr(one, "obj_id", None) for one in trajectories]
+    columns |= {"person": persons} if any(person is not None for person in persons) else {}
+    crs = getattr(trajectories[0], "crs", None) if trajectories else None
+    return geopandas.GeoDataFrame(columns, geometry=lines, crs=crs)
 
 
 def named_points(source: Any, reading: Mapping[str, Any]) -> dict[str, Any]:

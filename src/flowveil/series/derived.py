@@ -14,14 +14,21 @@ from dataclasses import replace
 from datetime import date
 from itertools import groupby
 from pathlib import Path
+from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from flowveil.anonymization import anonymize
+from flowveil.errors import InfeasibleError, ParameterError
 from flowveil.published.derive import Derivation, Derived, derive_published
 from flowveil.published.folder import MANIFEST
 from flowveil.published.read_release import map_of_statement, read_published
 from flowveil.release.folder import ReleaseFolder
 from flowveil.release.statement import Published
+from flowveil.release.zone_map import FrozenMap
+from flowveil.slices import SlicedFlows
 from flowveil.times import TIME
 from flowveil.verify.rebuild import compare_with
 from flowveil.zoning.files import ZoneMap
@@ -29,6 +36,20 @@ from flowveil.zoning.files import ZoneMap
 DERIVED = "derived"
 TOTAL = "total"
 _MONTHS_OF_QUARTER = 3
+
+
+class PeriodLoss(NamedTuple):
+    """What a derived period loses. Private: measured on raw trips."""
+
+    period: str  # its label
+    published: float  # share of its trips that the derived release counts
+    direct: float  # share that a release of the whole period over the same zones would count
+
+    def __str__(self) -> str:
+        return (
+            f"{self.period}, derived: {self.published:.1%} of its trips; published directly over the same zones it "
+            f"would be {self.direct:.1%}."
+        )
 
 
 def derive_periods(place: Path, steps: Mapping[str, Path], zones: ZoneMap | None) -> None:
@@ -93,6 +114,25 @@ def complete_periods(labels: Sequence[str]) -> dict[str, list[str]]:
 def _is_contiguous(labels: Sequence[str], first: date, last: date) -> bool:
     """Returns whether sorted days or months cover every day from the first to the last."""
     return sum((_days(label)[1] - _days(label)[0]).days + 1 for label in labels) == (last - first).days + 1
+
+
+def period_losses(place: Path, sliced: SlicedFlows, frozen: FrozenMap, labels: Sequence[str]) -> list[PeriodLoss]:
+    """Returns what each derived period loses against a release of the whole period over the same zones."""
+    losses, known = [], {key[0]: at for at, key in enumerate(sliced.keys)}
+    for period, members in complete_periods(labels).items():
+        folder = place / DERIVED / period
+        if not folder.is_dir() or not set(members) <= set(known):
+            continue
+        release, flows = ReleaseFolder(folder), sliced.together([known[label] for label in members])
+        asked = {"k": release.statement.guarantee["k"], "protect": tuple(release.statement.guarantee["protect"])}
+        asked |= {"max_suppressed": float(np.nextafter(1, 0)), "allow_small_k": True, "population_only": True}
+        try:
+            direct = anonymize(flows, zones_of=frozen, **asked).cells.trips
+        except (InfeasibleError, ParameterError):
+            continue
+        counts = (pc.sum(release.flows["trips"]).as_py(), np.sum(direct))
+        losses.append(PeriodLoss(period, *(float(n) / float(np.sum(flows.trips)) for n in counts)))
+    return losses
 
 
 def _as_slices(parts: Mapping[str, Published]) -> Published:

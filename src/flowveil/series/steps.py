@@ -28,7 +28,7 @@ from flowveil.publication import publish
 from flowveil.record_values import STATISTICS
 from flowveil.release.folder import ReleaseFolder
 from flowveil.release.zone_map import FrozenMap
-from flowveil.series.derived import DERIVED, derive_periods
+from flowveil.series.derived import DERIVED, PeriodLoss, derive_periods, period_losses
 from flowveil.series.index import INDEX, MAP, PAGE, TOTALS, check_index, newest_releases, read_index, releases_of
 from flowveil.series.index import write_index as write_files
 from flowveil.series.ledger import publish_recorded
@@ -70,6 +70,7 @@ class Series:
     index: Mapping[str, Any]  # content of its index.json
     published: tuple[str, ...]  # the steps that this run published
     unpublished: int  # how many steps hold too little. Private: it would reveal that a missing step had trips
+    losses: tuple[PeriodLoss, ...] = ()  # what the derived periods lose. Private
 
 
 def publish_series(
@@ -193,7 +194,8 @@ class _Run:
         if not done or frozen is None:
             raise InfeasibleError(f"None of {len(labels)} steps can be published. Hint: lower k, or take longer steps.")
         written = self._write_index(done, frozen)
-        return Series(self.place, written, tuple(published), len(set(labels) - set(done)))
+        losses = period_losses(self.place, self.sliced, frozen, done)
+        return Series(self.place, written, tuple(published), len(set(labels) - set(done)), tuple(losses))
 
     def _write_index(self, done: list[str], frozen: FrozenMap) -> dict[str, Any]:
         """Writes the derived releases and the index, and compares both with the published steps."""

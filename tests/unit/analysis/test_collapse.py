@@ -1,4 +1,4 @@
-"""A map that collapses is reported to the operator."""
+"""A map that collapses is reported to the operator, with the next limit at which it does not."""
 
 from __future__ import annotations
 
@@ -33,18 +33,20 @@ def release_of(files, method, **limit):
     return flowveil.anonymize(flows, method, k=10, protect="trips", **limit)
 
 
-def test_a_collapsed_map_is_reported_with_what_to_do(files, capsys):
+def test_the_next_limit_is_named_and_is_not_collapsed(files, capsys):
     release = release_of(files, "twincut", max_suppressed=0.1)
     lines = collapse_lines(release)
     assert any("collapsed: 1 " in line for line in lines)
+    limit = float(lines[-1].split("--max-suppressed ")[1].split()[0])
     # A quarter of the trips go from sector to sector.
-    better = release_of(files, "twincut", max_suppressed=0.25)
+    assert limit == pytest.approx(0.25)
+    better = release_of(files, "twincut", max_suppressed=limit)
     assert collapse_lines(better) == []
     assert len(np.unique(better.cells.origin)) >= SECTORS
     words = ["--zones", str(files / "map.csv"), "--set", "zones.zones_levels=sector,zone", "--origin-tile", "o"]
     words += ["--destination-tile", "d", "--k", "10", "--method", "twincut", "--out", str(files / "out")]
     assert run("anonymize", str(files / "trips.csv"), *words) == 0
-    assert "--max-suppressed" in capsys.readouterr().err
+    assert f"--max-suppressed {limit:g}" in capsys.readouterr().err
 
 
 def test_layercut_does_not_collapse_there(files):

@@ -155,9 +155,9 @@ def test_public_weights_say_where_people_are():
     lat, lon = h3.cell_to_latlng(home)
     shop = h3.cell_to_latlng(h3.cell_to_children(NODES[2], 7)[2])
     people = pa.table({"lat": [lat, shop[0]], "lon": [lon, shop[1]], "population": [500, 20]})
-    found = by_pair(reconstruct_tables(flows, zones, REPORT, 7, wishes=Wishes(population=people)))
+    found = by_pair(reconstruct_tables(flows, zones, REPORT, 7, wishes=Wishes(population=people, per="day")))
     assert {pair: v for pair, v in found.items() if v > 1e-6} == {
-        (home, h3.cell_to_children(NODES[2], 7)[2]): pytest.approx(70)
+        (home, h3.cell_to_children(NODES[2], 7)[2]): pytest.approx(10)
     }
     land = np.array([shapely.Polygon([(x, y) for y, x in h3.cell_to_boundary(home)]).buffer(-1e-4)])
     ends = h3_overlap(zones, "origin", level=7, resolution=8, measure=land_measure(land))

@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import duckdb
 import numpy as np
@@ -203,3 +204,19 @@ def test_geometries_with_both_ends(points, trips):
     wrong = np.array([shapely.MultiPoint(np.vstack([pair, pair + 1])) for pair in pairs])
     with pytest.raises(DataError, match="two points or a line"):
         read(frame.assign(geom=points["start"].__class__(wrong, crs="EPSG:4326")))
+
+
+def test_trajectories_of_movingpandas(points, trips):
+    kind = type("TrajectoryCollection", (), {"__module__": "movingpandas.trajectory_collection"})
+    source = kind()
+    source.trajectories = [
+        SimpleNamespace(
+            get_start_location=lambda row=row: row.start,
+            get_end_location=lambda row=row: row.end,
+            get_start_time=lambda: None,
+            crs="EPSG:4326",
+            obj_id=row.person_id,
+        )
+        for row in points.itertuples()
+    ]
+    assert near(flowveil.read_trips(source, resolution=8), flowveil.read_trips(trips, resolution=8))

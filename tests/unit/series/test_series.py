@@ -79,7 +79,7 @@ def test_totals_are_sums_of_what_the_steps_publish(series):
 
 
 def test_longer_periods_are_derived_from_the_published_steps_and_verified(series):
-    published(months(3), series)
+    made = published(months(3), series)
     assert sorted(path.name for path in (series / "derived").iterdir()) == ["2024-Q1", "total"]
     expected: Counter[tuple[str, str]] = Counter()
     for step in ("2024-01", "2024-02", "2024-03"):
@@ -92,6 +92,8 @@ def test_longer_periods_are_derived_from_the_published_steps_and_verified(series
     assert report["statement"]["about"]["period"] == "2024-01-01/2024-03-31"
     assert report["statement"]["derived_from"] is not None
     assert report["statement"]["shares"] is None
+    assert [loss.period for loss in made.losses] == ["2024-Q1", "total"]
+    assert all(0 < loss.published <= loss.direct <= 1 for loss in made.losses)
     assert verify_series(series, against=months(3)).findings == ()
     (series / "derived" / "2024-Q1" / "report.html").write_text("changed")
     assert verify_series(series, against=months(3)).findings
