@@ -7,7 +7,6 @@ of report.json, so a number on the page equals the one in the folder. All maps s
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,7 +25,6 @@ from flowveil.published.tables import overview
 from flowveil.release.folder import zones_in
 from flowveil.request import Request
 from flowveil.times import TIME
-from flowveil.verify.verification import Verification, certificate, certificate_text
 from flowveil.workbench.choices import thresholds_of
 
 #: Upper bound for areas on the map of the input.
@@ -225,12 +223,3 @@ def _comparison(audit: Mapping[str, Any]) -> str:
     if audit.get("failures"):
         text += f" Accepted although the comparison found: {'; '.join(audit['failures'])}"
     return f"{text} Not compared: {'; '.join(missing)}." if missing else text
-
-
-def write_certificate(
-    folder: Path, report: Mapping[str, Any], verification: Verification, *, source: Path, sentence: str, signer: str
-) -> None:
-    """Writes the private certificate of a published release, with the signed sentence."""
-    content = certificate(verification, report=report, expected={}, source=source, signer=signer)
-    place = folder.with_suffix(".certificate.html")
-    place.write_text(certificate_text({**content, "signed": sentence}, place), encoding="utf-8")
