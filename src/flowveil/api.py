@@ -75,6 +75,7 @@ def describe(
 def frontier(
     flows: Flows,
     *,
+    method: Literal["twincut", "paircut"] = "twincut",
     k: int = 10,
     protect: str | Sequence[str] | None = None,
     objective: Goal = "error",
@@ -84,21 +85,26 @@ def frontier(
     up_to: float = 1.0,
     progress: Callable[[float], None] | None = None,
 ) -> tuple[FrontierPoint, ...]:
-    """How fine a map of TwinCut can be for every share that may be suppressed, in one run. Internal.
+    """How fine a release can be for every share that may be suppressed, in one run. Internal.
 
     Args:
         flows: what `read_trips` returns.
+        method: ``twincut`` for zones that do not overlap, ``paircut`` for cells that do not intersect.
         k, protect, k_population, l, hierarchy: see `anonymize`.
         objective: what is made small: ``error``, ``metres``, ``reconstruction`` or ``cells``.
         up_to: larger shares are not computed; they take most of the time.
         progress: called with the share that is done.
     """
-    from flowveil.methods.twincut import frontier as sweep
+    from flowveil.methods.paircut import frontier as of_cells
+    from flowveil.methods.twincut import frontier as of_zones
 
-    flows, _ = find_method("twincut").on_hierarchy(flows, hierarchy)
+    sweeps: dict[str, Callable[..., tuple[FrontierPoint, ...]]] = {"twincut": of_zones, "paircut": of_cells}
+    if method not in sweeps:
+        raise ParameterError(f"method must be one of {', '.join(sweeps)}; found {method!r}.")
+    flows, _ = find_method(method).on_hierarchy(flows, hierarchy)
     guarantee = Guarantee.resolve(flows, k=k, protect=protect, k_population=k_population, l=l)
     asked = guarantee.to_fixed_point(guarantee.prepare(flows))
-    return sweep(*asked, objective=objective, up_to=up_to, progress=progress)
+    return sweeps[method](*asked, objective=objective, up_to=up_to, progress=progress or (lambda _: None))
 
 
 def compare(

@@ -185,6 +185,13 @@ class Plan:
         return self.origin_zones.layer if isinstance(self.origin_zones, NodeZones) else None
 
     @property
+    def nodes(self) -> tuple[Ints, Ints]:
+        """The nodes of the zones of both ends; not for boxes."""
+        assert isinstance(self.origin_zones, NodeZones)
+        assert isinstance(self.destination_zones, NodeZones)
+        return self.origin_zones.nodes, self.destination_zones.nodes
+
+    @property
     def folded(self) -> FoldedZones | None:
         """The origin zones with their nodes of folds, where columns fold."""
         return self.origin_zones if isinstance(self.origin_zones, FoldedZones) else None

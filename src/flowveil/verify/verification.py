@@ -204,7 +204,8 @@ def verify_derived(
     """Computes a derived release again from its source folder and compares every byte. Needs no raw trips.
 
     Args:
-        directory, source: the derived folder, and the one that it was computed from.
+        directory: the derived folder.
+        source: the folder that it was computed from.
         zones: the operator's map, where the source is on one.
         zones_of, within: the release or frozen map, and the area, that the derivation used; as for `derive`.
         strict: whether what could not be compared is a finding.
@@ -311,12 +312,8 @@ def certificate(
 ) -> dict[str, Any]:
     """Returns the content of a certificate. Private: the hash of a small input lets a reader test guesses.
 
-    Args:
-        found: the result.
-        report: its report.json; None where something contradicts it: then nothing of it is repeated.
-        expected: the guarantee that was required.
-        source: the trips: a file, a folder or a pattern of files; each is hashed.
-        **signed: short texts: ``date`` and ``signer``.
+    ``report`` is None where something contradicts it: then nothing of it is repeated. Every file of the ``source`` is
+    hashed. ``signed`` has short texts: ``date`` and ``signer``.
     """
     stated = None if report is None else Statement.from_report(report)
     return {

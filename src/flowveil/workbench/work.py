@@ -286,6 +286,7 @@ def _frontier(task: Task) -> Any:
     task.progress.label("Computing the trade-off")
     points = frontier(
         whole,
+        method="paircut" if task.request.method.method == "paircut" else "twincut",
         objective="metres",
         hierarchy=task.request.method.hierarchy,
         up_to=_LARGEST_SHARE,
