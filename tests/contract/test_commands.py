@@ -59,6 +59,7 @@ FAILURES: dict[str, list[tuple[tuple[str, ...], int, str]]] = {
         (("{in}", "--out", "{new}", "--k", "many"), 2, "many"),
         (("{in}", "--out", "{new}", "--methods", "nosuch", *TRIPS), 2, "nosuch"),
         (("{in}", "--out", "{release}/comparison", *TRIPS), 2, "inside a release"),
+        (("{in}", "--out", "{new}", "--picture", "{release}/map.png", *TRIPS), 2, "inside a release"),
     ],
     "analyze": [
         (("{new}", "--against", "{in}"), 2, "new"),

@@ -28,7 +28,7 @@ from flowveil.guarantee import Guarantee, default_units
 from flowveil.methods import METHODS, Method
 from flowveil.methods.epsilon import check_epsilon
 from flowveil.methods.paircut import usual_weight
-from flowveil.output import check_private_folder, make_private_folder, write_private_files
+from flowveil.output import check_place, check_private_folder, make_private_folder, write_private_files
 from flowveil.paths import named_path
 from flowveil.progress import lines_every
 from flowveil.published.spreadsheets import write_csv
@@ -131,6 +131,22 @@ class Comparison:
         content = (self.to_csv(), self.to_markdown(), self.to_latex(), self.to_html())
         write_private_files(make_private_folder(folder), dict(zip(FILES, content, strict=True)))
         return folder
+
+    def picture(self, path: str | PathLike[str], **style: Any) -> Path:
+        """Draw the zones of a run, those of a second one over them; ``style`` as `flowveil.picture`. Private."""
+        from flowveil.published.pictures import draw
+
+        check_place(path)
+        drawn = [run for run in self.runs if run.flows is not None]
+        if not 1 <= len(drawn) <= 2:
+            raise ParameterError(
+                f"A picture has the zones of one run, or of two over each other; found {len(drawn)}. Hint: fewer "
+                "methods, protections or k; comparison.html has maps of all runs."
+            )
+        title = " and, outlined, ".join(f"{run.name}, {run.guarantee}" for run in drawn)
+        about = {"title": title, "caption": f"Not for publication: {INTERNAL}"}
+        over = drawn[1].zones if len(drawn) == 2 else None
+        return draw(drawn[0].flows, drawn[0].zones, path, over=over, **about, **style)
 
     def _repr_html_(self) -> str:
         from flowveil.published.document import frame

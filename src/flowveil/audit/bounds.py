@@ -247,10 +247,8 @@ def confined_components(
 
 
 def _fixed(classes: Sequence[Cells], left: Sequence[NDArray[np.int64]]) -> dict[Cells, int]:
-    """The classes whose value follows by subtraction alone: the last class of a cell holds what the others leave.
-
-    What is fixed is taken away from ``left``, what each cell holds.
-    """
+    """The classes whose value follows by subtraction alone: the last class of a cell holds what the others leave."""
+    # What is fixed is taken away from ``left``, what each cell holds.
     of_cell: dict[Pair, set[Cells]] = {}
     for cells in classes:
         for s, cell in enumerate(cells):

@@ -291,10 +291,7 @@ class _End:
         self.blocked = np.unique(self.unit_of_part[self.short])
 
     def without_short(self, flows: Flows, unit: int) -> Flows | None:
-        """The world in which no part of a unit is short: the same table, if its zone stays whole.
-
-        None where one part alone would be left.
-        """
+        """The world in which no part of a unit is short and the table is the same; None if one part would be left."""
         own = np.flatnonzero(self.unit_of_part == unit)
         target: dict[int, int] = {}
         left: set[int] = set()
@@ -329,10 +326,8 @@ class _End:
 
 
 def _parts(tree: Hierarchy, zone: Counts, tile: Counts) -> Counts:
-    """The child of each zone that holds a tile; the zone itself where it is a tile.
-
-    A node with a single child holds what the child holds, so children are those of the last of such nodes.
-    """
+    """The child of each zone that holds a tile; the zone itself where it is a tile."""
+    # A node with a single child holds what the child holds, so children are those of the last of such nodes.
     last = zone.copy()
     while True:
         child = np.minimum(last + 1, len(tree.parent) - 1)

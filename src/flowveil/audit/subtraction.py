@@ -15,6 +15,7 @@ of the trips that they state and a release lists all values of its slice columns
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -123,8 +124,8 @@ def confined_groups(releases: Sequence[PublishedRelease]) -> Groups:
         work.compare_slices(i)
         work.compare_sum(i)
     work.compare_many()
-    counts = (work.compared, work.contradicted, tuple(work.unchecked), work.solved, work.bounded)
-    return Groups(tuple(work.found.values()), *counts)
+    counts = {name: work.counts[name] for name in ("compared", "contradictions", "solved", "bounded")}
+    return Groups(tuple(work.found.values()), unchecked=tuple(work.unchecked), **counts)
 
 
 @dataclass
@@ -136,12 +137,8 @@ class _Work:
     ground: Ground
     misplaced: str | None = None  # why no zone is
     found: dict[tuple[Any, ...], Group] = field(default_factory=dict)
-    compared: int = 0
-    contradicted: int = 0
     unchecked: list[tuple[tuple[int, ...], str]] = field(default_factory=list)
-    met: int = 0
-    solved: int = 0
-    bounded: int = 0
+    counts: Counter[str] = field(default_factory=Counter)  # entries of `Groups`, and cells that ``met`` others
     # The matrices of each release, and those that follow by summing over slices.
     _wholes: dict[int, tuple[PublishedMatrix, ...]] = field(default_factory=dict)
     _nodes: dict[tuple[int, int], Nodes] = field(default_factory=dict)
@@ -176,13 +173,13 @@ class _Work:
             self.unchecked.append(((i, j), obstacle))
         if obstacle or published.disjoint(a, b):
             return
-        met = self.met
+        met = self.counts["met"]
         if a.period == b.period:
             self._compare_twins(i, j)
         for whole, part in ((i, j), (j, i)):
             if a.period == b.period or published.inside(self.releases[part], self.releases[whole]):
                 self._compare_part(whole, part)
-        if self.met == met:
+        if self.counts["met"] == met:
             self.unchecked.append(((i, j), "no cell of one is known to hold trips of the other"))
 
     def _compare_twins(self, i: int, j: int) -> None:
@@ -252,9 +249,8 @@ class _Work:
         both = (blocks.published > 0).all(axis=0)
         # Cells that one side counts whole and the other in parts: what a reader would subtract first.
         whole = ((blocks.pairs == 1) & (blocks.published == 1) & ~blocks.rest).any(axis=0)
-        self.contradicted += int(blocks.contradictions.sum())
-        self.compared += int(np.count_nonzero(both & whole))
-        self.met += int(np.count_nonzero(both))
+        n_compared, n_met = int(np.count_nonzero(both & whole)), int(np.count_nonzero(both))
+        self.counts.update(contradictions=int(blocks.contradictions.sum()), compared=n_compared, met=n_met)
         for found in confined(blocks, min(self.releases[i].k for i in places)):
             names = [self._codes.get(node, "") for node in found.members]
             key = (places, found.kind, found.block, found.side, found.members)
@@ -281,10 +277,8 @@ class _Work:
                 self._note(key, blocks.nodes[b], value, value, absent=places[s], unit="weight")
 
     def _subtract(self, whole: int, matrix: PublishedMatrix, fine: Sequence[Placed]) -> None:
-        """Subtracts from each cell the cells of others inside it.
-
-        The others must share no trip with each other, and hold no trip that the matrix does not count.
-        """
+        """Subtracts from each cell the cells of others inside it."""
+        # The others must share no trip with each other, and hold no trip that the matrix does not count.
         if not fine or not self.releases[whole].whole_cells:
             return
         origin, destination = self._nodes[whole, 0][matrix.origin], self._nodes[whole, 1][matrix.destination]
@@ -300,9 +294,8 @@ class _Work:
             if weight is not None and own is not None:
                 np.subtract.at(weight, cell[held], own[held])
             weight = None if own is None else weight
-        self.contradicted += int(np.count_nonzero(left < 0))
-        self.compared += int(np.count_nonzero(n_inside))
-        self.met += int(np.count_nonzero(n_inside))
+        n_met = int(np.count_nonzero(n_inside))
+        self.counts.update(contradictions=int(np.count_nonzero(left < 0)), compared=n_met, met=n_met)
         places = tuple(sorted({whole, *(j for j, _ in fine)}))
         some = (left > 0) & (n_inside > 0)
         short: list[tuple[Any, NDArray[Any], str]] = [
@@ -342,7 +335,7 @@ class _Work:
         below = min(self.releases[i].k for i in places)
         known = {(g.origin, g.destination, g.low, g.high) for g in self.found.values()}
         found = confined_components(self.ground, sides, below, self._values_of_cells(layers))
-        self.solved, self.bounded = self.solved + found.solved, self.bounded + found.bounded
+        self.counts.update(solved=found.solved, bounded=found.bounded)
         if found.left_out:
             reason = f"{found.left_out:,} groups of cells overlap in too many ways for linear programs"
             self.unchecked.append((places, reason))

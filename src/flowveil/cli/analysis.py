@@ -123,6 +123,7 @@ def _shared(request: Request, given: dict[str, Any]) -> dict[str, Any]:
 @click.option("--time-limit", type=float, default=300, show_default=True, help="Seconds that one run may take.")
 @method_option
 @click.option("--epsilon", callback=numbers(float), metavar="NUMBERS", help="ε of methods that add noise; adds these.")
+@place("--picture", "FILE", "Also draw the zones of a run, or of two runs over each other.")
 @place("--out", None, "Folder of the tables and the page; not for publication.", required=True)
 @with_request(*READING, "every", "fold_time", "population_only")
 @with_output
@@ -131,6 +132,7 @@ def compare(output: Output, source: str, out: str, protect: tuple[str, ...], req
     from flowveil.analysis.comparison import check_folder, compare_flows
     from flowveil.analysis.experiment import Settings
     from flowveil.execution import read_request, resources
+    from flowveil.output import check_place
 
     choices = Settings(
         methods=given["methods"],
@@ -144,6 +146,9 @@ def compare(output: Output, source: str, out: str, protect: tuple[str, ...], req
     if len({slices.fold_time, slices.time is not None, bool(slices.every)}) > 1:
         raise ParameterError("--fold-time, --time and --every are given together here, or none of them.")
     check_folder(out)
+    picture = given.pop("picture")
+    if picture is not None:
+        check_place(picture)
     # Named protections answer whether a column holds persons, as in anonymize. Numbers of a recipe are not compared.
     others = dict.fromkeys(request.numbers.given)
     reading = request.with_values(protect=[unit for units in protect for unit in units.split("+")], **others)
@@ -153,6 +158,8 @@ def compare(output: Output, source: str, out: str, protect: tuple[str, ...], req
         with output.working("Comparing") as progress:
             comparison = compare_flows(cast("Flows", flows), choices, progress=progress)
     folder = comparison.write(out)
+    if picture is not None:
+        output.say(f"Picture, NOT for publication: {comparison.picture(picture)}")
     runs: list[dict[str, Any]] = [{"k": run.k, "protect": list(run.protect)} for run in comparison.runs]
     runs += [{"epsilon": run.epsilon} for run in comparison.noisy]
     for run, row in zip((*comparison.runs, *comparison.noisy), runs, strict=True):

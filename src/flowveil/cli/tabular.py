@@ -152,12 +152,18 @@ def mondrian_command(output: Output, source: str, out: str, k: int, **given: Any
 
     Every column needs a role; a column without one is an error.
     """
+    from flowveil.tabular.domains import code_columns
     from flowveil.tabular.mondrian import anonymize_records
     from flowveil.tabular.records import read_records
 
     roles, path = _roles(given), _check_release(out)
     records = read_records(source, missing=given.pop("missing"))
     release = anonymize_records(records, k=k, **roles, **given)
+    for name in code_columns(records, roles["quasi_identifiers"]):
+        output.warn(
+            f"Column '{name}' holds few whole numbers and is cut as a number; 'tabular compare' takes it for "
+            f"categories. If they are codes: --column {name}.kind=ordered."
+        )
     _write_release(output, out, path, release.table, release.report())
     found = release.classes
     output.say(

@@ -63,14 +63,14 @@ def colour_of(number: int) -> str:
     return LINE_COLOURS[number % len(LINE_COLOURS)]
 
 
-def _marker(number: int, x: float, y: float) -> Shape:
+def _marker(number: int, x: float, y: float, *, faded: bool = False) -> Shape:
     """A mark whose form goes with its colour, for those who see few."""
-    colour = colour_of(number)
+    look: dict[str, str] = {"fill": colour_of(number)} | ({"opacity": "0.4"} if faded else {})
     if number % 3 == 0:
-        return shape("circle", cx=x, cy=y, r=4, fill=colour)
+        return shape("circle", cx=x, cy=y, r=4, **look)
     if number % 3 == 1:
-        return shape("rect", x=x - 3.6, y=y - 3.6, width=7.2, height=7.2, fill=colour)
-    return shape("path", d=f"M{x:.1f} {y - 5:.1f}l4.6 8h-9.2z", fill=colour)
+        return shape("rect", x=x - 3.6, y=y - 3.6, width=7.2, height=7.2, **look)
+    return shape("path", d=f"M{x:.1f} {y - 5:.1f}l4.6 8h-9.2z", **look)
 
 
 def _axis(y: float, *, stop: int) -> Shape:
@@ -256,6 +256,7 @@ class Mark:
     x: float
     y: float
     place: int | None = None
+    faded: bool = False
 
 
 def curve_chart(
@@ -286,7 +287,7 @@ def curve_chart(
         shape("line", class_="mark", x1=here, y1=TOP - 14, x2=here, y2=FLOOR),
         shape("text", limit_text, class_="mark", x=here + 6, y=TOP - 6),
         polyline([(across(x), height_of(y)) for x, y in curve], class_="front"),
-        *(_marker(number, x, y) for y, x, _, number in points),
+        *(_marker(p[3], p[1], p[0], faded=mark.faded) for mark, p in zip(marks, points, strict=True)),
         *_names(points),
     ]
     ends = f"from {_short(curve[0][1])} at {curve[0][0]:.3g} to {_short(curve[-1][1])} at {curve[-1][0]:.3g}"

@@ -204,10 +204,8 @@ class _Rows:
         return np.where(none[self.cell], even[self.cell], weight / np.where(none, 1.0, total)[self.cell])
 
     def uncovered(self, layers: NDArray[np.int8]) -> Floats:
-        """The share of each row's pair of areas that no cell of an earlier layer covers.
-
-        Cells of one layer are disjoint, so their shares add up; layers are taken to be independent.
-        """
+        """The share of each row's pair of areas that no cell of an earlier layer covers."""
+        # Cells of one layer are disjoint, so their shares add up; layers are taken to be independent.
         left = np.ones(len(self.cell))
         open_share = np.ones(self.n_pairs)
         layer_of_row = layers[self.cell]

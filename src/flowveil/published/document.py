@@ -118,11 +118,6 @@ def frame(document: str, *, height: int = 800) -> str:
     return str(fill("frame.html", document=document, height=height))
 
 
-def sensible(value: Any) -> str:
-    """A measure for people: four digits of what is not a count."""
-    return number(value, digits=4)
-
-
 def number(value: Any, *, digits: int = 6) -> str:
     """A measure for people: thousands separated, few digits of what is not a count."""
     if value is None:

@@ -265,10 +265,8 @@ def names_by_code(zones: pa.Table) -> dict[str, str]:
 
 
 def _write_flowmap(folder: Path, tables: Tables) -> None:
-    """The two sheets of flowmap.blue: locations (id, name, lat, lon) and flows (origin, dest, count, slice columns).
-
-    The page adds up the flows of a pair, so only the finest slices are in it.
-    """
+    """The two sheets of flowmap.blue: locations (id, name, lat, lon) and flows (origin, dest, count, slice columns)."""
+    # The page adds up the flows of a pair, so only the finest slices are in it.
     zones, flows, names = tables.zones, tables.finest, names_by_code(tables.zones)
     codes = zones["zone"].to_pylist()
     called = pa.array([names.get(code, code) for code in codes], pa.string())
@@ -290,10 +288,8 @@ def _free_name(name: str, taken: Iterable[str]) -> str:
 
 
 def _write_kepler(folder: Path, tables: Tables) -> None:
-    """A map of kepler.gl that opens by drag and drop: two data sets; flows as a flow layer, and as arcs.
-
-    The flow layer adds up the flows of a pair, so only the finest slices are in it; filters choose among them.
-    """
+    """A map of kepler.gl that opens by drag and drop: two data sets; flows as a flow layer, and as arcs."""
+    # The flow layer adds up the flows of a pair, so only the finest slices are in it; filters choose among them.
     zones, about, flows = tables.zones, tables.about, tables.finest if tables.slice_columns else tables.flows
     start, stop = centers(flows, zones)
     flow_columns = {c: flows[c].to_pylist() for c in ("origin_zone", "destination_zone")}

@@ -49,7 +49,7 @@ def flow_map(
     if len(flows) > MAX_CELLS:
         held = flows.take(pa.array(np.sort(np.argsort(-flows[bases[-1]].to_numpy(), kind="stable")[:MAX_CELLS])))
     shapes = geometries(zones)
-    frame = _frame(zones, shapes)
+    frame = Frame.around_places(shapes, np.column_stack((floats(zones, "lon"), floats(zones, "lat"))))
     data: dict[str, Any] = {
         "bases": bases,
         "homogeneous": report["statement"]["homogeneous"],
@@ -91,13 +91,6 @@ def pack(values: NDArray[Any]) -> dict[str, str]:
         elif low >= -(2**31) and high < 2**31:
             kind = "i4"
     return {"type": kind, "bytes": base64.b64encode(values.astype(f"<{kind}").tobytes()).decode()}
-
-
-def _frame(zones: pa.Table, shapes: Geometries) -> Frame | None:
-    points = np.column_stack([floats(zones, name) for name in ("lon", "lat", "lon", "lat")])
-    points = points[~np.isnan(points).any(axis=1)]
-    bounds = np.concatenate((maps.part_bounds(shapes[is_drawn(shapes)]), points))
-    return Frame.around(bounds) if len(bounds) else None
 
 
 def _zones(zones: pa.Table, shapes: Geometries, frame: Frame | None) -> dict[str, Any]:
@@ -184,13 +177,9 @@ def _slices(report: Mapping[str, Any], flows: pa.Table) -> dict[str, Any]:
     at = list(columns).index(TIME) if TIME in columns else -1
     length = Every.parse(every).label_length if every is not None and at >= 0 else None
     finest = [None not in key and (length is None or len(key[at]) == length) for key in keys]
-    return {
-        "columns": list(columns),
-        "time": at,
-        "keys": keys,
-        "finest": finest if any(finest) else [True] * len(keys),
-        "of": pack(np.array([number[row] for row in rows], dtype=np.int64)),
-    }
+    of = pack(np.array([number[row] for row in rows], dtype=np.int64))
+    finest = finest if any(finest) else [True] * len(keys)
+    return {"columns": list(columns), "time": at, "keys": keys, "finest": finest, "of": of}
 
 
 def _folds(report: Mapping[str, Any], flows: pa.Table) -> dict[str, Any]:
@@ -206,8 +195,8 @@ def _folds(report: Mapping[str, Any], flows: pa.Table) -> dict[str, Any]:
     number = {key: i for i, key in enumerate(sorted(set(rows)))}
     of = pack(np.array([number[row] for row in rows], dtype=np.int64))
     keys = [list(key) for key in number]
-    content = {"columns": list(columns), "time": -1, "keys": keys, "finest": [True] * len(keys), "of": of}
-    return {**content, "trees": trees}
+    finest = [True] * len(keys)
+    return {"columns": list(columns), "time": -1, "keys": keys, "finest": finest, "of": of, "trees": trees}
 
 
 def _preorder(parents: Mapping[str, str | None]) -> list[tuple[str, str | None]]:

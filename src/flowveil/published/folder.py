@@ -212,19 +212,17 @@ def _weaker_rules(earlier: Mapping[str, Any], now: Mapping[str, Any]) -> Iterato
 
 
 def _weaker_thresholds(earlier: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
-    for unit in ("trips", "people", "population", "locations"):
-        if unit not in earlier["guarantee"]:
+    before, after = earlier["guarantee"], now["guarantee"]
+    for unit in [unit for unit in ("trips", "people", "population", "locations") if unit in before]:
+        old, new = before[unit], after.get(unit)
+        if unit == "trips" and after.get("people", 0) >= old:
             continue
-        if unit == "trips" and now["guarantee"].get("people", 0) >= earlier["guarantee"]["trips"]:
-            continue
-        if unit not in now["guarantee"]:
-            yield f"{unit} not protected any more"
-            continue
-        old, new = earlier["guarantee"][unit], now["guarantee"][unit]
-        if unit == "population" and old is None and new is None:
+        if unit == "population" and unit in after and old is None and new is None:
             # Both follow from k: the mean weight differs a little from one input to the next.
-            old, new = earlier["guarantee"]["k"], now["guarantee"]["k"]
-        if old is None or new is None:
+            old, new = before["k"], after["k"]
+        if unit not in after:
+            yield f"{unit} not protected any more"
+        elif old is None or new is None:
             # One is a number, the other a multiple of a mean weight that is withheld.
             yield f"a threshold of {unit} that cannot be compared"
         elif new < old:

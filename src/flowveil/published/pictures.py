@@ -237,10 +237,7 @@ def class_limits(values: NDArray[np.float64], *, most: int = 6) -> list[float]:
 
 
 def _draw_zones(figure: Any, places: Any, flows: pa.Table, zones: pa.Table, basis: str, ends: Any) -> list[str]:
-    """Zones coloured by volume per km², a map for each end, on one scale; returns a description.
-
-    By volume alone a zone would be dark because it is large.
-    """
+    """Zones coloured by volume per km², a map for each end, on one scale; returns a description."""
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import BoundaryNorm, ListedColormap
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from os import PathLike
 from typing import Any
@@ -39,7 +38,7 @@ class Outline:
 
     lines: tuple[Floats, ...]  # longitude and latitude of its lines
     name: str | None  # what it is called, if anything
-    label: Sequence[float] | None  # longitude and latitude of the name
+    label: list[float] | None  # longitude and latitude of the name
 
 
 def read_own_lines(path: str | PathLike[str]) -> str:
@@ -52,11 +51,7 @@ def read_own_lines(path: str | PathLike[str]) -> str:
     try:
         if place.stat().st_size > _MOST_BYTES:
             raise DataError(f"The outlines of '{path}' are too large. Hint: simplify them first.")
-        text = place.read_text("utf-8")
-        with suppress(ValueError):
-            # The published form is read without changes.
-            return written(own_lines(text))
-        outlines = list(_outlines(json.loads(text), path))
+        outlines = list(_outlines(json.loads(place.read_text("utf-8")), path))
     except DataError:
         raise
     except OSError as problem:
@@ -79,7 +74,7 @@ def written(outlines: Sequence[Outline]) -> str:
         {
             "type": "Feature",
             "geometry": {"type": "MultiLineString", "coordinates": [line.tolist() for line in outline.lines]},
-            "properties": {"name": outline.name, "label": None if outline.label is None else list(outline.label)},
+            "properties": {"name": outline.name, "label": outline.label},
         }
         for outline in outlines
     ]
@@ -89,28 +84,20 @@ def written(outlines: Sequence[Outline]) -> str:
 
 def own_lines(text: str) -> tuple[Outline, ...]:
     """Returns the outlines of a context.geojson; raises ValueError if no release can have it."""
-    outlines = []
     try:
-        for feature in json.loads(text)["features"]:
-            name, label = feature["properties"]["name"], feature["properties"]["label"]
-            if not isinstance(name, str | None) or (name is None) != (label is None):
-                raise ValueError("a name has a place")
-            place = None if label is None else _rounded([np.array([label], dtype=np.float64)], least=1)[0][0].tolist()
-            lines = _rounded([np.array(line, dtype=np.float64) for line in feature["geometry"]["coordinates"]])
-            outlines.append(Outline(lines, name, place))
-    except (KeyError, TypeError, IndexError, OverflowError, RecursionError) as problem:
+        outlines = tuple(_outlines(json.loads(text), CONTEXT))
+    except Exception as problem:
+        # Whatever a broken file makes the libraries raise.
         raise ValueError("not the outlines of a release") from problem
-    names = [outline.name for outline in outlines if outline.name is not None]
-    if _n_corners(outlines) > MAX_CORNERS or len(names) > MAX_NAMES or any(_unfit(name) for name in names):
-        raise ValueError("more than the outlines of a release")
-    # Lines and labels that are not in their published form are written differently.
-    if written(outlines) != text:
+    n_names = sum(outline.name is not None for outline in outlines)
+    # What is not in its published form is written differently.
+    if _n_corners(outlines) > MAX_CORNERS or n_names > MAX_NAMES or written(outlines) != text:
         raise ValueError("not written as a release writes it")
-    return tuple(outlines)
+    return outlines
 
 
 def _outlines(content: Mapping[str, Any], path: object) -> Iterator[Outline]:
-    """Yields the lines and names of GeoJSON."""
+    """Yields the lines and names of GeoJSON; that of a release has the places of names, which stay as they are."""
     kind, system = content.get("type"), json.dumps(content.get("crs"))
     single = content if kind == "Feature" else {"geometry": content}
     is_foreign = content.get("crs") is not None and "CRS84" not in system and "4326" not in system
@@ -126,17 +113,25 @@ def _outlines(content: Mapping[str, Any], path: object) -> Iterator[Outline]:
         is_area = drawn.geom_type in _AREAS
         borders = shapely.get_parts(drawn.boundary if is_area else drawn)
         lines = _rounded(shapely.get_coordinates(border) for border in borders)
-        given = (feature.get("properties") or {}).get("name")
+        properties = feature.get("properties") or {}
+        given = properties.get("name")
         name = None if given is None else str(given).strip() or None
         if name is not None and _unfit(name):
             raise DataError(
                 f"A name in '{path}' has more than {LONGEST_NAME} signs, or invisible signs. Hint: shorten it, or "
                 "leave out the property 'name'."
             )
-        at = drawn.representative_point() if is_area else drawn.interpolate(0.5, normalized=True)
         if lines:
-            label = None if name is None else (round(at.x, _DECIMALS), round(at.y, _DECIMALS))
-            yield Outline(lines, name, label)
+            middle = drawn.representative_point() if is_area else drawn.interpolate(0.5, normalized=True)
+            yield Outline(lines, name, None if name is None else _label(properties.get("label"), middle))
+
+
+def _label(given: Any, middle: shapely.Point) -> list[float]:
+    """Returns the place of a name: the one that is given, if it is one, else the middle of its outline."""
+    is_pair = isinstance(given, list) and len(given) == 2 and all(isinstance(axis, int | float) for axis in given)
+    is_place = is_pair and _in_degrees(np.array([given], dtype=np.float64))
+    # Adding zero makes a negative zero one.
+    return [round(float(axis), _DECIMALS) + 0.0 for axis in (given if is_place else (middle.x, middle.y))]
 
 
 def _unfit(name: str) -> bool:
@@ -152,7 +147,7 @@ def _in_degrees(corners: Floats) -> bool:
     return bool(np.all(np.isfinite(corners)) and np.all(np.abs(corners) <= (180.0, 90.0)))
 
 
-def _rounded(lines: Iterable[Floats], *, least: int = 2) -> tuple[Floats, ...]:
+def _rounded(lines: Iterable[Floats]) -> tuple[Floats, ...]:
     """Returns lines in degrees with their corners to a metre, none twice in a row; others are left out."""
     kept = []
     for line in lines:
@@ -160,7 +155,7 @@ def _rounded(lines: Iterable[Floats], *, least: int = 2) -> tuple[Floats, ...]:
             # Adding zero makes a negative zero one.
             corners = np.round(line, _DECIMALS) + 0.0
             corners = corners[np.append(True, np.any(corners[1:] != corners[:-1], axis=1))]
-            kept += [corners] if len(corners) >= least else []
+            kept += [corners] if len(corners) > 1 else []
     return tuple(kept)
 
 

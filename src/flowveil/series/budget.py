@@ -2,9 +2,8 @@
 
 The same people are in all releases of a ledger, so their ε add up, and their δ. A total is chosen once, is stored with
 the first release that is made under it, and can only be lowered. ε of persons and of trips cannot be added: under a
-total all noisy releases have the same unit.
-A run in which noise leaves nothing to publish is recorded like a release. Sums are exact, over the decimal numbers that
-users write.
+total all noisy releases have the same unit. A run in which noise leaves nothing to publish is recorded like a release.
+Sums are exact, over the decimal numbers that users write.
 """
 
 from __future__ import annotations
@@ -26,7 +25,6 @@ SPENT, TOTAL = "spent", "epsilon_total"
 class Budget:
     """The sums of ε and δ over the noisy releases of a ledger, a new one included."""
 
-    unit: str  # whom the guarantee of the new one is about
     releases: int  # how many earlier ones there are
     epsilon: Decimal
     delta: Decimal
@@ -39,20 +37,15 @@ class Budget:
         return {"releases": self.releases, **sums, "epsilon_total": total}
 
 
-def check_total(total: Any) -> Decimal | None:
-    """Returns the requested total as an exact number; ParameterError if it is not a number above 0."""
-    is_number = isinstance(total, int | float) and not isinstance(total, bool)
-    if total is not None and not (is_number and 0 < total < math.inf):
-        raise ParameterError(f"The total of ε must be a number above 0; found {total!r}.")
-    return None if total is None else _decimal(total)
-
-
 def budget_with(entries: Sequence[Mapping[str, Any]], promise: PrivacyLoss, total: Any) -> Budget:
     """Returns the sums over the lines of a ledger and a new release; without a requested total, under the ledger's.
 
     Raises ParameterError if the total would be raised, InfeasibleError if the new release would exceed it.
     """
-    asked = check_total(total)
+    is_number = isinstance(total, int | float) and not isinstance(total, bool)
+    if total is not None and not (is_number and 0 < total < math.inf):
+        raise ParameterError(f"The total of ε must be a number above 0; found {total!r}.")
+    asked = None if total is None else _decimal(total)
     spent = [cost for entry in entries if (cost := _cost(entry)) is not None]
     stored = min((_decimal(entry[TOTAL]) for entry in entries if entry.get(TOTAL) is not None), default=None)
     if asked is not None and stored is not None and asked > stored:
@@ -75,7 +68,7 @@ def budget_with(entries: Sequence[Mapping[str, Any]], promise: PrivacyLoss, tota
             f"total is {limit}; {max(limit - epsilon + _decimal(promise.epsilon), Decimal(0))} is left. Nothing was "
             "written. Hint: a smaller epsilon, or none of these people any more."
         )
-    return Budget(promise.unit, len(spent), epsilon, delta, limit)
+    return Budget(len(spent), epsilon, delta, limit)
 
 
 def cost_of(promise: PrivacyLoss, total: Decimal | None) -> dict[str, Any]:

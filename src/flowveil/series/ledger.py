@@ -92,24 +92,32 @@ def publish_recorded(
     release.check_publishable()
     check_target(directory)
     _refuse_inside(ledger, directory)
-    if release.kind == "noisy":
-        return _publish_noise(release, directory, ledger, epsilon_total, writing)
-    if epsilon_total is not None:
+    if epsilon_total is not None and release.kind != "noisy":
         raise ParameterError(f"{option('epsilon_total')} is for methods that add noise; this one has no ε.")
     with open_ledger(ledger) as book:
-        entry = _new_entry(release, directory, book, writing)
-        check = _check(release, entry, book)
-        if not check.is_clean and not accept_differencing:
-            raise InfeasibleError(
-                f"{check.in_words()} Nothing was written. Hint: after an audit, --accept-differencing "
-                "(accept_differencing=True) overrules this, and the statement says so to readers."
-            )
-        verdict = check.repeated["verdict"] if check.repeated else {"overlapping": len(check.overlapping)}
-        stated = _with_verdict(release, verdict)
+        stated: Any = release
+        entry: dict[str, Any] | None
+        new: dict[str, Any] = {"name": Path(directory).name, "recorded": _now()}
+        if release.kind == "noisy":
+            # The same counts a second time are recorded again: they may be another draw.
+            budget = budget_with(book.entries, stated.guarantee, epsilon_total)
+            entry = {**new, **cost_of(stated.guarantee, budget.total)}
+            stated = replace(stated, parameters={**release.parameters, "ledger": budget.to_dict()})
+        else:
+            new |= _facts_of(release, book, writing)
+            check = _check(release, new, book)
+            if not check.is_clean and not accept_differencing:
+                raise InfeasibleError(
+                    f"{check.in_words()} Nothing was written. Hint: after an audit, --accept-differencing "
+                    "(accept_differencing=True) overrules this, and the statement says so to readers."
+                )
+            verdict = check.repeated["verdict"] if check.repeated else {"overlapping": len(check.overlapping)}
+            stated = _with_verdict(stated, verdict)
+            entry = None if check.repeated else {**new, "verdict": verdict}
 
         def record(draft: Path) -> None:
-            if check.repeated is None:
-                book.append({**entry, **_published(draft), "verdict": verdict})
+            if entry is not None:
+                book.append({**entry, **_published(draft)})
 
         return publish(stated, directory, before_rename=record, **writing)
 
@@ -120,7 +128,7 @@ def check_ledger(release: Publishable, *, ledger: str | PathLike[str], **writing
     if release.kind == "noisy" or not (real_place(ledger) / LEDGER).exists():
         return LedgerCheck(releases=0)
     with open_ledger(ledger) as book:
-        return _check(release, _new_entry(release, "the new release", book, writing), book)
+        return _check(release, {"name": "the new release", **_facts_of(release, book, writing)}, book)
 
 
 def check_source(source: Path, *, ledger: str | PathLike[str]) -> None:
@@ -166,14 +174,11 @@ def _is_from_trips(entry: Mapping[str, Any]) -> bool:
     return SPENT not in entry and "withdraws" not in entry and report.get("kind") != "noisy" and not is_derived
 
 
-def _new_entry(
-    release: Publishable, directory: str | PathLike[str], book: LedgerFile, writing: Mapping[str, Any]
-) -> dict[str, Any]:
+def _facts_of(release: Publishable, book: LedgerFile, writing: Mapping[str, Any]) -> dict[str, Any]:
+    """What the rule compares: the statement, and keyed hashes of the trips."""
     published = folder_content(release, **{name: writing[name] for name in ENTRIES if name in writing}).published
     report = published.statement.to_report()
     return {
-        "name": Path(directory).name,
-        "recorded": _now(),
         "report": report,
         "content": _content_hash(report, published.cells),
         "facts": trip_facts(release.input, book),
@@ -232,10 +237,8 @@ def _records(given: Any, secret: bytes) -> dict[str, str]:
 
 
 def _differing_perturbation(entry: Mapping[str, Any], new: Mapping[str, Any]) -> str:
-    """Returns why two tables of the same trips reveal more than one; empty if both are perturbed in the same way.
-
-    With the same key and parameters, equal cells have equal values and other cells independent noise.
-    """
+    """Returns why two tables of the same trips reveal more than one; empty if both are perturbed in the same way."""
+    # With the same key and parameters, equal cells have equal values and other cells independent noise.
     before, now = entry["report"], new["report"]
     if "perturbed" not in (before["kind"], now["kind"]):
         return "exact counts can be subtracted"
@@ -342,28 +345,6 @@ def _columns(entry: Mapping[str, Any]) -> list[str]:
 
 
 # ---- noise -------------------------------------------------------------------------------------------------------
-
-
-def _publish_noise(
-    release: Any,
-    directory: str | PathLike[str],
-    ledger: str | PathLike[str],
-    total: float | None,
-    writing: Mapping[str, Any],
-) -> Path:
-    """Publishes noisy counts if the sum of ε stays within the total, and records the cost.
-
-    The same counts a second time are recorded again: they may be another draw.
-    """
-    with open_ledger(ledger) as book:
-        budget = budget_with(book.entries, release.guarantee, total)
-        entry = {"name": Path(directory).name, "recorded": _now(), **cost_of(release.guarantee, budget.total)}
-        stated = replace(release, parameters={**release.parameters, "ledger": budget.to_dict()})
-
-        def record(draft: Path) -> None:
-            book.append({**entry, **_published(draft)})
-
-        return publish(stated, directory, before_rename=record, **writing)
 
 
 @contextmanager

@@ -79,10 +79,8 @@ def _time_facts(summary: Any, ledger: LedgerFile) -> dict[str, Any] | None:
 
 
 def _attribute_facts(given: Any, ledger: LedgerFile) -> dict[str, list[str]]:
-    """Hashes of the values of each attribute. Rows without a value are in no slice.
-
-    Matrices of one file are no attribute of a trip: the same trip may be in several.
-    """
+    """Hashes of the values of each attribute. Rows without a value are in no slice."""
+    # Matrices of one file are no attribute of a trip: the same trip may be in several.
     if not isinstance(given, SlicedFlows):
         return {}
     return {

@@ -194,6 +194,12 @@ def decide_kinds(
     return ColumnKinds(table, tuple(decided), domains, bins, tuple(numeric), tuple(notes))
 
 
+def code_columns(table: pa.Table, attributes: Sequence[Attribute]) -> list[str]:
+    """Return the columns without a declared kind that hold whole numbers with few distinct values."""
+    undecided = [a.name for a in attributes if a == Attribute(a.name)]
+    return [n for n in undecided if is_number(table.schema.field(n).type) and _holds_codes(named_array(table, n))]
+
+
 def _holds_codes(array: Any) -> bool:
     """Whether a column holds whole numbers with few distinct values."""
     distinct = pc.unique(array.drop_null())

@@ -9,7 +9,7 @@ import pytest
 from flowveil.analysis.pages.before_after import render_internal
 from flowveil.errors import OutputError
 from flowveil.output import check_place, write_private
-from flowveil.published.document import sensible
+from flowveil.published.document import number
 from samples.releases import city_flows, region_flows, release_of
 
 
@@ -63,4 +63,4 @@ def test_the_published_report_says_nothing_of_it(release, tmp_path):
 def test_it_has_exact_measures(release):
     shown = render_internal(release)
     error = release.metrics()["trips"]["mean_generalization_error"]
-    assert f">{sensible(error)}</td>" in shown
+    assert f">{number(error, digits=4)}</td>" in shown

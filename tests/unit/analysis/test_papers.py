@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import flowveil
+from conftest import trip_table
 from flowveil.analysis.papers import PRESETS
 from flowveil.analysis.study_tables import published_results, published_sheet
 from flowveil.analysis.tables import HEADS
@@ -196,7 +197,7 @@ def test_a_preset_numbers_the_tables_as_its_paper_does(preset, labels, trips, tm
         assert "| Protecting | Data | Method | misplaced (%) | OD dimension | G | C_DM | E |" in text
 
 
-def test_published_numbers_stand_next_to_ours_with_their_ratio(survey):
+def test_published_numbers_stand_next_to_ours_with_ratio_and_reason(survey):
     flows = flowveil.read_slices(survey, by="sex", **READ)
     with tempfile.TemporaryDirectory() as folder:
         found = flowveil.run_study(flows, folder, preset="odkanon-report", methods=["odkanon", "atg-dual"], k=5)
@@ -207,7 +208,9 @@ def test_published_numbers_stand_next_to_ours_with_their_ratio(survey):
         for r in found.rows
         if (r["by"], r["method"], r["protect"], r["basis"]) == (None, "odkanon", "trips", "trips")
     )
-    assert error[4:] == (own, 601.8, own / 601.8)
+    assert error[4:7] == (own, 601.8, own / 601.8)
+    assert "other data" in error[7]
+    assert "after suppression" in error[7]
     # The papers' ATG-Soft keeps a limit on suppression: it is compared with ATG-Dual. Sexes are matched.
     assert {r[1] for r in rows} == {"ODkAnon", "ATG-Dual (published: ATG-Soft)"}
     assert {r[2] for r in rows if r[0] == "8"} == {"M", "F"}
@@ -403,3 +406,40 @@ def test_what_a_benchmark_cannot_be_of_is_refused(survey, tmp_path):
     with pytest.raises(ParameterError, match=r"laplace\.bound"):
         flowveil.run_study(survey, tmp_path / "a", **times, **READ)
     assert not (tmp_path / "a").exists()
+
+
+# ---- figures -----------------------------------------------------------------------------------------------------
+
+
+def test_two_runs_are_drawn_over_each_other_and_not_into_a_release(tmp_path):
+    """Of one town: how useful a comparison is, is counted by the square kilometre."""
+    pytest.importorskip("matplotlib")
+    trips, picture, out = tmp_path / "trips.parquet", tmp_path / "figure.svg", tmp_path / "comparison"
+    pq.write_table(trip_table(), trips)
+    drawn = (
+        "--protect",
+        "trips",
+        "--protect",
+        "population",
+        "--population-only",
+        "--methods",
+        "odkanon",
+        *CLI[2:4],
+        "--k",
+        "5",
+    )
+    drawn += ("--resolution", "6")
+    main(["compare", str(trips), *drawn, "--out", str(out), "--picture", str(picture)])
+    text = picture.read_text("utf-8")
+    # Below the map, and in the description for those who do not see it.
+    assert text.count("Dark outlines: 1 zone of another release") == 2
+    assert "k = 5 trips and, outlined, odkanon, k = 5 population" in text
+    assert "Not for publication" in text
+    found = flowveil.compare(
+        str(trips), methods="odkanon", k=5, protect=("trips", "population"), population_only=True, **READ
+    )
+    (tmp_path / "manifest.json").write_text(json.dumps({"format": RELEASE_FORMAT}), "utf-8")
+    with pytest.raises(OutputError, match="inside a release"):
+        found.picture(tmp_path / "other.svg")
+    with pytest.raises(ParameterError, match="allowed"):
+        found.picture(tmp_path.parent / "other.svg", show="nothing")

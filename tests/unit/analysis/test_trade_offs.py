@@ -26,9 +26,11 @@ def test_the_verdict_names_the_finest_within_the_limit_and_runs_above_it() -> No
     assert share_in_words(0.997) == "over 99%"
 
 
-def test_a_dominated_run_is_marked_and_each_keeps_its_colour() -> None:
+def test_a_dominated_run_is_faded_and_each_keeps_its_colour() -> None:
     content = str(joint_part({"k = 5": RUNS}, max_suppressed=0.1).content)
     assert "worse (beaten)" in content
     assert "coarse (beaten)" not in content
+    assert content.count('opacity="0.4"') == 1
+    assert "share of the volume published" in content
     for run in RUNS:
         assert colour_of(run.place) in content

@@ -18,7 +18,7 @@ from flowveil.analysis.pages.trade_offs import frontier_part, marks_of, rounded_
 from flowveil.errors import ParameterError
 from flowveil.hierarchy import Floats
 from flowveil.published.charts import Shape, bar_chart, polyline, shape, size_histogram
-from flowveil.published.document import Figure, Part, fill, number, page, sensible
+from flowveil.published.document import Figure, Part, fill, number, page
 from flowveil.published.html import promise, short_promise
 from flowveil.published.maps import MAX_ZONES, further_layer, look, map_of_release
 from flowveil.published.report import summed
@@ -66,7 +66,7 @@ def _measures_part(release: Any) -> Part:
     """Returns all measures, each with its meaning."""
     measures = release.metrics()
     rows = [
-        (measure.title, measure.meaning, [sensible(values.get(key)) for values in measures.values()])
+        (measure.title, measure.meaning, [number(values.get(key), digits=4) for values in measures.values()])
         for key, measure in MEASURES.items()
         if any(values.get(key) is not None for values in measures.values())
     ]

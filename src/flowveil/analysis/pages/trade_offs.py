@@ -45,26 +45,22 @@ def best(runs: Sequence[Mark]) -> list[Mark]:
 
 
 def joint_part(groups: Mapping[str, Sequence[Mark]], *, max_suppressed: float) -> Part:
-    """Returns a chart and a verdict for each group of comparable runs."""
-    note, drawn = "Error in tiles; lower and further left is better.", []
+    """Returns a chart of error against published share, and a verdict, for each group of comparable runs."""
+    note, drawn = "Error in tiles; lower and further right is better.", []
     for title, runs in groups.items():
         if runs:
             front = best(runs)
-            named = [one if one in front else replace(one, name=f"{one.name} (beaten)") for one in runs]
-            chart = _chart([(one.x, one.y) for one in front], named, title, max_suppressed)
+            marks = [replace(one, x=1 - one.x, faded=one not in front) for one in runs]
+            marks = [replace(one, name=f"{one.name} (beaten)") if one.faded else one for one in marks]
+            points = [(1 - one.x, one.y) for one in reversed(front)]
+            chart = _chart(points, marks, title, 1 - max_suppressed, "published")
             drawn.append((Figure(title, note, [("", chart)]), verdict(runs, max_suppressed)))
     return Part("joint", "What is published, and how fine", fill("joint.html", charts=drawn))
 
 
-def _chart(points: Points, marks: Sequence[Mark], title: str, max_suppressed: float) -> Markup:
-    return curve_chart(
-        points,
-        marks=marks,
-        limit=max_suppressed,
-        limit_text=f"limit {max_suppressed:.1%}",
-        title=title,
-        x_label="share of the volume suppressed",
-    )
+def _chart(points: Points, marks: Sequence[Mark], title: str, limit: float, what: str) -> Markup:
+    text = {"limit_text": f"limit {limit:.1%}", "title": title, "x_label": f"share of the volume {what}"}
+    return curve_chart(points, marks=marks, limit=limit, **text)
 
 
 def verdict(runs: Sequence[Mark], max_suppressed: float) -> list[str]:
@@ -132,5 +128,5 @@ def _drawn(
     for share in _LISTED_SHARES:
         error = min((error for gone, error in points if gone <= share), default=None)
         rows.append((f"{share:.1%}", "–" if error is None else number(error)))
-    chart = _chart(shown, marks, title, max_suppressed)
+    chart = _chart(shown, marks, title, max_suppressed, "suppressed")
     return Figure(title, "Mean generalisation error, in tiles; less is finer.", [("", chart)]), rows
