@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from flowveil.flows import Flows
+from flowveil.flows import Cells, Flows
 from flowveil.folds import Fold
 from flowveil.hierarchy import Floats, Hierarchy, Ints
 from flowveil.release.boxes import Boxes, BoxZones, Frame, Hulls
@@ -205,6 +205,14 @@ class Plan:
     def cells_may_overlap(self) -> bool:
         """Whether a flow may be inside several cells, although it is counted in one."""
         return self.layer is not None or (self.boxes is not None and not self.boxes.disjoint)
+
+    def cells_around(self, cells: Cells, flows: Any = slice(None)) -> NDArray[np.int64]:
+        """Returns the published cell of the pair of zones of these flows, kept or not; -1 without one."""
+        width = np.int64(len(self.destination_zones))
+        published = cells.origin.astype(np.int64) * width + cells.destination
+        wanted = self.origin_zone[flows].astype(np.int64) * width + self.destination_zone[flows]
+        at = np.minimum(np.searchsorted(published, wanted), len(published) - 1)
+        return np.where(published[at] == wanted, at, -1)
 
     @classmethod
     def from_cuts(

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import shapely
 
 from flowveil.anonymization import anonymize
 from flowveil.execution import anonymize_arguments
@@ -20,7 +19,7 @@ from flowveil.flows import Flows
 from flowveil.hierarchy import Hierarchy, Ints
 from flowveil.methods import METHODS
 from flowveil.published.folder import FolderContent
-from flowveil.published.maps import ENDS, Frame, Geometries, further_layer, look, map_of_release, part_bounds
+from flowveil.published.maps import ENDS, Frame, Geometries, further_layer, look, map_of_release
 from flowveil.published.report import distance_in_words, summed
 from flowveil.published.tables import overview
 from flowveil.release.folder import zones_in
@@ -46,8 +45,7 @@ class InputMap:
             pairs = ((flows.origins, flows.origin), (flows.destinations, flows.destination))
             self._ends = {end: _areas(*pair, flows) for end, pair in zip(ENDS, pairs, strict=True)}
             whole: Geometries = np.concatenate([end["outlines"] for end in self._ends.values()])
-            bounds = part_bounds(whole[~(shapely.is_missing(whole) | shapely.is_empty(whole))])
-            self.frame = Frame.around(bounds) if len(bounds) else None
+            self.frame = Frame.around_places(whole, np.empty((0, 2)))
 
     def layers(self, data: dict[str, Any]) -> dict[str, Any]:
         """Returns the map of the input as layers of the map of a release, on the same colour scale; adds its shapes."""

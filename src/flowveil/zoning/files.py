@@ -52,7 +52,7 @@ from flowveil.zoning.map_limits import (
     too_large,
 )
 from flowveil.zoning.naming import names_of_zones
-from flowveil.zoning.table import Texts, first_of_runs, nested_hierarchy, parent_hierarchy, positions
+from flowveil.zoning.table import Texts, first_of_runs, nested_hierarchy, parent_hierarchy, positions, refuse_missing
 
 _CSV = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz")
 _PARQUET = (".parquet", ".geoparquet", ".pq")
@@ -197,13 +197,7 @@ def _tree_of_map(table: pa.Table, drawn: Outlines | None, columns: ZoneColumns, 
     """Returns the tree of a map whose columns are known, with its geography and names."""
     texts = {c: _texts(table, c) for c in columns.textual()}
     tile_of_row = texts[columns.tile]
-    if np.any(tile_of_row == ""):
-        rows = np.flatnonzero(tile_of_row == "")
-        places_in_file = ", ".join(str(i + 1) for i in rows[:5].tolist())
-        raise DataError(
-            f"{len(rows)} rows have no code in '{columns.tile}' (rows {places_in_file}). "
-            "Hint: give every zone a code, or remove those rows."
-        )
+    refuse_missing([tile_of_row], [columns.tile])
     if columns.levels:
         tree = nested_hierarchy([texts[c] for c in columns.levels], levels=columns.levels, root=root)
     elif columns.parent:

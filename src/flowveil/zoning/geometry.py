@@ -36,13 +36,7 @@ POLYGONAL = (shapely.GeometryType.POLYGON, shapely.GeometryType.MULTIPOLYGON)
 
 @dataclass(frozen=True, eq=False)
 class TilePlaces:
-    """Where each tile lies.
-
-    Attributes:
-        lat, lon: centres in degrees (WGS 84).
-        drawn: an outline for each tile, or None where only the centres are known.
-        drawn_km2: area of each outline, or None.
-    """
+    """Centres of tiles in degrees (WGS 84); outlines and their areas if they are drawn."""
 
     lat: Floats
     lon: Floats
