@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from flowveil.api import picture as picture
     from flowveil.api import reconstruct as reconstruct
     from flowveil.api import run_study as run_study
-    from flowveil.api import verify_derived as verify_derived
     from flowveil.audit.auditing import audit
     from flowveil.engines import read_slices as read_slices
     from flowveil.engines import read_trips as read_trips
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     from flowveil.published.read_release import read_release as read_release
     from flowveil.series.steps import publish_series as publish_series
     from flowveil.sources import prepare as prepare
+    from flowveil.verify.verification import verify_derived as verify_derived
     from flowveil.verify.verification import verify_release as verify_release
     from flowveil.verify.verification import verify_series as verify_series
     from flowveil.zoning.files import read_tree as read_tree
@@ -66,14 +66,14 @@ _PUBLIC = {
 }
 #: Names that are found here as well, for scripts that already use them.
 _OTHERS = {
-    "api": "frontier run_study verify_derived",
+    "api": "frontier run_study",
     "engines.spark_session": "cluster",
     "errors": "HierarchyError MissingExtraError OutputError",
     "reading.limits": "limits",
     "release.noisy": "NoisyRelease",
     "release.plan": "NodeZones Suppression Zones",
     "release.release": "SlicedRelease",
-    "verify.verification": "verify_series",
+    "verify.verification": "verify_derived verify_series",
     "zoning.files": "read_tree",
 }
 _ALIASES = {"audit_releases": "audit"}

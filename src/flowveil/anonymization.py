@@ -216,28 +216,22 @@ def anonymize(
     rules = PostRules.from_request(dominance=dominance, stricter=stricter, revision=revision, t=t)
     zones = zones_of if rules.earlier is None else rules.earlier.zones_of(zones_of)
     chosen = _chosen(method, _default_method(flows, rules), zones, revise=revision is not None)
-    given_k = None if k is _DEFAULT_K else k
-    asked = Thresholds(given_k, protect, max_suppressed, k_population, l, allow_small_k, population_only)
-    return _anonymize(flows, chosen, asked, rules, options, hierarchy, l_places)
-
-
-def _anonymize(
-    flows: Flows,
-    chosen: Method,
-    asked: Thresholds,
-    afterwards: PostRules,
-    options: dict[str, Any],
-    hierarchy: str | None,
-    l_places: Any,
-) -> Release | NoisyRelease:
-    """Checks a request and runs the method on flows."""
-    asked = replace(asked, usual_share=chosen.max_suppressed)
-    _check_request(flows, chosen, options, asked, afterwards)
-    _check_numbers(flows, chosen, revision=afterwards.earlier)
-    afterwards = afterwards.on(flows)
+    given = (None if k is _DEFAULT_K else k, protect, max_suppressed, k_population, l, allow_small_k, population_only)
+    asked = Thresholds(*given, usual_share=chosen.max_suppressed)
+    chosen.check_options(options)
+    check_max_suppressed(asked.share)
+    chosen.check_folds(flows)
+    if len(flows) == 0:
+        raise DataError("There are no flows to anonymise.")
+    if chosen.promises != "k":
+        chosen.refuse_thresholds([*asked.given, *rules.given])
+    elif rules.t is not None and not chosen.homogeneous:
+        raise refusal()
+    _check_numbers(flows, chosen, revision=rules.earlier)
+    rules = rules.on(flows)
     flows, on_tree = chosen.on_hierarchy(flows, hierarchy)
     if l_places is not None:
-        flows = _with_places(flows, l_places, chosen, asked, afterwards)
+        flows = _with_places(flows, l_places, chosen, asked, rules)
     log.info("Anonymising with %s", chosen.name)
     if chosen.promises != "k":
         counts = chosen.planner(flows)(flows, **options)
@@ -245,8 +239,8 @@ def _anonymize(
     run = Run.from_request(chosen, flows, asked, options)
     run.parameters.update(on_tree)
     prepared = run.guarantee.prepare(flows)
-    release = run.release(prepared, run.planned(prepared, afterwards))
-    return release if afterwards.earlier is None else revise(release, afterwards.earlier)
+    release = run.release(prepared, run.planned(prepared, rules))
+    return release if rules.earlier is None else revise(release, rules.earlier)
 
 
 def _check_type(flows: Any, expected: type, what: str, reader: str) -> None:
@@ -272,21 +266,6 @@ def _with_places(flows: Flows, l_places: Any, method: Method, asked: Thresholds,
             "revision. Hint: leave one of them out."
         )
     return replace(flows, l_places=read_places(l_places, asking=False).counted_on(flows))
-
-
-def _check_request(
-    flows: Flows, method: Method, options: Mapping[str, Any], asked: Thresholds, afterwards: PostRules
-) -> None:
-    """Refuses what the method cannot do, or not with these flows."""
-    method.check_options(options)
-    check_max_suppressed(asked.share)
-    method.check_folds(flows)
-    if len(flows) == 0:
-        raise DataError("There are no flows to anonymise.")
-    if method.promises != "k":
-        method.refuse_thresholds([*asked.given, *afterwards.given])
-    elif afterwards.t is not None and not method.homogeneous:
-        raise refusal()
 
 
 def _check_numbers(flows: Flows, method: Method | None, **others: Any) -> None:
@@ -377,12 +356,16 @@ def anonymize_slices(
         chosen.on_hierarchy(flows, hierarchy)
         return _inexact_slices(chosen, flows, values or {}, options, steps, total)
     sliced = {**_how_sliced(flows, steps, total), "common_zones": common_zones}
-    task = _slice_task(flows, chosen, asked, options, hierarchy, sliced)
-    if resume is not None:
-        if not isinstance(resume, Checkpoint):
-            resume = Checkpoint(named_path(resume, what="the checkpoint"))
-        task = replace(task, checkpoint=resume)
-    coarser = task.flows.coarser_keys(steps, total=total)
+    refuse_many_combinations(flows)
+    flows, on_tree = chosen.on_hierarchy(flows, hierarchy)
+    run = Run.from_request(chosen, flows.whole, asked, options)
+    run.parameters.update({**on_tree, "slices": sliced})
+    if run.guarantee.locations is not None:
+        flows = replace(flows, slices=tuple(run.guarantee.prepare(part) for part in flows.slices))
+    if resume is not None and not isinstance(resume, Checkpoint):
+        resume = Checkpoint(named_path(resume, what="the checkpoint"))
+    coarser = flows.coarser_keys(steps, total=total)
+    task = SliceTask(flows, run, resume)
     return _released_slices(task, coarser, common_zones, accept_differencing, workers, progress)
 
 
@@ -422,24 +405,6 @@ def _revised_slices(
         releases = {key: replace(own, plan=replace(own.plan, frozen=None)) for key, own in releases.items()}
     made = tuple(releases), tuple(releases.values()), first.guarantee, first.method
     return SlicedRelease(flows, *made, MappingProxyType(parameters), Differencing())
-
-
-def _slice_task(
-    flows: SlicedFlows,
-    chosen: Method,
-    asked: Thresholds,
-    options: Mapping[str, Any],
-    hierarchy: str | None,
-    sliced: dict[str, Any],
-) -> SliceTask:
-    """Returns the run over slices, with everything that the guarantee counts."""
-    refuse_many_combinations(flows)
-    flows, on_tree = chosen.on_hierarchy(flows, hierarchy)
-    run = Run.from_request(chosen, flows.whole, asked, options)
-    run.parameters.update({**on_tree, "slices": sliced})
-    if run.guarantee.locations is not None:
-        flows = replace(flows, slices=tuple(run.guarantee.prepare(part) for part in flows.slices))
-    return SliceTask(flows, run)
 
 
 def _how_sliced(flows: SlicedFlows, steps: Sequence[Every], total: bool) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from flowveil.analysis.areas import spread_release as spread_release
 from flowveil.analysis.measures import measure as measure
 from flowveil.engines import read_slices, read_trips
 from flowveil.errors import DataError, ParameterError, option
@@ -31,10 +32,9 @@ if TYPE_CHECKING:
     from flowveil.analysis.study import Study
     from flowveil.methods.twin_trees import Goal
     from flowveil.methods.twincut import FrontierPoint
-    from flowveil.published.derive import Derived, Within
+    from flowveil.published.derive import Derived
     from flowveil.release.statement import Published
     from flowveil.release.zone_map import FrozenMap
-    from flowveil.verify.verification import Verification
 
 
 def describe(
@@ -75,6 +75,7 @@ def describe(
 def frontier(
     flows: Flows,
     *,
+    method: Literal["twincut", "paircut"] = "twincut",
     k: int = 10,
     protect: str | Sequence[str] | None = None,
     objective: Goal = "error",
@@ -84,21 +85,26 @@ def frontier(
     up_to: float = 1.0,
     progress: Callable[[float], None] | None = None,
 ) -> tuple[FrontierPoint, ...]:
-    """How fine a map of TwinCut can be for every share that may be suppressed, in one run. Internal.
+    """How fine a release can be for every share that may be suppressed, in one run. Internal.
 
     Args:
         flows: what `read_trips` returns.
+        method: ``twincut`` for zones that do not overlap, ``paircut`` for cells that do not intersect.
         k, protect, k_population, l, hierarchy: see `anonymize`.
         objective: what is made small: ``error``, ``metres``, ``reconstruction`` or ``cells``.
         up_to: larger shares are not computed; they take most of the time.
         progress: called with the share that is done.
     """
-    from flowveil.methods.twincut import frontier as sweep
+    from flowveil.methods.paircut import frontier as of_cells
+    from flowveil.methods.twincut import frontier as of_zones
 
-    flows, _ = find_method("twincut").on_hierarchy(flows, hierarchy)
+    sweeps: dict[str, Callable[..., tuple[FrontierPoint, ...]]] = {"twincut": of_zones, "paircut": of_cells}
+    if method not in sweeps:
+        raise ParameterError(f"method must be one of {', '.join(sweeps)}; found {method!r}.")
+    flows, _ = find_method(method).on_hierarchy(flows, hierarchy)
     guarantee = Guarantee.resolve(flows, k=k, protect=protect, k_population=k_population, l=l)
     asked = guarantee.to_fixed_point(guarantee.prepare(flows))
-    return sweep(*asked, objective=objective, up_to=up_to, progress=progress)
+    return sweeps[method](*asked, objective=objective, up_to=up_to, progress=progress or (lambda _: None))
 
 
 def compare(
@@ -268,7 +274,8 @@ def reconstruct(
     """Estimate the flows of a published release between areas of choice; see `flowveil.published.disaggregation`.
 
     Args:
-        release: the folder; its published files are enough.
+        release: the folder; its published files are enough. A release in memory has `Release.reconstruct`, which
+            knows the tiles that have trips.
         zones: an H3 resolution; the release's own map, whose tiles are the areas; or any map with outlines: what
             `read_zones` returns, or what it takes.
         out: also write the table: .parquet, .csv, .omx or .gpkg.
@@ -380,57 +387,27 @@ def derive(
     return made
 
 
-def derive_content(
-    source: Published,
-    manifest_sha256: str,
-    *,
-    level: int | None = None,
-    zones_of: Any = None,
-    sum: str | Sequence[str] = (),
-    pick: Mapping[str, Any] | Sequence[str] = (),
-    within: Any = None,
-    drop: str | Sequence[str] = (),
-    formats: str | Sequence[str] = (),
-    **about: str | None,
-) -> Derived:
-    """Returns the derived release of public inputs in memory; arguments as for `derive`."""
+def derive_content(source: Published, manifest_sha256: str, *, formats: Any = (), **how: Any) -> Derived:
+    """Returns the derived release of public inputs in memory; ``how`` has arguments of `derive`."""
     from flowveil.published.about import checked
     from flowveil.published.derive import Derivation, Derived, derive_published, parse_pick
     from flowveil.published.exports import parse_formats
     from flowveil.release.zone_map import FrozenMap
+    from flowveil.verify.verification import area_of_zones
 
-    how = Derivation(
-        pick=parse_pick(pick),
-        level=level,
+    zones_of, columns = how.pop("zones_of", None), [how.pop(name, ()) for name in ("sum", "drop")]
+    listed = [(one,) if isinstance(one, str) else tuple(one) for one in columns]
+    derivation = Derivation(
+        pick=parse_pick(how.pop("pick", ())),
+        level=how.pop("level", None),
         zones_of=None if zones_of is None else FrozenMap.read(zones_of),
-        sum=(sum,) if isinstance(sum, str) else tuple(sum),
-        within=area_of_zones(within),
-        drop=(drop,) if isinstance(drop, str) else tuple(drop),
+        sum=listed[0],
+        within=area_of_zones(how.pop("within", None)),
+        drop=listed[1],
     )
     names = [one.name for one in parse_formats(formats)]
-    made = derive_published(source, how, manifest_sha256=manifest_sha256, formats=names, about=checked(about))
-    return Derived(made)
-
-
-def area_of_zones(given: Any) -> Within | None:
-    """Returns an area for whole zones, from what `read_trips` takes as ``within``."""
-    import shapely
-
-    from flowveil.published.derive import Within
-    from flowveil.reading.areas import parse_area
-
-    if given is None or isinstance(given, Within):
-        return given
-    area = parse_area(given)
-    assert area is not None
-    if area.cells:
-        return Within(area.text, frozenset(format(cell, "x") for cell in area.cells))
-    outline = area.outline
-    if area.box is not None:
-        west, south, east, north = area.box
-        spans = [(west, east)] if west < east else [(west, 180), (-180, east)]
-        outline = shapely.union_all([shapely.box(left, south, right, north) for left, right in spans])
-    return Within(area.text, outline=outline)
+    stated: dict[str, Any] = {"manifest_sha256": manifest_sha256, "formats": names, "about": checked(how)}
+    return Derived(derive_published(source, derivation, **stated))
 
 
 def freeze(release: str | PathLike[str], *, out: str | PathLike[str] | None = None) -> FrozenMap:
@@ -444,23 +421,6 @@ def freeze(release: str | PathLike[str], *, out: str | PathLike[str] | None = No
     if out is not None:
         frozen.write(named_path(out, what="the frozen map"))
     return frozen
-
-
-def verify_derived(directory: str | PathLike[str], source: str | PathLike[str], **settings: Any) -> Verification:
-    """Computes a derived release again from its source; see `flowveil.verify.verification.verify_derived`.
-
-    Args:
-        directory, source: the derived folder, and the one it was computed from.
-        **settings: ``zones``, ``zones_of`` and ``within`` as for `derive`, where it used them; ``strict``.
-    """
-    from flowveil.verify.verification import verify_derived as verify
-
-    area = area_of_zones(settings.pop("within", None))
-    zones = settings.pop("zones", None)
-    if isinstance(zones, str | PathLike):
-        own = ReleaseFolder(named_path(source, what="the source")).statement.parameters.get("zones") or {}
-        zones = read_zones(zones, **own)
-    return verify(directory, source, within=area, zones=zones, **settings)
 
 
 # ---- what releases do --------------------------------------------------------------------------------------------

@@ -52,11 +52,7 @@ class Fold:
         return {code: None if up < 0 else codes[up] for code, up in zip(codes, self.tree.parent.tolist(), strict=True)}
 
     def leaves(self, labels: Sequence[str]) -> Ints:
-        """Returns the leaf of each label.
-
-        Raises:
-            DataError: a label is no value of the tree. The message quotes none: few people may have it.
-        """
+        """Returns the leaf of each label; DataError, which quotes none, if one is no value: few people may have it."""
         number = {label: leaf for leaf, label in enumerate(self.labels.tolist())}
         unknown = set(labels) - number.keys()
         if unknown:

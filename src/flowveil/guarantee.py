@@ -270,11 +270,7 @@ class Guarantee:
         return (replace(flows, **columns), replace(self, **thresholds)) if columns else (flows, self)
 
     def safe(self, cells: Cells) -> NDArray[np.bool_]:
-        """Returns which cells reach every threshold.
-
-        Raises:
-            DataError: the cells lack persons, weights, or the tiles of `prepare`.
-        """
+        """Returns which cells reach every threshold; DataError if they lack persons, weights or tiles (`prepare`)."""
         ok = np.ones(len(cells), dtype=np.bool_)
         for name, least in self.thresholds.items():
             ok &= ALL_UNITS[name].of(cells) >= least

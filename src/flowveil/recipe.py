@@ -58,12 +58,7 @@ def write_recipe(request: Request, path: str | os.PathLike[str], *, version: str
 
 
 def read_recipe(path: str | os.PathLike[str], *, changes: Sequence[str] = ()) -> Request:
-    """Read a recipe; its paths are taken from the folder of the file.
-
-    Args:
-        path: the file.
-        changes: texts such as ``protection.k=20`` that replace settings; their paths are taken from the working folder.
-    """
+    """Read a recipe; its paths are taken from the folder of the file, those of the changes from the working folder."""
     source = Path(path)
     try:
         content = tomllib.loads(source.read_text(encoding="utf-8"))

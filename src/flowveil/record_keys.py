@@ -58,11 +58,7 @@ class SecretKey:
 
 
 def create_key(path: str | PathLike[str]) -> SecretKey:
-    """Writes a new random key into a new file that only its owner may read.
-
-    Raises:
-        OutputError: the file exists, or cannot be written.
-    """
+    """Writes a new random key into a new file that only its owner may read; OutputError if the file exists."""
     try:
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
@@ -77,12 +73,7 @@ def create_key(path: str | PathLike[str]) -> SecretKey:
 
 
 def read_key(path: str | PathLike[str]) -> SecretKey:
-    """Reads a key file.
-
-    Raises:
-        ParameterError: it is missing, readable by others, or not of the form that `create_key` writes. The message
-            never quotes it.
-    """
+    """Reads a key file; ParameterError, which never quotes it, if it is missing, readable by others or malformed."""
     try:
         with open(path, "rb") as stream:
             mode = os.fstat(stream.fileno()).st_mode

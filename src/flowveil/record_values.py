@@ -81,11 +81,7 @@ class Numbers:
     def from_settings(
         cls, columns: Mapping[str, Sequence[str]], between: Sequence[str], *, share: float, p_percent: float
     ) -> Numbers | None:
-        """Checks a request; ``columns`` has the input columns by setting, ``between`` texts such as ``minutes=0,180``.
-
-        Raises:
-            ParameterError: a column has no bounds, or two numbers, or a name that cannot be published.
-        """
+        """Checks a request; ``columns`` has input columns by setting, ``between`` texts such as ``minutes=0,180``."""
         bounds = dict(map(_parse_bounds, between))
         named = [column for listed in columns.values() for column in listed]
         for column in named:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 
 import numpy as np
 
@@ -27,8 +26,6 @@ _LABELS = {"month": 7, "week": 8, "day": 10, "hour": 5, "weekday": 5, "weekday-h
 #: The time columns of a published matrix with folded times.
 TIME_COLUMNS = ("time_from", "time_to")
 DAYS = ("1 Mon", "2 Tue", "3 Wed", "4 Thu", "5 Fri", "6 Sat", "7 Sun")
-_FIRST = datetime(1, 1, 1)
-_FORMATS = {"day": "%Y-%m-%d", "month": "%Y-%m"}
 
 #: First and last minute of an interval, the last excluded.
 Span = tuple[int, int]
@@ -81,16 +78,20 @@ def fold_times(every: str, minutes: int | None, labels: Sequence[str]) -> Fold:
         days = 7 if every == "weekday-hour" else 1
         paths = [_of_week(minute, days) for minute in range(0, days * _DAY, 60)]
         return _fold_along(every, paths, _clock if days == 1 else _weekday_clock)
-    if minutes is None and every not in _FORMATS:
+    if minutes is None and every not in ("day", "month"):
         raise ParameterError(
             f"Steps of '{every}' cannot be folded. Allowed: hour, weekday-hour, minutes or hours that divide a "
             "day (15min, 1h), day, month."
         )
-    form = _FORMATS.get(every, "%Y-%m-%dT%H:%M")
-    starts = sorted({datetime.strptime(label, form) for label in labels})
-    whole = (_minute(_month(starts[0])), _minute(_next_month(starts[-1])))
-    paths = [[whole, *_of_calendar(moment, every, minutes)] for moment in starts]
-    return _fold_along(every, paths, lambda minute, _: _moment(minute, form))
+    unit = {"day": "D", "month": "M"}.get(every, "m")
+    starts = np.unique(np.array(labels, dtype="datetime64[m]"))
+    months = starts.astype("datetime64[M]")
+    first, after = (edge.astype("datetime64[m]").astype(np.int64).tolist() for edge in (months, months + 1))
+    paths = []
+    for start, *month in zip(starts.astype(np.int64).tolist(), first, after, strict=True):
+        steps = [] if every == "month" else _in_month(start, month[0], month[1], minutes or _DAY)
+        paths.append([(first[0], after[-1]), (month[0], month[1]), *steps])
+    return _fold_along(every, paths, lambda minute, _: str(np.datetime64(minute, "m").astype(f"datetime64[{unit}]")))
 
 
 def _fold_along(every: str, paths: Iterable[Sequence[Span]], text: Callable[[int, bool], str]) -> Fold:
@@ -143,31 +144,11 @@ def _of_week(minute: int, days: int) -> list[Span]:
     return [(0, 7 * _DAY), part, *_within_day(minute, 60)]
 
 
-def _of_calendar(moment: datetime, every: str, minutes: int | None) -> list[Span]:
-    """Returns the path from the month to a step. A week in two months is two nodes."""
-    month = (_minute(_month(moment)), _minute(_next_month(moment)))
-    if every == "month":
-        return [month]
-    day = moment.replace(hour=0, minute=0)
-    monday = day - timedelta(days=day.weekday()) if day.toordinal() > 7 else _FIRST
-    week = (max(_minute(monday), month[0]), min(_minute(monday) + 7 * _DAY, month[1]))
-    return [month, week, *_within_day(_minute(moment), minutes or _DAY)]
-
-
-def _month(moment: datetime) -> datetime:
-    return moment.replace(day=1, hour=0, minute=0)
-
-
-def _next_month(moment: datetime) -> datetime:
-    return _month(_month(moment) + timedelta(days=32))
-
-
-def _minute(moment: datetime) -> int:
-    return int((moment - _FIRST).total_seconds()) // 60
-
-
-def _moment(minute: int, form: str) -> str:
-    return (_FIRST + timedelta(minutes=minute)).strftime(form)
+def _in_month(minute: int, first: int, after: int, step: int) -> list[Span]:
+    """Returns the path from a month to a step in it, in minutes since 1970. A week in two months is two nodes."""
+    # 1 January 1970 was a Thursday.
+    monday = minute - (minute + 3 * _DAY) % (7 * _DAY)
+    return [(max(monday, first), min(monday + 7 * _DAY, after)), *_within_day(minute, step)]
 
 
 def _clock(minute: int, is_stop: bool) -> str:  # noqa: ARG001  # texts of a week depend on it

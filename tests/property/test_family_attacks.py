@@ -8,9 +8,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from flowveil.analysis.areas import Zoning
 from flowveil.anonymization import anonymize_slices
 from flowveil.errors import InfeasibleError
 from flowveil.flows import Flows
@@ -162,3 +164,30 @@ def test_slices_add_up_to_the_whole(flows):
     assert flows.whole.trips.sum() == sum(part.trips.sum() for part in flows.slices)
     pairs = {(o, d) for part in flows.slices for o, d in zip(part.origin, part.destination, strict=True)}
     assert len(flows.whole) == len(pairs)
+
+
+@QUICK
+@given(sliced_flows(persons=False), st.data())
+def test_reconstruction_is_the_even_spread_over_pairs_of_tiles(flows, data):
+    family = family_of(flows, k=2, method="atg-dual")
+    release = family.releases[0]
+    tree_o, tree_d = flows.origins, flows.destinations
+    area_o = np.array(
+        data.draw(st.lists(st.integers(-1, 2), min_size=tree_o.n_tiles, max_size=tree_o.n_tiles)), np.int32
+    )
+    area_d = np.array(
+        data.draw(st.lists(st.integers(-1, 2), min_size=tree_d.n_tiles, max_size=tree_d.n_tiles)), np.int32
+    )
+    found = release.reconstruct(Zoning("areas", None, ["a", "b", "c"], np.zeros((3, 2)), area_o, area_d))
+    expected = np.zeros((3, 3))
+    for zone_o, zone_d, trips in zip(release.cells.origin, release.cells.destination, release.cells.trips, strict=True):
+        node_o, node_d = release.plan.origin_zones.nodes[zone_o], release.plan.destination_zones.nodes[zone_d]
+        tiles_o = range(tree_o.leaf_start[node_o], tree_o.leaf_stop[node_o])
+        tiles_d = range(tree_d.leaf_start[node_d], tree_d.leaf_stop[node_d])
+        for o in tiles_o:
+            for d in tiles_d:
+                if area_o[o] >= 0 and area_d[d] >= 0:
+                    expected[area_o[o], area_d[d]] += trips / len(tiles_o) / len(tiles_d)
+    got = np.zeros((3, 3))
+    got[found.origin, found.destination] = found.trips
+    assert got == pytest.approx(expected)

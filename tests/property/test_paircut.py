@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -11,7 +12,7 @@ from flowveil.analysis.measures import division_floor, generalization_floor
 from flowveil.errors import InfeasibleError
 from flowveil.methods import METHODS
 from flowveil.methods.pair_divisions import PairTable
-from flowveil.methods.paircut import paircut
+from flowveil.methods.paircut import frontier, paircut
 from reference import paircut as slow
 
 SEARCH = settings(max_examples=40, deadline=None)
@@ -96,6 +97,20 @@ def test_cells_do_not_intersect(problem, share):
         assert plan.kept[inside].all(), "a flow inside a published cell is suppressed"
         for e, f, g, h in boxes[:i]:
             assert min(b, f) <= max(a, e) or min(d, h) <= max(c, g)
+
+
+@SEARCH
+@given(small_problems(6))
+def test_the_frontier_is_made_of_best_divisions(problem):
+    flows, guarantee = problem
+    total, points = total_of(*problem), slow.all_divisions(flows, guarantee)
+    before = np.inf
+    for point in frontier(flows, guarantee):
+        assert point.value < before
+        before = point.value
+        lost = point.suppressed_share * total
+        best = min(cost for cost, shown in points if total - shown <= lost * (1 + 1e-9) + 1e-9)
+        assert point.value * (total - lost) == pytest.approx(best, rel=1e-6, abs=1e-9)
 
 
 def test_an_unknown_objective_is_refused():

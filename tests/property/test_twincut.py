@@ -18,7 +18,7 @@ from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Hierarchy
 from flowveil.methods import METHODS
 from flowveil.methods.knapsack import best_within, flipped, near_ties
-from flowveil.methods.odkanon import odkanon
+from flowveil.methods.odkanon import Cuts, odkanon
 from flowveil.methods.pruning import dual_multiplier
 from flowveil.methods.safe_pairs import AncestorDepth, safe_levels, sketch
 from flowveil.methods.twin_trees import TwinTrees
@@ -122,6 +122,18 @@ def test_sums_after_other_cuts_equal_those_of_the_cut_alone(problem, batch, data
         want.append((volume, cost))
     # Later cuts do not change the sums of earlier ones.
     assert [(costs.volume.tolist(), costs.cost.tolist()) for costs in got] == want
+
+
+@SEARCH
+@given(small_problems(), st.data())
+def test_safe_pairs_know_what_cuts_suppress(problem, data):
+    flows, guarantee = problem[1].to_fixed_point(problem[0])
+    trees = TwinTrees.from_flows(flows, guarantee)
+    assume(trees is not None)
+    cuts = [data.draw(st.sampled_from(sorted(all_cuts(tree)))) for tree in (flows.origins, flows.destinations)]
+    _, want = slow.cost_and_suppressed(flows, guarantee, *cuts)
+    origin, destination = (np.array(cut, np.int32) for cut in cuts)
+    assert trees.suppressed(Cuts(flows.origins, flows.destinations, origin, destination)) == want
 
 
 @SEARCH

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import h3.api.basic_int as h3_cells
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from flowveil.errors import ParameterError
@@ -31,6 +32,7 @@ from flowveil.published.disaggregation import disaggregate
 from flowveil.published.maps import zones_of
 from flowveil.published.zone_overlaps import Overlap, h3_overlap, hexagons_around, outline_overlap
 from flowveil.reading.plausibility import kilometres
+from flowveil.release.plan import NodeZones
 from flowveil.zoning.h3 import is_h3, parent_of
 
 if TYPE_CHECKING:
@@ -42,8 +44,8 @@ LEVELS = (8, 7, 6)
 PLANNING_LEVEL = 7
 #: Largest number of (cell, area, area) rows of a reconstruction, and of areas for accessibility.
 MOST_ROWS, MOST_AREAS = 10_000_000, 4_000
-#: Largest number of rows of one end of an even spread.
-_MOST_EVEN_ROWS = 3_000_000
+#: Largest number of rows of one end of an even spread, for measures and for `Release.reconstruct`.
+_MOST_EVEN_ROWS, _MOST_TILE_ROWS = 3_000_000, 100_000_000
 #: The planner's errors, first in every table.
 PLANNER = ("area_error", "production_error", "attraction_error", "trip_length_ratio", "accessibility_error")
 #: How an estimate was made.
@@ -265,11 +267,10 @@ def _overlap(release: Any, flows: Flows, zoning: Zoning, end: str) -> Overlap | 
     codes = zones_of(zones, end)["zone"].to_pylist()
     node = {code: i for i, code in enumerate(tree.code_text(np.arange(tree.n_nodes, dtype=np.int32)).tolist())}
     at = np.array([node[code] for code in codes])
-    length = tree.size[at].astype(np.int64)
-    leaf = np.repeat(tree.leaf_start[at] - np.cumsum(length) + length, length) + np.arange(int(length.sum()))
+    zone, leaf = _ranges(tree.leaf_start[at], tree.size[at], _MOST_TILE_ROWS)
     areas = nodes_at(tree, level)
     names = tree.code_text(areas)
-    overlap = Overlap.of(codes, np.repeat(np.arange(len(at)), length), names[leaf], np.ones(len(leaf)), None)
+    overlap = Overlap.of(codes, zone, names[leaf], np.ones(len(leaf)), None)
     if tree.geography is None:
         return overlap
     centers = zip(*tree.geography.centers(areas), strict=True)
@@ -277,26 +278,90 @@ def _overlap(release: Any, flows: Flows, zoning: Zoning, end: str) -> Overlap | 
 
 
 def _spread_evenly(
-    zone_o: Numbers, zone_d: Numbers, volume: Any, origins: Overlap, destinations: Overlap
+    zone_o: Any, zone_d: Any, volume: Any, origins: Overlap, destinations: Overlap, most: int = _MOST_EVEN_ROWS
 ) -> tuple[Numbers, Numbers, Floats]:
     """Returns pairs of areas and their volume, one end after the other. Raises ParameterError for too many rows."""
-    rows, area, share = _spread(zone_o, origins)
+    rows, area, share = _spread(zone_o, origins, most)
     half = group_pairs(area, zone_d[rows].astype(np.int32), len(origins.codes), len(destinations.zones))
     sums = half.sum(volume[rows] * share)
-    rows, area, share = _spread(half.destination, destinations)
+    rows, area, share = _spread(half.destination, destinations, most)
     return half.origin[rows].astype(np.int64), area.astype(np.int64), sums[rows] * share
 
 
-def _spread(zone: Any, overlap: Overlap) -> tuple[Numbers, Any, Floats]:
+def _spread(zone: Any, overlap: Overlap, most: int) -> tuple[Numbers, Any, Floats]:
     """Repeats rows over the areas of their zones: which row, which area, which share of the zone."""
-    length = np.diff(overlap.first)[zone]
-    if int(length.sum()) > _MOST_EVEN_ROWS:
-        raise ParameterError("The areas are too fine for these cells. Hint: use larger areas.")
+    rows, at = _ranges(overlap.first[zone], np.diff(overlap.first)[zone], most)
     whole = np.add.reduceat(overlap.measure, overlap.first[:-1])
     share = overlap.measure / np.repeat(whole, np.diff(overlap.first))
-    rows = np.repeat(np.arange(len(zone)), length)
-    at = np.repeat(overlap.first[zone] - np.cumsum(length) + length, length) + np.arange(len(rows))
     return rows, overlap.area[at], share[at]
+
+
+def _ranges(start: Any, length: Any, most: int) -> tuple[Numbers, Numbers]:
+    """Returns the numbers from each start on, as many as its length, and before them the place of that start."""
+    if int(length.sum(dtype=np.int64)) > most:
+        raise ParameterError("The areas are too fine for these cells. Hint: use larger areas.")
+    rows = np.repeat(np.arange(len(length)), length)
+    return rows, np.repeat(start - np.cumsum(length, dtype=np.int64) + length, length) + np.arange(len(rows))
+
+
+@dataclass(frozen=True, eq=False)
+class Reconstruction:
+    """Estimated flows between areas, one row for each pair that has any; trips are not whole."""
+
+    zoning: Zoning  # the areas, which ``origin`` and ``destination`` number
+    origin: Numbers
+    destination: Numbers
+    trips: Floats
+    weight: Floats | None
+
+    @property
+    def table(self) -> pa.Table:
+        """``origin_zone``, ``destination_zone``, ``trips`` and, where known, ``weight``."""
+        codes = np.array(self.zoning.codes, dtype=object)
+        columns = {"origin_zone": codes[self.origin], "destination_zone": codes[self.destination], "trips": self.trips}
+        return pa.table(columns if self.weight is None else {**columns, "weight": self.weight})
+
+
+def spread_release(release: Any, zones: int | Zoning) -> Reconstruction:
+    """Spreads the cells of a release evenly over the tiles that have trips, and adds up by area: a level, or a zoning.
+
+    Guaranteed: if areas hold every tile, the total is that of the published cells; if every cell is in one pair of
+    areas, the result is exact. Raises ParameterError for zones that are not nodes of a tree, and too fine areas.
+    """
+    plan, cells, trees = release.plan, release.cells, (release.input.origins, release.input.destinations)
+    if not isinstance(plan.origin_zones, NodeZones) or not isinstance(plan.destination_zones, NodeZones):
+        raise ParameterError("Only zones that are nodes of a tree can be reconstructed onto other zones.")
+    if not isinstance(zones, Zoning):
+        texts = [tree.code_text(nodes_at(tree, zones)) for tree in trees]
+        codes, number = np.unique(np.concatenate(texts), return_inverse=True)
+        areas = np.split(number, [trees[0].n_tiles])
+        zones = Zoning(f"level {zones}", zones, codes.tolist(), np.full((len(codes), 2), np.nan), areas[0], areas[1])
+    origins = _tile_overlap(plan.origin_zones, zones.origin, zones.codes)
+    destinations = _tile_overlap(plan.destination_zones, zones.destination, zones.codes)
+    n = len(zones.codes) + 1
+    trips, *weight = [
+        Pairs.summed(
+            n, *_spread_evenly(cells.origin, cells.destination, volume, origins, destinations, _MOST_TILE_ROWS)
+        )
+        for volume in (cells.trips, cells.weight)
+        if volume is not None
+    ]
+    origin, destination = trips.ends
+    inside = (origin < n - 1) & (destination < n - 1)
+    weights = weight[0].volume[inside] if weight else None
+    return Reconstruction(zones, origin[inside], destination[inside], trips.volume[inside], weights)
+
+
+def _tile_overlap(zones: NodeZones, area: Numbers, codes: list[str]) -> Overlap:
+    """Returns how many tiles with trips each zone has in each area; the last area is outside all."""
+    n, size = len(codes) + 1, zones.size.astype(np.int64)
+    zone, tile = _ranges(zones.hierarchy.leaf_start[zones.nodes], size, _MOST_TILE_ROWS)
+    groups = group_pairs(zone.astype(np.int32), (area[tile] % n).astype(np.int32), len(zones), n)
+    tiles = np.bincount(groups.row).astype(np.float64)
+    first = np.searchsorted(groups.origin, np.arange(len(zones) + 1))
+    names = np.array([*codes, ""], dtype=np.str_)
+    none = np.zeros(len(zones), dtype=np.bool_)
+    return Overlap(pa.nulls(len(zones)), first, groups.destination, tiles, tiles, names, none)
 
 
 def _accuracy(

@@ -43,10 +43,11 @@ class Closeness:
 
 def closeness(release: Any) -> dict[str, Closeness] | None:
     """Returns the distances of origin zones and of destination zones; None if zones overlap, and for a revision."""
+    # Slices have no plan.
+    if release.kind != "plain" or release.revision is not None or not release.plan.homogeneous:
+        return None
     plan, cells = release.plan, release.cells
     origin, destination = (cells.origin, plan.origin_zones), (cells.destination, plan.destination_zones)
-    if release.kind != "plain" or release.revision is not None or not plan.homogeneous:
-        return None
     if not isinstance(origin[1], NodeZones) or not isinstance(destination[1], NodeZones):
         return None
     trips = cells.trips.astype(np.float64)

@@ -41,7 +41,7 @@ def covering_cells(release: Release | NoisyRelease) -> Covering:
     if release.kind == "noisy" or release.kind == "perturbed":  # narrows the type
         # Flows outside the domain are in no cell.
         return Covering(None, release.cell_of_flow)
-    cells, plan = release.cells, release.plan
+    plan = release.plan
     origins, destinations = plan.origin_zones, plan.destination_zones
     if plan.cells_may_overlap and isinstance(origins, BoxZones) and isinstance(destinations, BoxZones):
         return _covering_boxes(release, origins, destinations)
@@ -49,12 +49,7 @@ def covering_cells(release: Release | NoisyRelease) -> Covering:
         return _covering_layers(release)
     covering = release.cell_of_flow.copy()
     outside = np.flatnonzero(covering < 0)
-    if len(outside):
-        width = np.int64(len(plan.destination_zones))
-        published = cells.origin.astype(np.int64) * width + cells.destination
-        wanted = plan.origin_zone[outside].astype(np.int64) * width + plan.destination_zone[outside]
-        at = np.minimum(np.searchsorted(published, wanted), len(published) - 1)
-        covering[outside] = np.where(published[at] == wanted, at, -1)
+    covering[outside] = plan.cells_around(release.cells, outside)
     return Covering(None, covering)
 
 

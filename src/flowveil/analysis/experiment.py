@@ -205,8 +205,9 @@ class Run:
     basis: str = "trips"  # what the volume counts: trips, or weight where the population is protected
     # Exact measures by basis, the planner's errors first. None where a measure is unknown.
     by_basis: Mapping[str, Values] = field(default_factory=dict)
-    flows: pa.Table | None = None  # the tables that would be published; None if they were not kept
-    zones: pa.Table | None = None
+    # The tables that would be published; None if they were not kept.
+    flows: pa.Table | None = field(default=None, repr=False)
+    zones: pa.Table | None = field(default=None, repr=False)
     homogeneous: bool = True  # zones never overlap
     time_weight: float | None = None  # where time is folded, how many tiles an hour is worth
     epsilon: float | None = None  # of a method that adds noise; it has no k
@@ -235,9 +236,6 @@ class Run:
     def protection(self) -> str:
         """The protected units in one word."""
         return "+".join(self.protect)
-
-    def __repr__(self) -> str:
-        return f"<Run {self.method}, k = {self.k}, {self.protection}: {self.status}>"
 
 
 @dataclass(frozen=True, eq=False)

@@ -92,8 +92,8 @@ def verify(output: Output, directory: str, against: str | None, request: Request
 def _verify_derived(
     output: Output, directory: str, source: str, request: Request, *, strict: bool, **given: Any
 ) -> None:
-    from flowveil.api import verify_derived
     from flowveil.cli.published import own_zones
+    from flowveil.verify.verification import verify_derived
 
     if {"k", "protect"} & set(request.given) or any(given.values()):
         raise ParameterError("--k, --protect and certificates are for releases that are verified with --against.")

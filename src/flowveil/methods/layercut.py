@@ -174,10 +174,9 @@ class _Layers:
             refused = self._refused(rows, cell, nodes, lenient=lenient)
             if not refused.any() or number == last:
                 break
-            # Not worth publishing at any price: the next division goes around them.
-            cost = table.cost.copy()
-            cost[np.unique(pair[refused])] = np.inf
-            table = replace(table, cost=cost, evaluated={})
+            # Not worth publishing at any price: the next division goes around them. A copy would double the memory.
+            table.cost[pair[refused]] = np.inf
+            table.evaluated.clear()
         inside = (cell >= 0) & ~refused
         if not inside.any():
             return self

@@ -9,6 +9,7 @@ computed once, and bisection finds the stopping step. The order on one axis is a
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -75,11 +76,19 @@ def odkanon(
     )
 
 
-def volume_budget_cuts(flows: Flows, guarantee: Guarantee, *, max_suppressed: float) -> Cuts:
-    """Returns the zones of ``budget="volume"``."""
+def volume_budget_cuts(
+    flows: Flows, guarantee: Guarantee, *, max_suppressed: float, suppressed: Callable[[Cuts], float] | None = None
+) -> Cuts:
+    """Returns the zones of ``budget="volume"``.
+
+    ``suppressed`` returns the volume that cuts suppress, exactly; without it, cells are merged and counted.
+    """
     schedule = Schedule.from_flows(flows, flows, guarantee)
     allowed = max_suppressed * float(np.sum(flows.volume(guarantee.basis)))
-    return schedule.cuts(_first_good_step(schedule, flows, guarantee, allowed))
+    if suppressed is None:
+        return schedule.cuts(_first_good_step(schedule, flows, guarantee, allowed))
+    steps = range(schedule.n_steps)
+    return schedule.cuts(bisect_left(steps, True, key=lambda step: suppressed(schedule.cuts(step)) <= allowed))
 
 
 def hopeless(flows: Flows, guarantee: Guarantee, *, levels: int, share: float) -> NDArray[np.bool_]:

@@ -16,9 +16,9 @@ values of an attribute; never more than for the matrix of everything at once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -33,8 +33,8 @@ from flowveil.methods.oigh import oigh
 from flowveil.methods.pair_divisions import Division, PairTable
 from flowveil.methods.pruning import dual_multiplier
 from flowveil.methods.twin_trees import Goal
-from flowveil.methods.twincut import check_goal, score, twincut
-from flowveil.release.plan import NodeZones, Plan
+from flowveil.methods.twincut import FrontierPoint, check_goal, score, twincut
+from flowveil.release.plan import Plan
 
 #: Prices, as shares of the best one, whose divisions are tried when the rest of the budget is spent.
 NEARBY = (1 - 1e-9, 0.999, 0.997, 0.99, 0.97, 0.93, 0.85, 0.7, 0.5)
@@ -144,6 +144,38 @@ def proven_score(table: PairTable, price: float, budget: float) -> float:
     return price - (price * goal.total - least) / published if published > 0 else 0.0
 
 
+def frontier(
+    flows: Flows,
+    guarantee: Guarantee,
+    *,
+    objective: Goal = "error",
+    up_to: float = 1.0,
+    progress: Callable[[float], None] = lambda _: None,
+) -> tuple[FrontierPoint, ...]:
+    """Returns how fine cells can be for every suppressed share: the points of the lower convex hull.
+
+    Every point is the best division at a price, so no division that suppresses as little is finer. For the data holder
+    only: it is computed from all flows. Arguments as in `flowveil.methods.twincut.frontier`.
+    """
+    check_goal(objective)
+    table = PairTable.from_flows(flows, guarantee, objective)
+    highest = None if table is None else dual_multiplier(table, table.lost)
+    if table is None or highest is None or table.objective.total <= 0:
+        return ()
+    kept: list[FrontierPoint] = []
+    best, total = np.inf, table.objective.total
+    prices = max(highest, 1.0) * np.exp2(-np.arange(0, np.log2(max(highest, 1.0)) + 4, 0.5))
+    for at, price in enumerate(prices.tolist()):
+        progress(at / len(prices))
+        found = table.divide(price)
+        if found.suppressed > up_to * total:
+            break
+        if table.score(found) < best and found.suppressed < total:
+            best = table.score(found)
+            kept.append(FrontierPoint(found.suppressed / total, -best * total if objective == "cells" else best, price))
+    return tuple(kept)
+
+
 def settle_price(table: PairTable, price: float) -> tuple[float, Division]:
     """Returns a price, at least the given one, at which more suppression does not improve the score; its division."""
     found = table.divide(price)
@@ -174,13 +206,8 @@ def _or_unfolded(
     whole, row = unfolded(flows)
     coarse = paircut(whole, guarantee, max_suppressed=max_suppressed, objective=goal)
     kept = coarse.kept[row]
-    nodes = [
-        cast("NodeZones", zones).nodes[zone[row]]
-        for zones, zone in (
-            (coarse.origin_zones, coarse.origin_zone),
-            (coarse.destination_zones, coarse.destination_zone),
-        )
-    ]
+    zones = coarse.origin_zone, coarse.destination_zone
+    nodes = [own[zone[row]] for own, zone in zip(coarse.nodes, zones, strict=True)]
     nodes += [np.zeros(len(flows), np.int32) for _ in flows.folds]
     own = [np.where(kept, node, tree.leaf_node[tile]) for (tree, tile), node in zip(flows.ends, nodes, strict=True)]
     other = Plan.from_nodes(flows, own, kept, plan.notes)

@@ -23,6 +23,7 @@ from flowveil.errors import DataError
 from flowveil.flows import Flows
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Floats, Hierarchy, Ints
+from flowveil.methods.odkanon import Cuts
 from flowveil.methods.safe_pairs import Level, Sketch, safe_levels, sketch
 
 NO_PLACE = "Distances cannot be minimised: the zones have no place on the map. Hint: use objective='error'."
@@ -256,6 +257,11 @@ class TwinTrees:
             for column in (fixed.cost, fixed.volume)
         )
         return Costs(free, self.objective, cost, volume)
+
+    def suppressed(self, cuts: Cuts) -> float:
+        """Returns the volume that cuts of the full hierarchies suppress; an upper bound if a tree is thinned."""
+        origin, destination = self.origins.from_full(cuts.origin), self.destinations.from_full(cuts.destination)
+        return self.given(0, origin).totals(destination)[1]
 
     def _sums(self, end: int, cut: Positions) -> Floats:
         """Returns for each node of the other tree the volume of its pairs, and the volume times the tiles at this end.

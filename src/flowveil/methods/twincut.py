@@ -69,10 +69,12 @@ def twincut(
     check_goal(objective)
     deadline = search_deadline(effort, time_limit)
     budget = max_suppressed * float(np.sum(flows.volume(guarantee.basis)))
-    merged = volume_budget_cuts(flows, guarantee, max_suppressed=max_suppressed)
     trees = TwinTrees.from_flows(flows, guarantee, objective)
     if trees is None or trees.given(0, np.zeros(1, np.int64)).lost > budget:
         raise InfeasibleError(INFEASIBLE)
+    # The safe pairs know what cuts suppress, unless nodes are missing or sums are rounded.
+    known = {} if trees.thinned or trees.origins.volume.dtype.kind == "f" else {"suppressed": trees.suppressed}
+    merged = volume_budget_cuts(flows, guarantee, max_suppressed=max_suppressed, **known)
     search = Search(trees, budget, deadline=deadline)
     search.offer((trees.origins.from_full(merged.origin), trees.destinations.from_full(merged.destination)))
     search.alternate_from(list(starting_cuts(trees, merged)))
@@ -83,7 +85,7 @@ def twincut(
     notes = {"stopped_early": search.stopped_early}
     goals: set[Goal] = {objective} if trees.thinned else {"error", objective}
     # The tables take most of the memory and are no longer needed.
-    del search, trees
+    del search, trees, known
     # ODkAnon's cut may use nodes that are missing from the safe pairs or from a thinned tree.
     plan, other = (each.plan(flows, guarantee, notes=notes) for each in (cuts, merged))
     if not other.kept.any() or float(np.sum(flows.volume(guarantee.basis)[~other.kept])) > budget:

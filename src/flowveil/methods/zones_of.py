@@ -25,7 +25,7 @@ from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import OUTSIDE_CELL, VIRTUAL_ROOT, Hierarchy, Ints
 from flowveil.methods.method import Method
 from flowveil.methods.odkanon import Cuts
-from flowveil.release.plan import NodeZones, Plan
+from flowveil.release.plan import Plan
 from flowveil.release.zone_map import CELLS, TILES, FrozenMap
 from flowveil.zoning.restriction import Read, refined, to_the_top, tree_over
 
@@ -233,12 +233,10 @@ class MapCells:
     @classmethod
     def from_plan(cls, plan: Plan) -> MapCells:
         """The cells of a plan, for flows on the same trees."""
-        origins, destinations = plan.origin_zones, plan.destination_zones
-        assert isinstance(origins, NodeZones)
-        assert isinstance(destinations, NodeZones)
+        origins, destinations = plan.nodes
         pairs = np.unique(np.stack((plan.origin_zone, plan.destination_zone), axis=1)[plan.kept], axis=0)
-        layer = np.zeros(len(origins), np.int8) if origins.layer is None else origins.layer
-        return cls(origins.nodes[pairs[:, 0]], destinations.nodes[pairs[:, 1]], layer[pairs[:, 0]])
+        layer = np.zeros(len(origins), np.int8) if plan.layer is None else plan.layer
+        return cls(origins[pairs[:, 0]], destinations[pairs[:, 1]], layer[pairs[:, 0]])
 
     def assign(self, flows: Flows, guarantee: Guarantee, *, revise: bool = False) -> Plan:
         """Assigns every flow to the cell that contains it, layer by layer.

@@ -49,7 +49,7 @@ def flow_map(
     if len(flows) > MAX_CELLS:
         held = flows.take(pa.array(np.sort(np.argsort(-flows[bases[-1]].to_numpy(), kind="stable")[:MAX_CELLS])))
     shapes = geometries(zones)
-    frame = _frame(zones, shapes)
+    frame = Frame.around_places(shapes, np.column_stack((floats(zones, "lon"), floats(zones, "lat"))))
     data: dict[str, Any] = {
         "bases": bases,
         "homogeneous": report["statement"]["homogeneous"],
@@ -91,13 +91,6 @@ def pack(values: NDArray[Any]) -> dict[str, str]:
         elif low >= -(2**31) and high < 2**31:
             kind = "i4"
     return {"type": kind, "bytes": base64.b64encode(values.astype(f"<{kind}").tobytes()).decode()}
-
-
-def _frame(zones: pa.Table, shapes: Geometries) -> Frame | None:
-    points = np.column_stack([floats(zones, name) for name in ("lon", "lat", "lon", "lat")])
-    points = points[~np.isnan(points).any(axis=1)]
-    bounds = np.concatenate((maps.part_bounds(shapes[is_drawn(shapes)]), points))
-    return Frame.around(bounds) if len(bounds) else None
 
 
 def _zones(zones: pa.Table, shapes: Geometries, frame: Frame | None) -> dict[str, Any]:

@@ -53,6 +53,13 @@ class Frame:
         span = max(float((high - low).max()), 1e-9)
         return cls(west=float(low[0]), north=float(low[1]), per_unit=span / FRAME_UNITS, shifted=shifted)
 
+    @classmethod
+    def around_places(cls, outlines: Geometries, points: Floats) -> Frame | None:
+        """The frame around outlines and points (longitude, latitude); None if none of them has a place."""
+        known = points[~np.isnan(points).any(axis=1)]
+        bounds = np.concatenate((part_bounds(outlines[is_drawn(outlines)]), np.hstack((known, known))))
+        return cls.around(bounds) if len(bounds) else None
+
     def units(self, lon_lat: Floats) -> Floats:
         """Points in degrees, as units of the frame (not yet rounded)."""
         return (_mercator(lon_lat, shifted=self.shifted) - [self.west, self.north]) / self.per_unit
@@ -204,10 +211,8 @@ def place_layers(
     whole = np.concatenate(outlines)
     has_shape = is_drawn(whole)
     points = [np.column_stack([np.array(layer.pop(n), float) for n in ("lon", "lat")]) for layer in layers.values()]
-    centers = np.concatenate(points)
-    centers = centers[~np.isnan(centers).any(axis=1)]
-    bounds = np.concatenate((part_bounds(whole[has_shape]), np.hstack((centers, centers))))
-    frame = (frame or Frame.around(bounds)) if len(bounds) else None
+    own = Frame.around_places(whole, np.concatenate(points))
+    frame = None if own is None else frame or own
     first, number = np.unique(shapely.to_wkb(whole[has_shape]), return_index=True, return_inverse=True)[1:]
     shape_of = np.full(len(whole), -1, dtype=np.int64)
     shape_of[has_shape] = number

@@ -188,13 +188,7 @@ class NoisyRelease(NoisyCounts, Matrix):
     @cached_property
     def cell_of_flow(self) -> Ints:
         """Returns the published pair around each flow's pair of tiles; -1 for none."""
-        plan, cells = self.plan, self.cells
-        width = np.int64(len(plan.destination_zones))
-        published = cells.origin.astype(np.int64) * width + cells.destination
-        wanted = plan.origin_zone.astype(np.int64) * width + plan.destination_zone
-        at = np.minimum(np.searchsorted(published, wanted), len(published) - 1)
-        found = plan.kept & (published[at] == wanted)
-        return np.where(found, at, -1).astype(np.int32)
+        return np.where(self.plan.kept, self.plan.cells_around(self.cells), -1).astype(np.int32)
 
     def check_publishable(self) -> None:
         """Raises ParameterError if the noise was drawn from a seed, or without a secret key."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from flowveil.flows import Flows
+from flowveil.flows import Cells, Flows
 from flowveil.folds import Fold
 from flowveil.hierarchy import Floats, Hierarchy, Ints
 from flowveil.release.boxes import Boxes, BoxZones, Frame, Hulls
@@ -185,6 +185,13 @@ class Plan:
         return self.origin_zones.layer if isinstance(self.origin_zones, NodeZones) else None
 
     @property
+    def nodes(self) -> tuple[Ints, Ints]:
+        """The nodes of the zones of both ends; not for boxes."""
+        assert isinstance(self.origin_zones, NodeZones)
+        assert isinstance(self.destination_zones, NodeZones)
+        return self.origin_zones.nodes, self.destination_zones.nodes
+
+    @property
     def folded(self) -> FoldedZones | None:
         """The origin zones with their nodes of folds, where columns fold."""
         return self.origin_zones if isinstance(self.origin_zones, FoldedZones) else None
@@ -198,6 +205,14 @@ class Plan:
     def cells_may_overlap(self) -> bool:
         """Whether a flow may be inside several cells, although it is counted in one."""
         return self.layer is not None or (self.boxes is not None and not self.boxes.disjoint)
+
+    def cells_around(self, cells: Cells, flows: Any = slice(None)) -> NDArray[np.int64]:
+        """Returns the published cell of the pair of zones of these flows, kept or not; -1 without one."""
+        width = np.int64(len(self.destination_zones))
+        published = cells.origin.astype(np.int64) * width + cells.destination
+        wanted = self.origin_zone[flows].astype(np.int64) * width + self.destination_zone[flows]
+        at = np.minimum(np.searchsorted(published, wanted), len(published) - 1)
+        return np.where(published[at] == wanted, at, -1)
 
     @classmethod
     def from_cuts(

@@ -27,7 +27,7 @@ from flowveil.errors import DataError, InfeasibleError, ParameterError, option, 
 from flowveil.flows import Flows, group_pairs
 from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Floats, Ints
-from flowveil.release.plan import CellRule, NodeZones, Plan
+from flowveil.release.plan import CellRule, Plan
 from flowveil.release.revision import Earlier
 from flowveil.zoning.places import Places, read_places
 
@@ -149,13 +149,11 @@ def suppressed_share(flows: Flows, plan: Plan, basis: str) -> float:
 
 def _without_broken(plan: Plan, rule: CellRule) -> Plan:
     """Returns the plan without the cells that break a rule."""
-    assert isinstance(plan.origin_zones, NodeZones)
-    assert isinstance(plan.destination_zones, NodeZones)
     rows = np.flatnonzero(plan.kept)
     origin, destination = plan.origin_zone[rows], plan.destination_zone[rows]
     cell = group_pairs(origin, destination, len(plan.origin_zones), len(plan.destination_zones)).row.astype(np.int64)
-    kept = plan.kept.copy()
-    broken = rule(rows, cell, (plan.origin_zones.nodes[origin], plan.destination_zones.nodes[destination]))
+    kept, nodes = plan.kept.copy(), plan.nodes
+    broken = rule(rows, cell, (nodes[0][origin], nodes[1][destination]))
     kept[rows] = ~broken[cell]
     return replace(plan, kept=kept)
 

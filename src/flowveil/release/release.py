@@ -221,6 +221,13 @@ class Release(Matrix):
         """Whether zones are nodes, nodes in layers, boxes, or nodes with times."""
         return self.plan.kind
 
+    def reconstruct(self, zones: Any) -> Any:
+        """Estimates the flows between areas: a level (for H3 the resolution), or a `flowveil.analysis.areas.Zoning`.
+
+        Each cell is spread evenly over its tiles with trips, which a reader does not know. Private: not published.
+        """
+        return _api().spread_release(self, zones)
+
     def __repr__(self) -> str:
         return f"<Release {self.method}: {len(self.cells)} cells, at least {self.guarantee.in_words()} in each>"
 

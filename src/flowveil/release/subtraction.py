@@ -216,10 +216,8 @@ def _ancestors(tree: Hierarchy) -> Iterator[Ints]:
 
 def _cell_rectangles(release: Release, origin: Ints, destination: Ints) -> Ints:
     """Returns the rectangles of pairs of zones of a release."""
-    zones_o, zones_d = release.plan.origin_zones, release.plan.destination_zones
-    assert isinstance(zones_o, NodeZones)
-    assert isinstance(zones_d, NodeZones)
-    return _rectangles(release.input, zones_o.nodes[origin], zones_d.nodes[destination])
+    nodes = release.plan.nodes
+    return _rectangles(release.input, nodes[0][origin], nodes[1][destination])
 
 
 def _finer_cells(parts: Sequence[Flows], layer: Layer) -> tuple[Ints, Ints]:

@@ -12,6 +12,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+import shapely
+
 from flowveil import __version__
 from flowveil.engines import read_flows
 from flowveil.errors import FlowveilError, ParameterError, with_value
@@ -194,17 +196,18 @@ def verify_derived(
     directory: str | PathLike[str],
     source: str | PathLike[str],
     *,
-    zones: ZoneMap | None = None,
+    zones: Any = None,
     zones_of: Any = None,
-    within: Within | None = None,
+    within: Any = None,
     strict: bool = False,
 ) -> Verification:
     """Computes a derived release again from its source folder and compares every byte. Needs no raw trips.
 
     Args:
-        directory, source: the derived folder, and the one that it was computed from.
+        directory: the derived folder.
+        source: the folder that it was computed from.
         zones: the operator's map, where the source is on one.
-        zones_of, within: the release or frozen map, and the area, that the derivation used.
+        zones_of, within: the release or frozen map, and the area, that the derivation used; as for `derive`.
         strict: whether what could not be compared is a finding.
 
     Raises:
@@ -221,11 +224,12 @@ def verify_derived(
         raise ParameterError(f"'{directory}' is no derived release. Hint: verify it with --against INPUT.")
     if source_sha256[MANIFEST] != statement.derived_from:
         return Verification(("report.json: derived_from is not the hash of the source's manifest",), sha256=sha256)
-    how = _derivation(statement, zones_of, within)
+    how = _derivation(statement, zones_of, area_of_zones(within))
     notes: list[str] = []
     try:
         with taken_at_its_word(origin):
-            published = read_published(base, map_of_statement(base.statement, zones))
+            given = None if zones is None else _read_map(base.statement, zones)
+            published = read_published(base, map_of_statement(base.statement, given))
             if published is None:
                 raise ParameterError("The source belongs to no map, so it cannot be computed again.")
             stated: dict[str, Any] = {"formats": statement.formats, "about": statement.about}
@@ -249,6 +253,22 @@ def _derivation(statement: Statement, zones_of: Any, within: Within | None) -> D
     zones = FrozenMap.read(zones_of) if "zones_of" in how else None
     area = within if "within" in how else None
     return Derivation(parse_pick(how.get("pick", ())), level=how.get("level"), zones_of=zones, within=area, **listed)
+
+
+def area_of_zones(given: Any) -> Within | None:
+    """Returns an area for whole zones, from what `read_trips` takes as ``within``."""
+    if given is None or isinstance(given, Within):
+        return given
+    area = parse_area(given)
+    assert area is not None
+    if area.cells:
+        return Within(area.text, frozenset(format(cell, "x") for cell in area.cells))
+    outline = area.outline
+    if area.box is not None:
+        west, south, east, north = area.box
+        spans = [(west, east)] if west < east else [(west, 180), (-180, east)]
+        outline = shapely.union_all([shapely.box(left, south, right, north) for left, right in spans])
+    return Within(area.text, outline=outline)
 
 
 def verify_series(
@@ -292,12 +312,8 @@ def certificate(
 ) -> dict[str, Any]:
     """Returns the content of a certificate. Private: the hash of a small input lets a reader test guesses.
 
-    Args:
-        found: the result.
-        report: its report.json; None where something contradicts it: then nothing of it is repeated.
-        expected: the guarantee that was required.
-        source: the trips: a file, a folder or a pattern of files; each is hashed.
-        **signed: short texts: ``date`` and ``signer``.
+    ``report`` is None where something contradicts it: then nothing of it is repeated. Every file of the ``source`` is
+    hashed. ``signed`` has short texts: ``date`` and ``signer``.
     """
     stated = None if report is None else Statement.from_report(report)
     return {

@@ -7,13 +7,11 @@ of report.json, so a number on the page equals the one in the folder. All maps s
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import shapely
 
 from flowveil.anonymization import anonymize
 from flowveil.execution import anonymize_arguments
@@ -21,13 +19,12 @@ from flowveil.flows import Flows
 from flowveil.hierarchy import Hierarchy, Ints
 from flowveil.methods import METHODS
 from flowveil.published.folder import FolderContent
-from flowveil.published.maps import ENDS, Frame, Geometries, further_layer, look, map_of_release, part_bounds
+from flowveil.published.maps import ENDS, Frame, Geometries, further_layer, look, map_of_release
 from flowveil.published.report import distance_in_words, summed
 from flowveil.published.tables import overview
 from flowveil.release.folder import zones_in
 from flowveil.request import Request
 from flowveil.times import TIME
-from flowveil.verify.verification import Verification, certificate, certificate_text
 from flowveil.workbench.choices import thresholds_of
 
 #: Upper bound for areas on the map of the input.
@@ -48,8 +45,7 @@ class InputMap:
             pairs = ((flows.origins, flows.origin), (flows.destinations, flows.destination))
             self._ends = {end: _areas(*pair, flows) for end, pair in zip(ENDS, pairs, strict=True)}
             whole: Geometries = np.concatenate([end["outlines"] for end in self._ends.values()])
-            bounds = part_bounds(whole[~(shapely.is_missing(whole) | shapely.is_empty(whole))])
-            self.frame = Frame.around(bounds) if len(bounds) else None
+            self.frame = Frame.around_places(whole, np.empty((0, 2)))
 
     def layers(self, data: dict[str, Any]) -> dict[str, Any]:
         """Returns the map of the input as layers of the map of a release, on the same colour scale; adds its shapes."""
@@ -227,12 +223,3 @@ def _comparison(audit: Mapping[str, Any]) -> str:
     if audit.get("failures"):
         text += f" Accepted although the comparison found: {'; '.join(audit['failures'])}"
     return f"{text} Not compared: {'; '.join(missing)}." if missing else text
-
-
-def write_certificate(
-    folder: Path, report: Mapping[str, Any], verification: Verification, *, source: Path, sentence: str, signer: str
-) -> None:
-    """Writes the private certificate of a published release, with the signed sentence."""
-    content = certificate(verification, report=report, expected={}, source=source, signer=signer)
-    place = folder.with_suffix(".certificate.html")
-    place.write_text(certificate_text({**content, "signed": sentence}, place), encoding="utf-8")

@@ -49,14 +49,7 @@ Answer = Response | Job | dict[str, Any] | None
 
 
 def workbench(room: Path, root: Path, door: Door, *, demo_people: int = 3_320, ledger: Path | None = None) -> ASGIApp:
-    """Returns the app behind its guard.
-
-    Args:
-        room, root: the private folder, and the folder below which files can be picked.
-        door: access rules.
-        demo_people: number of people in the demonstration data.
-        ledger: folder of the ledger; None without one.
-    """
+    """Returns the app behind its guard; ``room`` is the private folder, files can be picked below ``root``."""
     session: list[Session] = []
 
     @asynccontextmanager
@@ -300,14 +293,10 @@ def serve(
     ready: Callable[[str], Any],
     open_browser: bool = False,
 ) -> None:
-    """Serve the workbench until it is stopped.
+    """Serve the workbench until it is stopped; port 0 takes a free one.
 
-    Args:
-        root, max_upload, demo_people, ledger: see `workbench`.
-        host, port: where to listen; port 0 takes a free one.
-        exposed: confirms a host that other machines can reach; without it such a host is a ParameterError.
-        ready: called with the address, token included, when it can be opened.
-        open_browser: whether to open it.
+    ``exposed`` confirms a host that other machines can reach; without it such a host is a ParameterError. ``ready`` is
+    called with the address, token included, when it can be opened.
     """
     if not _is_loopback(host) and not exposed:
         raise ParameterError(

@@ -357,10 +357,7 @@ class Session:
         """Starts the job that publishes the checked release.
 
         The signer confirms to have ``read`` what is and what is not protected, and has ``accepted`` the findings of the
-        comparison with earlier releases.
-
-        Raises:
-            ParameterError: these choices were not checked, or one of these confirmations or the signer is missing.
+        comparison with earlier releases; ParameterError without these, or if the choices were not checked.
         """
         audit = self._checked()["audit"]
         has_changed = audit["release_ids"] != [release["id"] for release in self.releases]

@@ -44,7 +44,7 @@ from flowveil.release.folder import ReleaseFolder
 from flowveil.request import Request
 from flowveil.series.ledger import budget_against, check_ledger, recording_nothing
 from flowveil.slices import SlicedFlows
-from flowveil.verify.verification import verify_release
+from flowveil.verify.verification import certificate, certificate_text, verify_release
 from flowveil.workbench import preview
 from flowveil.workbench.choices import NO_TRIPS, about_of, derivation_of, page_request, read_arguments, thresholds_of
 from flowveil.workbench.inspect_input import inspect_input, with_upload_names
@@ -286,6 +286,7 @@ def _frontier(task: Task) -> Any:
     task.progress.label("Computing the trade-off")
     points = frontier(
         whole,
+        method="paircut" if task.request.method.method == "paircut" else "twincut",
         objective="metres",
         hierarchy=task.request.method.hierarchy,
         up_to=_LARGEST_SHARE,
@@ -394,7 +395,9 @@ def _publish(task: Task) -> Any:
     names = _pack(folder, folder.with_suffix(".zip"), "release")
     report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
     sentence = sign_off_sentence(report, task["audit"], signer=task["signer"])
-    preview.write_certificate(folder, report, found, source=task.source, sentence=sentence, signer=task["signer"])
+    content = certificate(found, report=report, expected={}, source=task.source, signer=task["signer"])
+    place = folder.with_suffix(".certificate.html")
+    place.write_text(certificate_text({**content, "signed": sentence}, place), encoding="utf-8")
     about = {"statement": report["published"]["sentences"], "kind": report["kind"], "method": report["method"]}
     return {"files": names, "sentence": sentence, **about}
 

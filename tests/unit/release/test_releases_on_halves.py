@@ -184,3 +184,10 @@ def test_halves_of_a_tree_that_cannot_be_refined_are_refused():
             flowveil.anonymize(flows, method, hierarchy="halves")
     with pytest.raises(ParameterError, match="must be one of h3, halves"):
         flowveil.anonymize(flows, hierarchy="thirds")
+
+
+def test_reconstruction_onto_a_resolution_takes_whole_cells():
+    release = on_halves("paircut")
+    found = release.reconstruct(6)
+    assert all(h3.get_resolution(code) == 6 for code in found.zoning.codes)
+    assert np.isclose(found.trips.sum(), release.cells.trips.sum())

@@ -109,24 +109,17 @@ def compare(release: Release, trips: Trips, cell: Ints) -> dict[str, Any]:
     return problems
 
 
-def _runs(*columns: NDArray[Any]) -> NDArray[np.int64]:
-    """Returns where runs of equal rows begin."""
-    changes = np.logical_or.reduce([column[1:] != column[:-1] for column in columns])
-    return np.flatnonzero(np.concatenate((np.ones(min(1, len(columns[0])), dtype=np.bool_), changes)))
-
-
-def _top_two(cell: Ints, who: Ints, amount: Floats, n: int) -> tuple[Floats, Floats, Floats]:
+def _top_two(cell: Ints, who: Ints, amount: Floats, n: int) -> tuple[Any, Any, Any]:
     """Returns the total of each cell, and what the two largest contributors have of it."""
-    total, largest, second = np.zeros(n), np.zeros(n), np.zeros(n)
-    if len(cell):
-        order = np.lexsort((who, cell))
-        first = _runs(cell[order], who[order])
-        of_person, made = cell[order][first], np.add.reduceat(amount[order], first)
-        order = np.lexsort((-made, of_person))
-        top, ranked = _runs(of_person[order]), np.append(made[order], 0.0)
-        at = of_person[order[top]]
-        total[at], largest[at] = np.add.reduceat(made[order], top), ranked[top]
-        second[at] = np.where(np.diff(np.append(top, len(made))) > 1, ranked[top + 1], 0.0)
+    size = int(who.max(initial=0)) + 2
+    pair, at = np.unique(cell.astype(np.int64) * size + who + 1, return_inverse=True)
+    made: Any = np.bincount(at, weights=amount, minlength=len(pair))
+    order = np.lexsort((-made, pair // size))
+    of_cell, made = (pair // size)[order], made[order]
+    rank = np.arange(len(pair)) - np.searchsorted(of_cell, of_cell)
+    total, largest, second = (
+        np.bincount(of_cell[own], weights=made[own], minlength=n) for own in (rank >= 0, rank == 0, rank == 1)
+    )
     return total, largest, second
 
 
@@ -149,23 +142,19 @@ def _is_allowed(
 
 
 def _number(role: str, cell: Ints, weight: Floats, value: Floats, n: int) -> Floats:
-    order = np.lexsort((value, cell))
-    cell, weight, value = cell[order], weight[order], value[order]
-    found, first = np.full(n, np.nan), _runs(cell)
-    if len(cell) == 0:
-        return found
-    at, of_cell = cell[first], np.add.reduceat(weight, first)
-    if role == "median":
-        size = np.diff(np.append(first, len(cell)))
-        below = np.cumsum(weight) - np.repeat(np.cumsum(of_cell) - of_cell, size)
-        position, half = np.arange(len(cell)), np.repeat(of_cell, size) / 2
-        ends = [np.minimum.reduceat(np.where(ok, position, len(cell)), first) for ok in (below >= half, below > half)]
-        found[at] = (value[ends[0]] + value[ends[1]]) / 2
-    else:
-        total, size = np.add.reduceat(weight * value, first), np.add.reduceat(weight * np.abs(value), first)
+    held = np.bincount(cell, weights=weight, minlength=n)
+    if role != "median":
+        total, size = (np.bincount(cell, weights=weight * v, minlength=n) for v in (value, np.abs(value)))
         # Terms that cancel out leave an error of rounding.
         total[np.abs(total) <= 1e-12 * size] = 0
-        found[at] = total / of_cell if role == "mean" else total / MILLION
+        return np.where(held > 0, total / np.where(held > 0, held, 1) if role == "mean" else total / MILLION, np.nan)
+    order = np.lexsort((value, cell))
+    cell, weight, value = cell[order], weight[order], np.append(value[order], np.nan)
+    below, half = np.cumsum(weight) - (np.cumsum(held) - held)[cell], held[cell] / 2
+    ends = np.full((2, n), len(cell))
+    for end, reached in zip(ends, (below >= half, below > half), strict=True):
+        np.minimum.at(end, cell[reached], np.flatnonzero(reached))
+    found: Floats = (value[ends[0]] + value[ends[1]]) / 2
     return found
 
 
