@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from importlib.resources import files
-from itertools import chain, product
+from itertools import chain, groupby, product
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -35,8 +35,8 @@ from flowveil.analysis.tables import (
 )
 from flowveil.guarantee import UNITS
 from flowveil.output import Content, write_files
-from flowveil.published.charts import Mark
-from flowveil.published.document import page
+from flowveil.published.charts import Mark, box_chart
+from flowveil.published.document import Figure, Part, fill, page
 from flowveil.published.spreadsheets import write_csv
 
 if TYPE_CHECKING:
@@ -110,6 +110,7 @@ def _page(sheets: Sequence[Sheet], study: Study) -> str:
         marks += marks_of(_named(row["method"]), row, study.methods.index(row["method"]))
     tables = html_part("tables", "Tables", [sheet.without_repeats() for sheet in sheets], notes=list(_notes(study)))
     charts = [joint_part(groups, max_suppressed=study.settings.max_suppressed)] if any(groups.values()) else []
+    charts += [] if study.every is None else _ratio_part(study)
     segments = f"segments by {', '.join(study.by)}" if study.by else "no segments"
     over = segments if study.every is None else f"steps of {study.every}"
     heading = "Study: methods, protections and segments" if study.every is None else "Study: methods and matrices"
@@ -416,9 +417,23 @@ def _quartiles(study: Study, protect: str) -> Sheet:
     return Sheet(head, tuple(rows), f"Means and quartiles over matrices, protecting {_protected(protect)}")
 
 
+def _ratio_part(study: Study) -> list[Part]:
+    """Returns box plots of the ratios of every method to the reference (figure 12); empty without ratios."""
+    reference, figures = _named(_reference(study)), []
+    for title, rows in groupby(_ratio_sheet(study, study.protections[0]).rows, key=itemgetter(0)):
+        chart = box_chart({row[1]: row[3:] for row in rows}, title=title, reference=reference)
+        figures.append(Figure(title, f"Times that of {reference}; above the line is worse.", [("", chart)]))
+    title = f"Against {reference}, matrix by matrix"
+    return [Part("ratios", title, fill("charts.html", figures=figures))] if figures else []
+
+
+def _reference(study: Study) -> str:
+    return _REFERENCE if _REFERENCE in study.methods else study.methods[0]
+
+
 def _ratio_sheet(study: Study, protect: str) -> Sheet:
     """Returns quartiles of the ratio of each method to the reference, on matrices where both values are above 0."""
-    reference, rows = _REFERENCE if _REFERENCE in study.methods else study.methods[0], []
+    reference, rows = _reference(study), []
     for (measure, title), method in product(_RATIOS.items(), study.methods):
         base, values = (_values(study, protect, name, measure) for name in (reference, method))
         shared = [value / base[step] for step, value in values.items() if base.get(step, 0) > 0 and value > 0]

@@ -29,7 +29,7 @@ _COLUMN = (
 )
 _SET = (
     "Another setting (repeatable): positive, priorn (numbers with commas), repeats, classifier_k, classifier_epsilon, "
-    "classifier_priorn, noise, delta, domains (FILE), bins (FILE)."
+    "classifier_priorn, noise, delta, domains (FILE), bins (FILE), diagnostics (true)."
 )
 _VARIABLE = "A column to synthesise (repeatable); by default those of the margins, or all."
 _DOMAINS = "JSON: the categories of each column; null among them allows missing values."
@@ -219,6 +219,7 @@ _KINDS: dict[str, Callable[[str], Any]] = {
     **dict.fromkeys(("repeats", "classifier_k"), int),
     **dict.fromkeys(("classifier_epsilon", "classifier_priorn", "delta"), float),
     "priorn": lambda text: tuple(float(part) for part in text.split(",")),
+    "diagnostics": lambda text: {"true": True, "false": False}[text],
 }
 
 
@@ -244,10 +245,11 @@ def compare_command(output: Output, source: str, out: str, **given: Any) -> None
     files = {name: more.pop(name, None) for name in ("domains", "bins")}
     noise = {name: more.pop(name) for name in ("noise", "delta") if name in more}
     fit = _fit({**files, "margins": given.pop("margins")}) | noise
+    how = {"fit": fit, "diagnostics": more.pop("diagnostics", False)}
     fields = {"priorn": "priors", "classifier_priorn": "classifier_prior"}
     grid = Grid(**given, **{fields.get(name, name): value for name, value in more.items()})
     progress = None if output.quiet else lambda line: click.echo(line, err=True)
-    comparison = compare_records(records, roles, grid=grid, fit=fit, progress=progress)
+    comparison = compare_records(records, roles, grid=grid, progress=progress, **how)
     comparison.write(out)
     for note in comparison.notes:
         output.warn(note)

@@ -27,7 +27,7 @@ from flowveil.reading.database import batches_of, in_own_words, open_database
 from flowveil.reading.persons import spelling_sql
 from flowveil.reading.plausibility import Point, guess_timezone, to_degrees
 from flowveil.reading.screening import Batch, Kept, Screening
-from flowveil.reading.sql import MISSING_PATTERN, attribute_sql, label_sql, number_sql
+from flowveil.reading.sql import MISSING_PATTERN, attribute_sql, label_sql, number_sql, present_sql
 from flowveil.reading.table import Table
 from flowveil.reading.tables import open_table
 from flowveil.reading.tiling import NO_TILE, UNREADABLE_TILE, H3Tiling, MapTiling, Tiling, tiling_of
@@ -362,10 +362,7 @@ def _tile_sql(column: str, kind: str) -> str:
 
 def _code_sql(column: str, kind: str) -> str:
     """Returns SQL: a zone's code, unchanged; NULL if missing."""
-    if not TEXT_TYPE.match(kind):
-        return column
-    text = f"CAST({column} AS VARCHAR)"
-    return f"CASE WHEN regexp_full_match(lower(trim({text})), {MISSING_PATTERN}) THEN NULL ELSE {text} END"
+    return present_sql(f"CAST({column} AS VARCHAR)") if TEXT_TYPE.match(kind) else column
 
 
 def _batches(con: Any, sql: str, label: str) -> Iterator[pa.RecordBatch]:

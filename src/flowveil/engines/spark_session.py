@@ -25,7 +25,7 @@ DRIVER_FLOWS = 20_000_000
 
 @dataclass(frozen=True)
 class Cluster:
-    """The cluster that reads, and the limit of its driver; see `cluster`."""
+    """The arguments of `cluster`."""
 
     master: str | None = None
     driver_flows: int = DRIVER_FLOWS

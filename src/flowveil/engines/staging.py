@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
 from dataclasses import replace
 from functools import cached_property
 from itertools import pairwise
@@ -153,7 +152,6 @@ class Staged:
         self._keys = (*self._slices, "origin", "destination")
         self._waiting: list[pa.Table] = []
         self._arriving: StreamingQuery | None = None
-        self._open = ExitStack()
         #: The summed columns; rows of one trip each need no number of trips.
         counted = ("trips", FRACTION) if used.trips else ("trips",) if grouped else ()
         self._has_keys = reading.key is not None
@@ -171,7 +169,8 @@ class Staged:
 
     def __exit__(self, *error: Any) -> None:
         """Stops grouping, whether or not all rows have arrived."""
-        self._open.close()
+        if self._arriving is not None:
+            self._arriving.close()
 
     def add(self, kept: Kept, batch: pa.RecordBatch) -> None:
         """Adds the used rows of a batch, which has the persons and the slices."""
@@ -195,7 +194,6 @@ class Staged:
         self._waiting = []
         if self._arriving is None:
             self._arriving = StreamingQuery(self._con, self._grouping, rows.schema)
-            self._open.callback(self._arriving.close)
         self._arriving.add(rows)
 
     @property
@@ -361,13 +359,7 @@ class Staged:
         return keys, np.append(at, len(grouped))
 
     def _record_values(self) -> tuple[RecordValues, list[str]]:
-        """Returns the values of the records of each flow, in an order that does not depend on that of the rows.
-
-        Also returns sentences on missing values, for the operator.
-
-        Raises:
-            DataError: too many values are outside their bounds.
-        """
+        """Returns the values of the records of each flow, in an order independent of the rows; and notes on them."""
         assert self._numbers is not None
         keys = " AND ".join(f"records.{key} = flows.{key}" for key in self._keys)
         number = "coalesce(number, -1)" if self._has_person else "0"

@@ -293,3 +293,24 @@ def curve_chart(
     ends = f"from {_short(curve[0][1])} at {curve[0][0]:.3g} to {_short(curve[-1][1])} at {curve[-1][0]:.3g}"
     described = (f"{mark.name}: {_short(mark.y)} at {mark.x:.3g}" for mark in marks)
     return _svg(shapes, title=title, description="; ".join([ends, *described]))
+
+
+def box_chart(boxes: Mapping[str, Sequence[float]], *, title: str, reference: str) -> Markup:
+    """Box plots of ratios to a reference on a logarithmic scale: smallest, quartiles and largest of each name."""
+    height_of = _Scale.around([1.0, *(value for ends in boxes.values() for value in ends)], log=True)
+    room, one = (NAMES - LEFT) / len(boxes), height_of(1.0)
+    shapes = [
+        *height_of.marks(),
+        shape("line", class_="mark", x1=LEFT, y1=one, x2=NAMES, y2=one),
+        shape("text", f"1 = {reference}", class_="mark", x=NAMES + 4, y=one + 4),
+    ]
+    for place, (name, ends) in enumerate(boxes.items()):
+        low, first, median, third, high = (f"{height_of(value):.1f}" for value in ends)
+        x, half = LEFT + (place + 0.5) * room, min(0.3 * room, 26.0)
+        box = f"M{x - half:.1f} {median}h{2 * half:.1f}V{third}h{-2 * half:.1f}V{first}h{2 * half:.1f}V{median}"
+        look = {"stroke": colour_of(place), "fill": colour_of(place), "fill_opacity": "0.25", "stroke_width": "1.4"}
+        shapes.append(shape("path", d=f"M{x:.1f} {low}V{first}M{x:.1f} {third}V{high}{box}", **look))
+        # Names alternate between two rows, so that they do not overlap.
+        shapes.append(shape("text", name, x=x, y=FLOOR + (14 if place % 2 == 0 else 26), text_anchor="middle"))
+    lines = (f"{name}: median {e[2]:.3g}, quartiles {e[1]:.3g} and {e[3]:.3g}" for name, e in boxes.items())
+    return _svg(shapes, title=title, description="; ".join(lines))

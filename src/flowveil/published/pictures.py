@@ -42,6 +42,8 @@ _LINE = {"origin": "#1f5fbf", "destination": "#c2510c"}
 _OUTLINE, _INK, _GREY = "#8795a8", "#17202c", "#566274"
 #: Points of the curve of a flow.
 _CURVE = 48
+#: How many zones are named on a map, letters of a name, and its size in points.
+_MOST_NAMES, _LONGEST_NAME, _NAME_SIZE = 12, 30, 6.0
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,8 @@ def draw(flows: pa.Table, zones: pa.Table, path: str | PathLike[str], **style: A
                 notes.append(
                     f"Dark outlines: {len(other):,} {'zone' if len(other) == 1 else 'zones'} of another release."
                 )
+            volume = np.sum([volume_of(flows, listed, e, basis) for e in (ENDS if end == "flows" else (end,))], axis=0)
+            sentences += _name_zones(place, listed, volume, extent, figure.get_figwidth() / len(ends))
             sentences += _framed(place, extent, extent.outside(listed), notes)
         if how.title:
             figure.suptitle(how.title, parse_math=False)
@@ -348,6 +352,32 @@ def _curves(start: NDArray[np.float64], stop: NDArray[np.float64]) -> NDArray[np
     bend = (start + stop) / 2 + 0.18 * np.column_stack((way[:, 1], -way[:, 0]))
     t = np.linspace(0, 1, _CURVE)[None, :, None]
     return np.asarray((1 - t) ** 2 * start[:, None] + 2 * t * (1 - t) * bend[:, None] + t**2 * stop[:, None])
+
+
+def _name_zones(place: Any, zones: pa.Table, volume: NDArray[np.float64], extent: Extent, inches: float) -> list[str]:
+    """Writes names of the largest zones on a map so many inches wide, without overlaps; returns a description."""
+    import matplotlib.patheffects as effects
+
+    known = zones["name"].to_pylist() if "name" in zones.column_names else [None] * len(zones)
+    middle = shapely.get_coordinates(shapely.point_on_surface(geometries(zones)))
+    # Degrees that a line of type is high, and that half a letter is wide.
+    across = _NAME_SIZE * (extent.east - extent.west) / (inches * 72 * 0.8)
+    high, half_letter = 1.5 * across * extent.narrowing, 0.28 * across
+    frame = shapely.box(extent.west, extent.south, extent.east, extent.north)
+    taken: dict[str, shapely.Polygon] = {}
+    for row in np.argsort(-volume, kind="stable").tolist():
+        if len(taken) == _MOST_NAMES or not known[row] or volume[row] <= 0:
+            continue
+        (x, y), text = middle[row].tolist(), known[row]
+        text = text if len(text) <= _LONGEST_NAME else text[: _LONGEST_NAME - 1].rstrip() + "…"
+        half = len(text) * half_letter
+        box = shapely.box(x - half, y - high / 2, x + half, y + high / 2)
+        if frame.covers(box) and not shapely.intersects(list(taken.values()), box).any():
+            taken[known[row]] = box
+            halo = [effects.withStroke(linewidth=1.6, foreground="white")]
+            look = {"ha": "center", "va": "center", "fontsize": _NAME_SIZE, "color": _INK, "zorder": 7}
+            place.text(x, y, text, parse_math=False, path_effects=halo, **look)
+    return [f"Named on the map: {'; '.join(taken)}."] if taken else []
 
 
 def _framed(place: Any, extent: Extent, outside: int, notes: Sequence[str]) -> list[str]:

@@ -39,18 +39,14 @@ class Reading:
 
     Attributes:
         columns: the roles of columns; those that are not named are recognised.
-        resolution: H3 resolution of the tiles; coarser cells of the input keep theirs.
-        zones: the map whose zones are the tiles, instead of H3 cells.
         outside: None or ``keep``: trips with one end outside the area, in no zone, or with a code that is not on the
             map are not used, or that end becomes the tile `outside`. Trips with both ends outside are never used.
         timezone: the zone of local times, for Unix times and times with a zone. Default: the zone of the column; Unix
             times and times in UTC are refused. After reading, the zone that was used.
-        same_zones: whether both ends share one tree, over the tiles of either end, and so one set of zones.
         ask_person: whether to refuse a table with a column that looks like persons if no person is named. Not recorded.
         remote: whether an address of another machine may be read. Not recorded.
         key: the secret from which record keys are made; None if they are not needed. Only its fingerprint is recorded.
-        between: bounds of the columns of numbers: ``minutes=0,180``.
-        value_share, p_percent: the rules of these numbers; see `flowveil.record_values`.
+        between, value_share, p_percent: bounds and rules of the columns of numbers; see `flowveil.record_values`.
     """
 
     columns: ColumnMap = field(default_factory=ColumnMap)

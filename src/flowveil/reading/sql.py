@@ -91,6 +91,11 @@ def label_sql(microseconds: str, every: Every) -> str:
     return f"strftime({moment}, '{_LABELS[every.name]}')"
 
 
+def present_sql(text: str) -> str:
+    """Returns SQL: a text; NULL if it is one of `MISSING`."""
+    return f"CASE WHEN NOT regexp_full_match(lower(trim({text})), {MISSING_PATTERN}) THEN {text} END"
+
+
 def attribute_sql(column: str, kind: str) -> str:
     """Returns SQL: an attribute as text, NULL if missing; whole numbers without a decimal point."""
     text = f"trim(CAST({column} AS VARCHAR))"
@@ -100,4 +105,4 @@ def attribute_sql(column: str, kind: str) -> str:
             f"CASE WHEN isnan({column}) OR isinf({column}) THEN NULL "
             f"WHEN {column} = trunc({column}) AND abs({column}) < 1e15 THEN {whole} ELSE {text} END"
         )
-    return f"CASE WHEN regexp_full_match(lower({text}), {MISSING_PATTERN}) THEN NULL ELSE {text} END"
+    return present_sql(text)

@@ -33,7 +33,6 @@ class Table(ABC):
 
     Attributes:
         con: the database that reads it.
-        label: its name in messages.
         names: its columns; a name may occur twice.
         n_rows: the number of rows, known or estimated, for progress only; or None.
         partitions: the columns that come from the paths of files.

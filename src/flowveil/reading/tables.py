@@ -288,14 +288,7 @@ def _beginning(path: Path, label: str) -> tuple[str, int, int]:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class FileTable(Table):
-    """Files that DuckDB reads.
-
-    Attributes:
-        relation: a FROM clause of all columns.
-        identifiers: SQL of each column in it.
-        files: local files that can be sampled.
-        delimiter: what separates the columns of text files.
-    """
+    """Files that DuckDB reads: a FROM clause, SQL of each column in it, and the local files that can be sampled."""
 
     relation: str
     identifiers: tuple[str, ...]

@@ -124,7 +124,7 @@ class MapTiling:
 
     def hierarchy(self, tiles: Cells64) -> Hierarchy:
         """Returns the tree of the map over these tiles."""
-        return restricted_tree(self.whole_map, tiles.astype(np.int64) - _FIRST_OF_MAP)[0]
+        return restricted_tree(self.whole_map, tiles.astype(np.int64) - _FIRST_OF_MAP)
 
 
 Tiling = H3Tiling | MapTiling

@@ -182,9 +182,7 @@ class _Column:
     """A recognised column of times, before a zone is chosen; see `TimeForm`.
 
     Attributes:
-        moment: SQL: microseconds since 1970, in UTC if the times are instants.
-        instants: "Unix times" or "in UTC" for instants, None for times without a zone.
-        zone: the zone that the type of the column names.
+        moment: SQL: microseconds since 1970, in UTC if the times are ``instants``: "Unix times" or "in UTC".
         offset, offsets: SQL of the offset from UTC of a text in microseconds; all different offsets, in minutes.
     """
 

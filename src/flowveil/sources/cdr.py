@@ -1,13 +1,8 @@
 """Transitions between antennas from phone records.
 
-Matet et al. (2023) take every change of antenna for a trip, without any processing, and so does this by default. Two
-rules exclude changes of antenna that are no movement:
-
-- ``handover``: a visit between two visits to one other antenna is dropped if it takes no longer than this from the last
-  record before it to the first one after it.
-- ``stay``: a visit counts if its first and last record are at least this far apart.
-
-Consecutive visits to the same antenna are joined; trips go from each remaining visit of a person to the next.
+Matet et al. (2023) take every change of antenna for a trip, and so does this by default; ``handover`` and ``stay``
+exclude changes that are no movement. Consecutive visits to the same antenna are joined; trips go from each remaining
+visit of a person to the next.
 """
 
 from __future__ import annotations
@@ -49,8 +44,9 @@ def prepare_cdr(
         person, time, antenna: columns; usual names are recognised. Times are timestamps, text, or Unix numbers.
         antennas: a table of antennas with their latitude and longitude; trips then have coordinates, and records of
             antennas that are not in it are dropped.
-        stay: seconds that a visit takes at least to be an end of a trip; 0 takes all.
-        handover: seconds within which going to another antenna and back is not a movement; 0 keeps all.
+        stay: seconds from the first to the last record of a visit that is an end of a trip; 0 takes all.
+        handover: seconds from the last record before a visit to the first after it, at one other antenna, within which
+            it is not a movement; 0 keeps all.
         gap: seconds that a trip takes at most; longer ones are dropped. None keeps all.
         time_format: format of ``strptime`` for times that are not recognised; see `flowveil.reading.times`.
         timezone: local time for Unix times and times in UTC; without it their type is UTC.

@@ -162,14 +162,10 @@ def _individuals(path: Path) -> tuple[pa.Table, int]:
 
 
 def _load_points(con: Any, files: list[Path]) -> list[Path]:
-    """Reads all GNSS files into the table ``picked`` (person, us, lat, lon).
+    """Reads all GNSS files into the table ``picked`` (person, us, lat, lon); returns those that cannot be read.
 
     Files with the same header are read together and with fixed options: guessing per file would read a damaged one as
-    a table of one column and lose its person silently.
-
-    Returns:
-        The files that cannot be read: damaged, or without the columns of points. They are named after their persons,
-        so messages may count them, not name them.
+    a table of one column. Files are named after their persons, so messages may count them, not name them.
     """
     by_header: dict[tuple[str, tuple[str, ...]], list[Path]] = {}
     for path in files:
@@ -199,8 +195,7 @@ def _load_points(con: Any, files: list[Path]) -> list[Path]:
 
 def _points_sql(delimiter: str, names: Sequence[str]) -> str:
     """Returns a query for the points of files with this header; their paths are its parameter."""
-    usual = {"lat": LATITUDES, "lon": LONGITUDES}
-    place = choose_columns({"lat": None, "lon": None}, usual, names)
+    place = choose_columns((Column("number", "lat", LATITUDES), Column("number", "lon", LONGITUDES)), names)
     by_key = {plain_name(name): name for name in reversed(names)}
     time = next((parts for parts in (*_UTC_TIMES, *_LOCAL_TIMES) if all(part in by_key for part in parts)), None)
     if time is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,7 +12,7 @@ import pyarrow as pa
 from flowveil.errors import DataError
 from flowveil.headers import Header, plain_name
 from flowveil.reading.database import in_own_words, open_database
-from flowveil.reading.sql import MISSING_PATTERN, number_sql
+from flowveil.reading.sql import number_sql, present_sql
 from flowveil.reading.table import Table
 from flowveil.reading.tables import open_table
 from flowveil.reading.times import MICROSECONDS, check_time_options, decide
@@ -61,9 +61,7 @@ class OpenTable:
 
     def pick(self, **wanted: Column) -> None:
         """Reads the wanted columns once, into the table ``picked`` of the database."""
-        roles = {column.role: column.named for column in wanted.values()}
-        usual = {column.role: column.usual for column in wanted.values()}
-        chosen = choose_columns(roles, usual, self.table.names)
+        chosen = choose_columns(wanted.values(), self.table.names)
         used = list(dict.fromkeys(chosen.values()))
         relation = self.table.attach([self.table.names.index(name) for name in used])
         types = [str(row[1]) for row in self.con.execute(f"DESCRIBE SELECT * FROM {relation}").fetchall()]
@@ -75,9 +73,8 @@ class OpenTable:
         parts = []
         for alias, column in wanted.items():
             at = f"c{used.index(chosen[column.role])}"
-            text = f"trim(CAST({at} AS VARCHAR))"
             sql = {
-                "text": f"CASE WHEN regexp_full_match(lower({text}), {MISSING_PATTERN}) THEN NULL ELSE {text} END",
+                "text": present_sql(f"trim(CAST({at} AS VARCHAR))"),
                 "number": f"nullif({number_sql(f'CAST({at} AS VARCHAR)')}, CAST('nan' AS DOUBLE))",
                 "time": f"us_{at}",
             }[column.kind]
@@ -112,9 +109,7 @@ def opened(source: Any, *, time_format: str | None = None, timezone: str | None 
             yield OpenTable(con, table, time_format, timezone)
 
 
-def choose_columns(
-    wanted: Mapping[str, str | None], known: Mapping[str, Sequence[str]], names: Sequence[str]
-) -> dict[str, str]:
+def choose_columns(wanted: Iterable[Column], names: Sequence[str]) -> dict[str, str]:
     """Returns the column of each role: the one named, or else one with a usual name.
 
     Raises:
@@ -124,12 +119,13 @@ def choose_columns(
     by_key = {plain_name(name): name for name in reversed(names)}
     chosen: dict[str, str] = {}
     problems = []
-    for role, given in wanted.items():
-        found = given if given in names else next((by_key[key] for key in known[role] if key in by_key), None)
+    for column in wanted:
+        role, given = column.role, column.named
+        found = given if given in names else next((by_key[key] for key in column.usual if key in by_key), None)
         if given and given not in names:
             problems.append(f"column '{given}' ({role}) is missing.{header.did_you_mean(given)}")
         elif found is None:
-            problems.append(f"no column for the {role} is recognised; usual names: {', '.join(known[role][:4])}")
+            problems.append(f"no column for the {role} is recognised; usual names: {', '.join(column.usual[:4])}")
         else:
             chosen[role] = found
     if problems:

@@ -55,12 +55,13 @@ class Comparison:
     ``relaxed`` Mondrian over k (11, 13), ``uniques`` (12), ``synthesis`` over ε and prior count, means over repeated
     syntheses (14 to 18), ``prediction`` of a classifier trained on the original, a Mondrian and an IPF release, tested
     on the original and on its release (19), its ``coefficients`` (20, 22), ``published_values``: the model whose
-    categories are those that Mondrian publishes (21), ``seconds`` (23).
+    categories are those that Mondrian publishes (21), ``seconds`` (23); on request those of `utility.diagnose`.
     """
 
     tables: dict[str, pa.Table]
     parameters: dict[str, Any]  # settings of the sweep
     notes: tuple[str, ...] = ()  # columns whose kind was decided by the data, or that the variants treat differently
+    by_record: Mapping[str, Floats] | None = None  # with diagnostics: Cook's distance and leverage of the records
 
     def write(self, folder: str | Path) -> None:
         """Write tables, figures and parameters (CSV, PNG, JSON); the folder appears complete or not at all."""
@@ -162,6 +163,7 @@ def compare_records(
     *,
     grid: Grid | None = None,
     fit: Mapping[str, Any] | None = None,
+    diagnostics: bool = False,
     progress: Callable[[str], None] | None = None,
 ) -> Comparison:
     """Sweep both methods over their parameters and measure privacy and utility.
@@ -171,6 +173,7 @@ def compare_records(
         roles, grid: role of each column, settings of the sweep.
         fit: options of IPF: ``margins``, ``domains``, ``bins``, ``noise``, ``delta``; see `synthesize_records`.
             Undeclared categories are read from the data.
+        diagnostics: also check the assumptions of the regression.
         progress: called with a line of text before each step.
 
     Raises:
@@ -188,7 +191,9 @@ def compare_records(
         "uniques": [{name: uniques[name] for name in ("n_records", "n_cells", "empty_cells", "unique")}],
         "synthesis": [_synthesis_row(sweep, e, p, grid.repeats) for e in (None, *grid.epsilons) for p in grid.priors],
     }
-    rows |= _classifiers(sweep, grid)
+    more, models = _classifiers(sweep, grid)
+    checks, by_record = utility.diagnose(sweep.binned, sweep.variables, models) if diagnostics else ({}, None)
+    rows |= more | checks
     return Comparison(
         tables={name: pa.Table.from_pylist(of) for name, of in rows.items()},
         parameters={
@@ -201,6 +206,7 @@ def compare_records(
             "delta": fit.get("delta"),
         },
         notes=sweep.kinds.notes,
+        by_record=by_record,
     )
 
 
@@ -269,8 +275,8 @@ def _synthesis_row(sweep: _Sweep, epsilon: float | None, prior: float, repeats: 
     return {"epsilon": epsilon, "prior_count": prior, "repeats": repeats, **means, "s_pmse_deviation": spread}
 
 
-def _classifiers(sweep: _Sweep, grid: Grid) -> dict[str, list[dict[str, Any]]]:
-    """Train one model on the original, on a Mondrian and on an IPF release; return the rows of tables."""
+def _classifiers(sweep: _Sweep, grid: Grid) -> tuple[dict[str, list[dict[str, Any]]], dict[str, Trained]]:
+    """Train one model on the original, on a Mondrian and on an IPF release; return rows of tables, and the models."""
     sweep.report_progress("classifier")
     release, mondrian = _timed(lambda: sweep.mondrian(grid.classifier_k, strict=False))
     synthesis, ipf = _timed(lambda: sweep.synthesis(grid.classifier_epsilon, grid.classifier_prior))
@@ -282,12 +288,13 @@ def _classifiers(sweep: _Sweep, grid: Grid) -> dict[str, list[dict[str, Any]]]:
         | {f"{name}_{part}": v for name in fitted for part, v in fitted[name][i].items() if part != "term"}
         for i, term in enumerate(fitted["original"])
     ]
-    return {
+    tables = {
         "prediction": _predictions(trained, levels),
         "coefficients": coefficients,
         "published_values": effects(levels),
         "seconds": [{"method": "mondrian", "seconds": mondrian}, {"method": "ipf", "seconds": ipf}],
     }
+    return tables, {**trained, "mondrian, published values": levels}
 
 
 def _train(sweep: _Sweep, release: Anonymized, synthesis: Synthesis) -> dict[str, Trained]:
@@ -339,7 +346,7 @@ def check_folder(folder: str | Path) -> None:
 
 
 def figures(comparison: Comparison) -> dict[str, Content]:
-    """Return ``strict.png``, ``relaxed.png`` and ``synthesis.png``."""
+    """Return ``strict.png``, ``relaxed.png`` and ``synthesis.png``; with diagnostics those of single records."""
     # The figure class alone: pyplot would look for a screen.
     drawing = partial(library("matplotlib.figure").Figure, layout="constrained")
     drawn = {name: drawing(figsize=(6, 4)) for name in ("strict", "relaxed")}
@@ -351,6 +358,15 @@ def figures(comparison: Comparison) -> dict[str, Content]:
         axes.grid(alpha=0.3)
     drawn["synthesis"] = drawing(figsize=(7, 7))
     _draw_synthesis(drawn["synthesis"], comparison.tables["synthesis"].to_pylist())
+    for name, values in (comparison.by_record or {}).items():
+        rows = comparison.tables["influence"].to_pylist()
+        limit = next(row["threshold"] for row in rows if row["measure"] == name)
+        drawn[name] = drawing(figsize=(7, 4))
+        axes, title = drawn[name].add_subplot(), {"leverage": "Leverage"}.get(name, "Cook's distance")
+        axes.vlines(range(len(values)), 0, values, linewidth=0.4)
+        axes.axhline(limit, color="tab:red", label=f"threshold {limit:.2g}")
+        axes.set(xlabel="record, in the order of the table", ylabel=title, title=f"{title} of the original's records")
+        axes.legend()
     # No date or version inside: the same numbers give the same bytes.
     how: dict[str, Any] = {"format": "png", "dpi": 150, "metadata": {"Software": None}}
     return {f"{name}.png": partial(figure.savefig, **how) for name, figure in drawn.items()}

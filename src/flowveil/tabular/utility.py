@@ -1,4 +1,4 @@
-"""Utility of a release: propensity scores, margins, replicated uniques, and a classifier trained on it.
+"""Utility of a release: propensity scores, margins, replicated uniques, a classifier, and checks of its assumptions.
 
 All measures compare an original with data that a reader of the release could have: synthetic records, or records drawn
 from the published regions. They look at the original and are therefore for the data holder: no ε covers them.
@@ -25,6 +25,8 @@ from flowveil.tabular.risk import number_rows
 
 #: Folds of a cross-validation, and the seed of their assignment.
 FOLDS, _SEED = 10, 0
+#: Tables drawn for Fisher's test if a table is larger than two by two; p then has an error of half a per cent.
+DRAWS = 9_999
 
 
 @dataclass(frozen=True, eq=False)
@@ -272,3 +274,71 @@ def effects(trained: Trained) -> list[dict[str, Any]]:
         {"term": term, **{name: None if np.isnan(v) else float(v) for name, v in zip(names, row, strict=True)}}
         for term, row in zip(trained.design.terms, found, strict=True)
     ]
+
+
+def diagnose(
+    table: Any, variables: Sequence[str], models: Mapping[str, Trained]
+) -> tuple[dict[str, list[dict[str, Any]]], dict[str, Floats]]:
+    """Check what logistic regression assumes, as the medical thesis does; one of the models is called ``original``.
+
+    Returns the rows of ``associations`` of the variables of a table (Tables 25, 26), ``inflation`` of each model (27,
+    33, 34) and ``influence``; and Cook's distance and leverage of the original's records (Figures 5, 6).
+    """
+    original, model = models["original"], library("statsmodels.api")
+    free = fit_logit(original.rows, original.outcome)[1]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fitted = model.GLM(original.outcome, original.rows[:, free], family=model.families.Binomial()).fit()
+        found = fitted.get_influence(observed=False)
+        by_record = {"cooks_distance": found.cooks_distance[0], "leverage": found.hat_matrix_diag}
+    n, p = original.rows.shape
+    limits = {"cooks_distance": 4 / max(n - (p - 1) - 2, 1), "leverage": 2 * float(np.mean(by_record["leverage"]))}
+    columns = [encode(table, Attribute(name, "unordered")) for name in variables]
+    tables = {
+        "associations": [_association(a, b) for a, b in combinations(columns, 2)],
+        "inflation": [row for name, trained in models.items() for row in inflation_factors(name, trained)],
+        "influence": [
+            {"measure": name, "threshold": limits[name], "above": int(np.sum(values > limits[name]))}
+            | {"largest": float(values.max())}
+            for name, values in by_record.items()
+        ],
+    }
+    return tables, by_record
+
+
+def _association(a: Column, b: Column) -> dict[str, Any]:
+    """Fisher's exact test and Cramér's V of two variables."""
+    stats = library("scipy.stats")
+    counts = stats.contingency.crosstab(a.codes, b.codes).count
+    row: dict[str, Any] = {"variable_1": a.name, "variable_2": b.name}
+    if min(counts.shape) < 2:
+        return row | {"fisher_p": None, "fisher": None, "cramers_v": None}
+    small = counts.shape == (2, 2)
+    drawn = None if small else stats.MonteCarloMethod(n_resamples=DRAWS, rng=np.random.default_rng(_SEED))
+    return row | {
+        "fisher_p": float(stats.fisher_exact(counts, method=drawn).pvalue),
+        "fisher": "exact" if small else f"{DRAWS} tables drawn",
+        "cramers_v": float(stats.contingency.association(counts, method="cramer")),
+    }
+
+
+def inflation_factors(name: str, model: Trained) -> list[dict[str, Any]]:
+    """Generalised variance inflation factor of each variable of a model (Fox and Monette 1992; R's package car).
+
+    det(R_own) det(R_others) / det(R), R the correlations of the coefficients without the intercept. It is the usual
+    factor for a variable with one coefficient.
+    """
+    fitted, free = fit_logit(model.rows, model.outcome)
+    covariance = np.asarray(fitted.cov_params())[1:, 1:]
+    scale = np.sqrt(np.diag(covariance))
+    n_terms = [_values(column, column).shape[1] for column in model.design.columns]
+    owner, rows = np.repeat(np.arange(len(n_terms)), n_terms)[free[1:]], []
+    for i, column in enumerate(model.design.columns):
+        own = owner == i
+        if own.any():
+            parts = [np.ix_(part, part) for part in (own, ~own, own | ~own)]
+            one, others, whole = (np.linalg.slogdet((covariance / np.outer(scale, scale))[part])[1] for part in parts)
+            gvif, df = float(np.exp(one + others - whole)), int(own.sum())
+            row = {"trained_on": name, "variable": column.name, "gvif": gvif, "df": df}
+            rows.append(row | {"gvif_scaled": float(gvif ** (1 / (2 * df)))})
+    return rows

@@ -1,8 +1,7 @@
 """Finds the boxes, or the cells of tree nodes, that contain points.
 
-For boxes, which may overlap, points are sorted along a space-filling curve into a tree of blocks with bounds. All boxes
-descend this tree together: (box, block) pairs with disjoint bounds are dropped, the others are replaced by their parts.
-Work is proportional to the pairs found and their surroundings; memory is bounded.
+Points are sorted along a space-filling curve into a tree of blocks with bounds, which all boxes descend together: pairs
+of a box and a block with disjoint bounds are dropped, the others are replaced by their parts. Memory is bounded.
 """
 
 from __future__ import annotations
@@ -94,12 +93,8 @@ def containing_cells(
 ) -> Places:
     """Returns the cell that contains each point, -1 without one; of cells that overlap, the deepest.
 
-    Makes one look-up for each combination of depths among the cells, over the points without a cell.
-
-    Args:
-        parents: the parent of each node, for each tree.
-        cells: the node of each cell in each tree.
-        points: the node of each point in each tree; -1 outside the tree.
+    Arguments have an array for each tree: the parent of each node, and the node of each cell and of each point (-1
+    outside the tree). Makes one look-up for each combination of depths among the cells.
     """
     found = np.full(len(points[0]), -1, dtype=np.int64)
     if len(cells[0]) == 0:

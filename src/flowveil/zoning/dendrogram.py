@@ -10,9 +10,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from flowveil.errors import DataError
 from flowveil.hierarchy import Floats, Hierarchy
-from flowveil.zoning.geometry import on_earth, refuse_places
+from flowveil.zoning.geometry import on_earth
 
 
 def ward_hierarchy(codes: NDArray[np.str_], lat: Floats, lon: Floats) -> Hierarchy:
@@ -23,21 +22,12 @@ def ward_hierarchy(codes: NDArray[np.str_], lat: Floats, lon: Floats) -> Hierarc
 
     Tiles with the same centre become children of one node; every other inner node has two children. Inner nodes are
     called ``c1``, ``c2``, ... in order of merging, cheapest first, padded with zeros; if a tile has such a name, ``c``
-    is doubled. The tree does not depend on the order of the tiles: ties are decided by code.
-
-    Raises:
-        DataError: there are no tiles, codes are duplicated, or a tile has no valid centre.
+    is doubled. The tree does not depend on the order of the tiles: ties are decided by code. Codes are distinct, and
+    centres valid (`refuse_places`).
     """
-    if len(codes) == 0:
-        raise DataError("A hierarchy needs at least one tile.")
-    codes = np.asarray(codes, dtype=np.str_)
     order = np.argsort(codes, kind="stable")
     names = codes[order]
-    if np.any(names[1:] == names[:-1]):
-        raise DataError("Duplicate tiles: every tile needs a distinct code.")
-    lat, lon = np.asarray(lat, dtype=np.float64)[order], np.asarray(lon, dtype=np.float64)[order]
-    refuse_places(names, lat, lon)
-    place_of_tile, points = _places(on_earth(lat, lon))
+    place_of_tile, points = _places(on_earth(lat[order], lon[order]))
     tiles_at = np.bincount(place_of_tile, minlength=len(points))
     merges = ward_merges(points, tiles_at.astype(np.float64))
 

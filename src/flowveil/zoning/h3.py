@@ -161,12 +161,7 @@ def _center(cells: list[int]) -> tuple[float, float]:
 
 @dataclass(frozen=True, eq=False)
 class H3Geography:
-    """Places of H3 cells and parts; a part consists of its children, a virtual root of base cells, `outside` of none.
-
-    Attributes:
-        code: the code of each node.
-        base: the base cells of a virtual root.
-    """
+    """Places of H3 cells and parts; a part consists of its children, a virtual root of ``base``, `outside` of none."""
 
     code: Cells64
     base: tuple[int, ...] = ()
@@ -213,12 +208,7 @@ class H3Geography:
 
 @dataclass(frozen=True, eq=False)
 class H3Zones:
-    """Cells as zones, independent of data.
-
-    Attributes:
-        cells: distinct cells in increasing order.
-        tile_resolution: resolution of the tiles that `size` counts.
-    """
+    """Distinct cells in increasing order as zones, independent of data; `size` counts tiles of a resolution."""
 
     cells: Cells64
     tile_resolution: int

@@ -176,11 +176,7 @@ def check_outlines(outlines: NDArray[np.object_], label: str) -> None:
 
 
 def _pairs_of_edges(outline: Any, predicate: str | None, most: int, label: str) -> int:
-    """Returns the number of ordered pairs of edges for which a predicate, or by default that of boxes, holds.
-
-    Raises:
-        DataError: there are more than the limit.
-    """
+    """Returns the number of ordered pairs of edges that meet a predicate, by default of boxes; refuses too many."""
     edges, found = _edges(outline), 0
     tree = shapely.STRtree(edges)
     for start in range(0, len(edges), _BATCH):

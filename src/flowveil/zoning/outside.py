@@ -18,11 +18,9 @@ from flowveil.hierarchy import OUTSIDE, OUTSIDE_CELL, VIRTUAL_ROOT, Floats, Hier
 
 @dataclass(frozen=True, eq=False)
 class Beyond:
-    """Geography of a tree with `outside`: that of the tree without it; `outside` has no position.
+    """Geography of a tree with `outside`, which has no position: that of the tree without it, ``inside``.
 
-    Attributes:
-        inside: the tree without `outside`.
-        shift: number of nodes added above it: 1 if the root is new.
+    ``shift`` is the number of nodes added above it: 1 if the root is new.
     """
 
     inside: Hierarchy
@@ -30,32 +28,23 @@ class Beyond:
 
     def centers(self, nodes: Ints) -> tuple[Floats, Floats]:
         """Returns latitude and longitude of each node's centre; NaN for `outside`."""
-        known, inner = self._known(nodes)
-        lat, lon = np.full((2, len(nodes)), np.nan)
-        lat[known], lon[known] = self._inner.centers(inner)
+        lat, lon = self._filled("centers", nodes, np.full((2, len(nodes)), np.nan))
         return lat, lon
 
     def areas_km2(self, nodes: Ints) -> Floats:
         """Returns the area of each node; NaN for `outside`."""
-        known, inner = self._known(nodes)
-        area = np.full(len(nodes), np.nan)
-        area[known] = self._inner.areas_km2(inner)
-        return area
+        return self._filled("areas_km2", nodes, np.full(len(nodes), np.nan))
 
     def polygons(self, nodes: Ints) -> NDArray[np.object_]:
         """Returns the outline of each node; None for `outside`."""
-        known, inner = self._known(nodes)
-        shapes = np.full(len(nodes), None, dtype=object)
-        shapes[known] = self._inner.polygons(inner)
-        return shapes
+        return self._filled("polygons", nodes, np.full(len(nodes), None, dtype=object))
 
-    @property
-    def _inner(self) -> Any:
-        return self.inside.geography
-
-    def _known(self, nodes: Ints) -> tuple[NDArray[np.bool_], Ints]:
+    def _filled(self, what: str, nodes: Ints, values: NDArray[Any]) -> NDArray[Any]:
+        """Fills in what the tree without `outside` says of its nodes."""
         known = nodes != self.inside.n_nodes + self.shift
-        return known, np.maximum(nodes[known] - self.shift, 0).astype(np.int32)
+        inner = np.maximum(nodes[known] - self.shift, 0).astype(np.int32)
+        values[..., known] = getattr(self.inside.geography, what)(inner)
+        return values
 
 
 def has_outside(tree: Hierarchy) -> bool:

@@ -22,7 +22,7 @@ from flowveil.slices import SlicedFlows
 from flowveil.zoning.geometry import ZoneGeography
 from flowveil.zoning.h3 import h3_hierarchy, is_h3
 from flowveil.zoning.halves import MARK, halved_h3, halved_map
-from flowveil.zoning.outside import Beyond, inside_of, with_outside
+from flowveil.zoning.outside import has_outside, inside_of, with_outside
 from flowveil.zoning.table import chain_above, positions
 
 Refinement = Literal["h3", "halves"]
@@ -32,32 +32,33 @@ Read = TypeVar("Read", Flows, SlicedFlows)
 Trees = tuple[Hierarchy, Hierarchy, Hierarchy | None]
 
 
-def restricted_tree(tree: Hierarchy, tiles: ArrayLike, *, to_the_top: bool = False) -> tuple[Hierarchy, Ints]:
-    """Returns the tree over some of its tiles, in the same order, and the nodes that remain.
+def restricted_tree(tree: Hierarchy, tiles: ArrayLike, *, to_the_top: bool = False) -> Hierarchy:
+    """Returns the tree over some of its tiles, by number, in the same order.
 
     Its root is the smallest node that contains all of these tiles; to the top, the root of the map. What remains keeps
-    its code, name, level, centre, area and outline: a zone is as large as on the map, whichever tiles were seen.
+    its code, name, level, centre, area and outline: a zone is as large as on the map, whichever tiles were seen. The
+    tile `outside` stays, with the top, if it is chosen.
     """
     chosen = np.asarray(tiles, dtype=np.int64).ravel()
     if len(chosen) == 0:
         raise DataError("The map cannot be restricted to no tiles.")
-    if chosen.min() < 0 or chosen.max() >= tree.n_tiles:
-        raise ParameterError(
-            f"Tile numbers must be 0 to {tree.n_tiles - 1}. "
-            "Hint: tiles_of gives -1 for codes that the map does not have."
-        )
-    if isinstance(tree.geography, Beyond):
-        return _restricted_around(tree, tree.geography, chosen, to_the_top=to_the_top)
+    if has_outside(tree):
+        within = chosen[chosen != tree.n_tiles - 1]
+        if len(within) == 0:
+            raise DataError("All trips begin, or all end, outside the area. Hint: a larger area (--within).")
+        stays = len(within) < len(chosen)
+        smaller = restricted_tree(inside_of(tree), within, to_the_top=to_the_top or stays)
+        return with_outside(smaller) if stays else smaller
     seen = np.zeros(tree.n_tiles, dtype=np.int64)
     seen[chosen] = 1
-    stays = tree.sum_over(seen) > 0
-    kept: Ints = np.flatnonzero(stays).astype(np.int32)
-    parent = (np.cumsum(stays) - 1)[np.maximum(tree.parent[kept], 0)]
+    remains = tree.sum_over(seen) > 0
+    kept: Ints = np.flatnonzero(remains).astype(np.int32)
+    parent = (np.cumsum(remains) - 1)[np.maximum(tree.parent[kept], 0)]
     skipped = 0 if to_the_top else chain_above(np.bincount(parent[1:], minlength=len(kept)))
     kept, parent = kept[skipped:], parent[skipped:] - skipped
     parent[0] = -1
     where = tree.geography
-    restricted = Hierarchy(
+    return Hierarchy(
         parent=parent.astype(np.int32),
         code=tree.code[kept],
         base_level=int(tree.level[kept[0]]),
@@ -66,30 +67,12 @@ def restricted_tree(tree: Hierarchy, tiles: ArrayLike, *, to_the_top: bool = Fal
         levels=None if tree.levels is None else tree.levels[kept],
         names=None if tree.names is None else tree.names[kept],
     )
-    return restricted, kept
-
-
-def _restricted_around(
-    tree: Hierarchy, around: Beyond, chosen: NDArray[np.int64], *, to_the_top: bool
-) -> tuple[Hierarchy, Ints]:
-    """Returns the same for a tree with `outside`, which stays, with the top, if it is chosen."""
-    outside = tree.n_tiles - 1
-    within = chosen[chosen != outside]
-    if len(within) == 0:
-        raise DataError("All trips begin, or all end, outside the area. Hint: a larger area (--within).")
-    stays = len(within) < len(chosen)
-    smaller, kept = restricted_tree(around.inside, within, to_the_top=to_the_top or stays)
-    kept = kept + np.int32(around.shift)
-    if not stays:
-        return smaller, kept
-    above = np.arange(around.shift, dtype=np.int32)
-    return with_outside(smaller), np.concatenate((above, kept, [np.int32(tree.n_nodes - 1)])).astype(np.int32)
 
 
 def tree_of_tiles(whole: Hierarchy, codes: NDArray[Any], *, to_the_top: bool = False) -> Hierarchy:
     """Returns the tree of a map over the tiles with these codes; see `restricted_tree`."""
     tiles = np.flatnonzero(np.isin(whole.code[whole.leaf_node], codes))
-    return restricted_tree(whole, tiles, to_the_top=to_the_top)[0]
+    return restricted_tree(whole, tiles, to_the_top=to_the_top)
 
 
 def both_trees(flows: Any, make: Callable[[Hierarchy], Hierarchy]) -> tuple[Hierarchy, Hierarchy]:
@@ -154,7 +137,7 @@ def over_own_tiles(flows: Flows) -> Flows:
         codes = tree.code[tree.leaf_node[tiles]]
         if flows.whole_map is not None:
             return tree_of_tiles(flows.whole_map, codes)
-        return h3_hierarchy(codes) if tree.kind == "h3" else restricted_tree(tree, tiles)[0]
+        return h3_hierarchy(codes) if tree.kind == "h3" else restricted_tree(tree, tiles)
 
     origins, destinations = both_trees(flows, smallest)
     # A smaller tree keeps the order of its tiles.

@@ -34,7 +34,7 @@ def nested_hierarchy(columns: Sequence[Texts], *, levels: Sequence[str], root: s
     texts = [np.asarray(c, dtype=np.str_) for c in columns]
     if not texts or len(texts[-1]) == 0:
         raise HierarchyError("A hierarchy needs at least one row.")
-    _refuse_missing(texts, levels)
+    refuse_missing(texts, levels)
     codes, numbers = zip(*(np.unique(column, return_inverse=True) for column in texts), strict=True)
     problems = []
     for depth in range(1, len(texts)):
@@ -75,7 +75,7 @@ def parent_hierarchy(tile: Texts, parent: Texts, *, root: str | None = None) -> 
     tile, parent = np.asarray(tile, dtype=np.str_), np.asarray(parent, dtype=np.str_)
     if len(tile) == 0:
         raise HierarchyError("A hierarchy needs at least one row.")
-    _refuse_missing([tile], ["zone"])
+    refuse_missing([tile], ["zone"])
     code, number = np.unique(np.concatenate((tile, parent[parent != ""])), return_inverse=True)
     row = number[: len(tile)]
     above = np.full(len(tile), -1, dtype=np.int64)
@@ -141,7 +141,8 @@ def _count(items: NDArray[Any], noun: str) -> str:
     return f"{len(items)} {noun}{'' if len(items) == 1 else 's'}"
 
 
-def _refuse_missing(columns: Sequence[Texts], levels: Sequence[str]) -> None:
+def refuse_missing(columns: Sequence[Texts], levels: Sequence[str]) -> None:
+    """Raises HierarchyError for rows without a code at one of the levels; the last are the tiles."""
     problems = []
     tiles = columns[-1]
     empty = np.flatnonzero(tiles == "")

@@ -374,6 +374,8 @@ def test_the_benchmark_has_the_tables_of_matet_and_publishes_nothing(matrices):
     }  # fmt: skip
     text = (matrices / "tables.md").read_text("utf-8")
     assert text.lower().count("not for publication") == len(_labels(matrices)) + 1
+    page = (matrices / "study.html").read_text("utf-8")
+    assert page.count("Times that of ATG-Dual") == 5
     rows = pq.read_table(matrices / "results.parquet").to_pylist()
     assert len({row["segment"] for row in rows}) == 3
     assert {row["method"] for row in rows} >= {"atg-dual", "glove", "mondrian", "laplace", "suppression"}

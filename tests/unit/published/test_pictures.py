@@ -35,6 +35,16 @@ def is_a_picture(path) -> bool:
     return path.read_bytes().startswith(HEADS[path.suffix]) and path.stat().st_size > 2000
 
 
+def test_names_of_zones_reach_pictures(release, tmp_path):
+    zones = release.zones
+    names = pa.array([f"District {code[3:9]}, a name that is too long for a map" for code in zones["zone"].to_pylist()])
+    for show in SHOWS:
+        drawn = draw(release.flows, zones.append_column("name", names), tmp_path / "named.svg", show=show).read_text()
+        assert "Named on the map: District " in drawn
+        assert 1 <= drawn.partition("Named on the map")[2].partition("</desc>")[0].count("District ") <= 12 * 2
+        assert "Named on the map" not in draw(release.flows, zones, tmp_path / "plain.svg", show=show).read_text()
+
+
 @pytest.mark.parametrize("show", ["both", "flows"])
 def test_every_map_is_one_call(show, release, tmp_path):
     """Pixels; another test draws every map as an SVG."""

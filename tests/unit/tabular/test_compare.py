@@ -153,7 +153,13 @@ def test_bins_of_ordered_columns_are_categories_in_every_variant():
         Grid(repeats=0)
 
 
-def test_a_comparison_with_gaussian_noise():
-    found = compare_records(survey(), ROLES, grid=ONE, fit={"noise": "gaussian", "delta": 1e-6})
+def test_a_comparison_checks_the_regression_where_asked(tmp_path):
+    fit = {"noise": "gaussian", "delta": 1e-6}
+    found = compare_records(survey(), ROLES, grid=ONE, fit=fit, diagnostics=True)
+    found.write(tmp_path / "out")
+    written = {f.name for f in (tmp_path / "out").iterdir()}
+    assert {"associations.csv", "inflation.csv", "influence.csv", "cooks_distance.png", "leverage.png"} <= written
+    models = {"original", "mondrian", "ipf", "mondrian, published values"}
+    assert set(found.tables["inflation"]["trained_on"].to_pylist()) == models
     assert found.parameters["noise"] == "gaussian"
     assert {"original_error", "mondrian_z", "ipf_p"} <= set(found.tables["coefficients"].column_names)

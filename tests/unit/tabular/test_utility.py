@@ -12,8 +12,10 @@ from flowveil.tabular.utility import (
     Design,
     Trained,
     cross_validate,
+    diagnose,
     effects,
     fit_logit,
+    inflation_factors,
     margin_distance,
     outcome_of,
     pair_release,
@@ -188,3 +190,38 @@ def test_errors_z_and_p_are_those_of_statsmodels():
     for name, theirs in (("estimate", fitted.params), ("error", fitted.bse), ("z", fitted.tvalues)):
         assert [effect[name] for effect in found] == pytest.approx(list(theirs), rel=1e-4)
     assert [effect["p"] for effect in found] == pytest.approx(list(fitted.pvalues), rel=1e-3)
+
+
+def test_the_factor_of_a_single_coefficient_is_the_usual_one_and_associated_variables_have_larger_ones():
+    pytest.importorskip("statsmodels")
+    from statsmodels.stats.outliers_influence import variance_inflation_factor
+
+    trained = model()
+    rows = {row["variable"]: row for row in inflation_factors("original", trained)}
+    assert {name: row["df"] for name, row in rows.items()} == {"sex": 1, "job": 2, "pay": 2}
+    # Not the same number: a logistic model weighs records by how much they say.
+    assert rows["sex"]["gvif"] == pytest.approx(variance_inflation_factor(trained.rows, 1), rel=0.05)
+    assert rows["job"]["gvif"] > 2 > 1.1 > rows["sex"]["gvif"] >= 1
+    assert rows["job"]["gvif_scaled"] == pytest.approx(rows["job"]["gvif"] ** 0.25)
+
+
+def test_associations_and_influence_by_hand():
+    stats = pytest.importorskip("scipy.stats")
+    pytest.importorskip("statsmodels")
+    trained, table = model(), patients()
+    tables, by_record = diagnose(table, ["sex", "job", "ill"], {"original": trained})
+    pairs = {(r["variable_1"], r["variable_2"]): r for r in tables["associations"]}
+    counts = np.zeros((2, 2), int)
+    for sex, ill in zip(table["sex"].to_pylist(), table["ill"].to_pylist(), strict=True):
+        counts[int(sex == "m"), int(ill == "yes")] += 1
+    assert pairs["sex", "ill"]["fisher_p"] == pytest.approx(stats.fisher_exact(counts).pvalue)
+    assert pairs["sex", "ill"]["fisher"] == "exact"
+    assert pairs["job", "ill"]["fisher_p"] < 0.05 < pairs["sex", "job"]["fisher_p"]
+    chi2 = stats.chi2_contingency(counts, correction=False).statistic
+    assert pairs["sex", "ill"]["cramers_v"] == pytest.approx((chi2 / counts.sum()) ** 0.5)
+    # Leverages add up to the number of coefficients; the thresholds are the thesis's.
+    n, p = trained.rows.shape
+    assert by_record["leverage"].sum() == pytest.approx(p)
+    thresholds = {row["measure"]: row["threshold"] for row in tables["influence"]}
+    assert thresholds == pytest.approx({"cooks_distance": 4 / (n - (p - 1) - 2), "leverage": 2 * p / n})
+    assert (by_record["cooks_distance"] >= 0).all()

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from flowveil.errors import DataError
 from flowveil.zoning.dendrogram import ward_hierarchy, ward_merges
+from flowveil.zoning.geometry import refuse_places
 from reference.zones import as_dict, cheapest_merge, merge_cost
 
 
@@ -121,14 +122,10 @@ def test_tiles_without_a_place_are_refused():
     lat[:7] = np.nan
     lon[8] = 181
     with pytest.raises(DataError) as caught:
-        ward_hierarchy(codes, lat, lon)
+        refuse_places(codes, lat, lon)
     assert "Of 9 tiles 7 have no coordinates: 's0', 's1', 's2', 's3', 's4' and 2 more" in str(caught.value)
     assert "1 lie off the earth" in str(caught.value)
     assert "'s8'" in str(caught.value)
-    with pytest.raises(DataError, match="at least one tile"):
-        ward_hierarchy(np.array([], dtype=np.str_), np.array([]), np.array([]))
-    with pytest.raises(DataError, match="Duplicate tiles"):
-        ward_hierarchy(np.array(["a", "a"]), np.array([1.0, 2.0]), np.array([1.0, 2.0]))
 
 
 def test_memory_grows_with_the_tiles_not_with_their_pairs():
