@@ -22,7 +22,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from os import PathLike
 from pathlib import Path
-from types import TracebackType
 
 from flowveil.errors import OutputError
 from flowveil.paths import read_json
@@ -213,9 +212,7 @@ class Draft:
         os.rename(self.new, self.target)
         sync_folder(self.target.parent)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
             if kind is not None and self._taking and not os.path.lexists(self.new):
                 os.rename(self.target, self._room / _BACK)

@@ -74,8 +74,8 @@ def parse_json(content: bytes) -> Any:
             text,
             object_pairs_hook=_without_duplicates,
             parse_constant=_refuse_constant,
-            parse_int=_whole_number,
-            parse_float=_fraction,
+            parse_int=lambda digits: _bounded(int(digits), _LARGEST_WHOLE),
+            parse_float=lambda digits: _bounded(float(digits), _LARGEST_FRACTION),
         )
     except RecursionError:
         raise ValueError("nested too deeply") from None
@@ -92,15 +92,7 @@ def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
 
 
-def _whole_number(digits: str) -> int:
-    number = int(digits)
-    if not -_LARGEST_WHOLE <= number < _LARGEST_WHOLE:
-        raise ValueError("a whole number that no table can hold")
-    return number
-
-
-def _fraction(digits: str) -> float:
-    number = float(digits)
-    if not abs(number) <= _LARGEST_FRACTION:
-        raise ValueError("a number whose square is too large for a computer")
+def _bounded(number: float, most: float) -> float:
+    if not -most <= number < most:
+        raise ValueError("a number that no table can hold")
     return number

@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Iterable
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 from flowveil.errors import GuaranteeError, OutputError
 from flowveil.output import Draft, Place, explained, real_place
@@ -28,24 +29,22 @@ def publish(
     directory: str | PathLike[str],
     *,
     overwrite: bool = True,
-    formats: str | Iterable[str] = (),
-    basemap: str | None = None,
-    context: str | PathLike[str] | None = None,
     replace_stronger: bool = False,
     before_rename: Callable[[Path], None] | None = None,
-    **about: str | None,
+    **writing: Any,
 ) -> Path:
     """Writes a release into a folder; after any error what was there is untouched.
 
-    Arguments are those of `Release.write`. ``before_rename`` is called with the draft of the folder when all is written
-    and recounted; if it raises, nothing is published. GuaranteeError: the recount contradicts the release.
+    Arguments are those of `Release.write`; ``writing`` goes to `folder_content`. ``before_rename`` is called with the
+    draft of the folder when all is written and recounted; if it raises, nothing is published. GuaranteeError: the
+    recount contradicts the release.
     """
     release.check_publishable()
     log.info("Writing and recounting")
     revision = getattr(release, "revision", None)
     if revision is not None and real_place(directory) in [real_place(f.path) for f in revision.earlier.folders]:
         raise OutputError(f"'{directory}' is the release that is revised; both are needed. Hint: name a new folder.")
-    content = folder_content(release, formats=formats, basemap=basemap, context=context, **about)
+    content = folder_content(release, **writing)
     # Outlines are drawn once: zones depend neither on texts nor on formats.
     vars(release)["zones"] = content.zones
     check_target(directory, overwrite=overwrite)

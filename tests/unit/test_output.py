@@ -20,7 +20,7 @@ from flowveil.output import (
     SPILL,
     Draft,
     check_file,
-    check_folder,
+    check_private_folder,
     remove_stale_drafts,
     scratch_folder,
     write_files,
@@ -149,7 +149,8 @@ def test_an_interrupt_at_any_line_leaves_the_old_result_or_the_new_one_and_no_dr
 
         try:
             sys.settrace(interrupt)
-            write_folder(check_folder(target, refuse=lambda _: None), {"new": "2"})
+            check_private_folder(target, "a result", lambda _: True)
+            write_folder(target, {"new": "2"})
             whole = True
         except KeyboardInterrupt:
             whole = False
