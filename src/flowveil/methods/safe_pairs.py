@@ -1,14 +1,8 @@
 """Safe pairs: every pair of an origin node and a destination node whose cell may be published.
 
-Whatever cuts are chosen, a published cell is one of these pairs. There are few of them: pairs of one depth at each end
-are disjoint, so each depth pair has at most volume / k, and a pair can only be safe inside safe pairs. The search
-descends from the roots: for every origin depth the flows are sorted once by (origin node, destination tile); a pair is
-then a run of rows, its children are runs inside it, and its sums differences of prefix sums. Only safe runs divide.
-
-If columns fold (`flowveil.folds`), a pair has a node of each of their trees as well. The same is done at every
-combination of depths of these trees, with the flows sorted by (nodes of the folds, origin node, destination tile).
-
-Measured by `python -m benchmarks methods`.
+Whatever cuts are chosen, a published cell is one of these pairs, and safe only inside safe pairs. The search descends
+from the roots: for every origin depth (and every combination of depths of folds) the flows are sorted once by origin
+node and destination tile. A pair is then a run of rows, and its sums differences of prefix sums. Only safe runs divide.
 """
 
 from __future__ import annotations
