@@ -23,13 +23,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from flowveil import anonymize, anonymize_slices, read_slices, read_tree, read_trips, read_zones
+from flowveil import anonymize, anonymize_slices, read_tree, read_trips, read_zones
 from flowveil.errors import InfeasibleError
 from flowveil.flows import Flows
 from flowveil.hierarchy import Hierarchy
 from flowveil.release.boundary import to_published
 from flowveil.release.statement import round_share, share_step
 from flowveil.slices import SlicedFlows
+from flowveil.times import TIME, Every
 
 K = 3
 #: A tile pair of a world; in slices, with the value of the slice.
@@ -39,6 +40,7 @@ BELOW: dict[str, Any] = {"map": "abcdt", "x": "ab", "y": "cd", **{tile: tile for
 #: A folded attribute.
 WHY = "why"
 WHYS = {"work": "work or study", "study": "work or study", "shop": ""}
+WHY_TREE = read_tree(WHYS)
 BELOW |= {"all": tuple(WHYS), "work or study": ("work", "study"), **{why: (why,) for why in WHYS}}
 #: Four origins and one destination; two origins and two destinations; one large pair and three small ones.
 ROW = [(tile, "t") for tile in "abcd"]
@@ -109,15 +111,19 @@ def flows_of(case: Case, counts: Mapping[Pair, int], seen: Sequence[Pair]) -> Fl
 
 
 def read_of(reading: Mapping[str, Any], counts: Mapping[Pair, int]) -> Flows:
-    """The trips of a world, read from a table; folded where they have times or reasons."""
+    """The trips of a world, read from a table."""
     rows = [pair for pair, n in counts.items() for _ in range(n)]
-    names = ("o", "d", *reading.get("by", ()), "at")
-    table = pa.table({name: list(column) for name, column in zip(names, zip(*rows, strict=True), strict=False)})
-    how = {"zones": POINTS, "origin_tile": "o", "destination_tile": "d", "no_person": True, **reading}
-    if not {"by", "every"} & reading.keys():
-        return read_trips(table, **how)
-    trees = {name: read_tree(WHYS) for name in reading.get("by", ())}
-    return read_slices(table, **how).folded(trees)
+    table = pa.table(dict(zip(("o", "d"), zip(*rows, strict=True), strict=True)))
+    how = {"zones": POINTS, "origin_tile": "o", "destination_tile": "d", "no_person": True}
+    return read_trips(table, **how, **reading)
+
+
+def sliced_of(case: Case, columns: tuple[str, ...], counts: Mapping[Pair, int], seen: Sequence[Pair]) -> SlicedFlows:
+    """The trips of a world by the values that its pairs have after their tiles."""
+    keys = tuple(sorted({pair[2:] for pair in seen}))
+    parts = [{pair: n for pair, n in counts.items() if pair[2:] == key} for key in keys]
+    every = Every.parse("1h") if TIME in columns else None
+    return SlicedFlows(columns, keys, tuple(flows_of(case, part, seen) for part in parts), every)
 
 
 @dataclass(frozen=True)
@@ -132,6 +138,7 @@ class Case:
         persons: the persons of a pair.
         weights: the weight of a trip from each tile, known to the reader.
         reading: how a table of the trips is read on `POINTS`; None if flows are made without reading.
+        folds: the columns that fold.
     """
 
     pairs: Sequence[Pair]
@@ -141,6 +148,7 @@ class Case:
     persons: Callable[[Pair, int], list[int]] | None = None
     weights: Mapping[str, float] | None = None
     reading: Mapping[str, Any] | None = None
+    folds: tuple[str, ...] = ()
     most: int = K
 
     def worlds(self) -> Iterator[World]:
@@ -158,11 +166,10 @@ class Case:
                 return to_published(anonymize(read_of(self.reading, counts), **request))
             if len(seen[0]) == 2:
                 return to_published(anonymize(flows_of(self, counts, seen), **request))
-            values = sorted({pair[2] for pair in seen})
-            parts = [{p: n for p, n in counts.items() if p[2] == value} for value in values]
-            slices = tuple(flows_of(self, part, seen) for part in parts)
-            keys = tuple((value,) for value in values)
-            return to_published(anonymize_slices(SlicedFlows(columns=("sex",), keys=keys, slices=slices), **request))
+            sliced = sliced_of(self, self.folds or ("sex",), counts, seen)
+            if self.folds:
+                return to_published(anonymize(sliced.folded({WHY: WHY_TREE} if WHY in self.folds else {}), **request))
+            return to_published(anonymize_slices(sliced, **request))
         except InfeasibleError:
             return None
 
@@ -221,8 +228,6 @@ def fitting_worlds(case: Case, cells: Sequence[Mapping[str, Any]], stated: Mappi
 
 
 VOLUME = {"method": "odkanon", "budget": "volume"}
-BY_HOUR = {"time": "at", "every": "1h"}
-BY_WHY = {"by": (WHY,), "by_many": True}
 STRICTER = pa.table({"tile": ["b"], "k": [K + 1]})
 #: With these a reader can assume that a pair in no cell has fewer than k trips.
 PLAIN = {
@@ -243,9 +248,9 @@ PLAIN = {
         for method in ("suppression", "oigh", "atg-dual", "atg-soft", "layercut", "twincut", "paircut")
     },
     "odkanon, large": Case(REST, 0, VOLUME, LARGE),
-    "folded reasons": Case(REASONS, 6, {"method": "paircut"}, reading=BY_WHY),
-    "folded reasons, large": Case(REASONS, 0, {"method": "paircut"}, LARGE_REASON, reading=BY_WHY),
-    "folded reasons, layers": Case(REASONS, 5, {"method": "layercut"}, reading=BY_WHY),
+    "folded reasons": Case(REASONS, 6, {"method": "paircut"}, folds=(WHY,)),
+    "folded reasons, large": Case(REASONS, 0, {"method": "paircut"}, LARGE_REASON, folds=(WHY,)),
+    "folded reasons, layers": Case(REASONS, 5, {"method": "layercut"}, folds=(WHY,)),
 }
 OTHERS = {
     "odkanon, hopeless flows": Case(ROW, 0, {"method": "odkanon"}),
@@ -270,11 +275,11 @@ OTHERS = {
     "boxes, curvecut": Case(REST, 7, {"method": "curvecut"}, reading={}),
     "boxes, mondrian": Case(REST, 1, {"method": "mondrian"}, reading={}),
     "boxes, glove": Case(REST, 9, {"method": "glove"}, reading={}),
-    "folded times": Case(HOURS, 6, {"method": "paircut"}, reading=BY_HOUR),
-    "folded times, large": Case(HOURS, 0, {"method": "paircut"}, LARGE_HOUR, reading=BY_HOUR),
-    "folded reasons and times": Case(TIMED_REASONS, 4, {"method": "paircut"}, reading=BY_HOUR | BY_WHY),
-    "folded reasons and times, layers": Case(TIMED_REASONS, 3, {"method": "layercut"}, reading=BY_HOUR | BY_WHY),
-    "folded times, layers": Case(HOURS, 6, {"method": "layercut"}, reading=BY_HOUR),
+    "folded times": Case(HOURS, 6, {"method": "paircut"}, folds=(TIME,)),
+    "folded times, large": Case(HOURS, 0, {"method": "paircut"}, LARGE_HOUR, folds=(TIME,)),
+    "folded reasons and times": Case(TIMED_REASONS, 4, {"method": "paircut"}, folds=(WHY, TIME)),
+    "folded reasons and times, layers": Case(TIMED_REASONS, 3, {"method": "layercut"}, folds=(WHY, TIME)),
+    "folded times, layers": Case(HOURS, 6, {"method": "layercut"}, folds=(TIME,)),
     "outside": Case(REST, 0, VOLUME, LARGE, reading=OUTSIDE),
     "outside, layers": Case(REST, 0, {"method": "layercut"}, LARGE, reading=OUTSIDE),
     "common layers": Case(SLICES[:3], 1, {"method": "layercut", "common_zones": True}),

@@ -114,6 +114,8 @@ class Linkage(Figures):
     persons: int
     raw_alone: float  # the share of them who are the only ones with these trips, by tiles
     alone: float  # the same by published cells
+    raw_median: float  # the median number of people who have these trips, by tiles
+    median: float  # the same by published cells
     below_k: float  # the share of them whom fewer than k people, themselves included, match by published cells
     guessed: float  # how often a further trip's destination zone is guessed from its origin zone
     from_margin: float  # how often from the margin alone
@@ -144,6 +146,8 @@ def linkage(release: PublishedRelease, trips: PlacedTrips, *, sample: int = 300,
                 persons=len(rows),
                 raw_alone=raw.count(1) / n,
                 alone=published.count(1) / n,
+                raw_median=float(np.median(raw)) if raw else 0.0,
+                median=float(np.median(published)) if published else 0.0,
                 below_k=sum(size < release.k for size in published) / n,
                 guessed=int(right[further].sum()) / of,
                 from_margin=int(marginal[further].sum()) / of,

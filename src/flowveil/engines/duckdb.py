@@ -8,6 +8,7 @@ they are replaced by flowveil's.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -226,6 +227,11 @@ class Query:
         """Returns the columns of a batch of this query, for screening."""
         columns = [batch.column(f"end{i}") for i in range(len(self.used.ends))]
         tiles = [self.tiling.tile_numbers(c) for c in columns] if self.used.has_tiles else None
+        unknown: Counter[str] = Counter()
+        for column, numbers in zip(columns, tiles or (), strict=False) if isinstance(self.tiling, MapTiling) else ():
+            strange = pa.array(~self.tiling.is_tile(numbers) & (numbers != NO_TILE))
+            for entry in pc.value_counts(column.filter(strange)).to_pylist():
+                unknown[str(entry["values"])] += entry["counts"]
         texts: dict[str, NDArray[np.bool_]] = {}
         commas = False
         if self.texts:
@@ -243,6 +249,7 @@ class Query:
             tiles=None if tiles is None else (tiles[0], tiles[1]),
             trips=_numpy(batch, "trips") if self.used.trips else None,
             added={name: _numpy(batch, name) for name in self.used.added},
+            unknown_codes=unknown,
             texts=texts,
             commas=commas,
             no_attribute=reduce(pc.or_, missing).to_numpy(zero_copy_only=False) if missing else None,

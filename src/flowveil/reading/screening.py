@@ -7,6 +7,7 @@ all of them. Counts do not depend on the order of rows. Examples are row numbers
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -65,6 +66,8 @@ _TRIPS_ROUNDING_ALLOWED = 1e-3
 #: A number that differs more from whole millionths has more than six decimals.
 _ROUNDED = 1e-8
 _EXAMPLES = 5
+#: An unknown code is listed if at least so many ends have it: it then names a place, not a person.
+_FEWEST_ENDS = 10
 #: Points off the earth that are kept to recognise their reference system; they are never shown.
 _OFF_EARTH_KEPT = 200
 #: If a larger share is dropped, the input is misread, and a larger limit is not suggested.
@@ -79,6 +82,7 @@ class Batch:
         points: latitude and longitude of the origin, then of the destination; None if there are tiles.
         tiles: the two ends as numbers of the tiling; None if there are points.
         added: the columns of `flowveil.flows.SUM_COLUMNS`, by role.
+        unknown_codes: the number of ends of each code that is not on the map.
         texts: by number column, the rows with text that is not a number.
         commas: whether such a text is a number with a decimal comma.
         no_time, no_attribute: rows without a time, or without an attribute that slices need.
@@ -90,6 +94,7 @@ class Batch:
     tiles: tuple[Cells64, Cells64] | None = None
     trips: NDArray[np.float64] | None = None
     added: dict[str, NDArray[np.float64]] = field(default_factory=dict)
+    unknown_codes: Counter[str] = field(default_factory=Counter)
     texts: dict[str, Mask] = field(default_factory=dict)
     commas: bool = False
     no_time: Mask | None = None
@@ -184,7 +189,7 @@ class _FixedPointSum:
 #: The counters of a screening.
 _COUNTED = (
     "rows", "_kept", "_left_out", "_amounts", "_rounding", "_has_fractions", "_errors", "_resolutions",
-    "_on_earth_if_swapped", "_off_earth", "_bins", "_commas", "_sums", "_time_shapes", "_days",
+    "_on_earth_if_swapped", "_off_earth", "_bins", "_commas", "_sums", "_time_shapes", "_unknown_codes", "_days",
 )  # fmt: skip
 
 
@@ -194,6 +199,7 @@ class Screening:
     def __init__(self, reading: Reading, tiling: Tiling, *, times: TimeForm | None = None) -> None:
         self._reading, self._tiling, self._times = reading, tiling, times
         self._time_shapes: Counter[str] = Counter()
+        self._unknown_codes: Counter[str] = Counter()
         #: Rows that were screened; rows that are used.
         self.rows, self._kept = 0, 0
         self._left_out = dict.fromkeys(REASONS, 0)
@@ -309,6 +315,8 @@ class Screening:
             frequent = sorted(self._time_shapes, key=lambda shape: (-self._time_shapes[shape], shape))
             shapes = ", ".join(f"'{shape}'" for shape in frequent[:_EXAMPLES])
             problems.append(f"times such as {shapes} (9 is a digit, A a letter)")
+        if self._unknown_codes:
+            problems.append(self._unknown_text())
         if self._times is not None and self._times.problem is not None:
             problems.append(f"the times in column {self._reading.columns.time!r} cannot be read: {self._times.problem}")
         if len(resolutions) > 1:
@@ -363,6 +371,15 @@ class Screening:
             input_weight=amount("weight", *every) if weighted else None,
         )
 
+    def _unknown_text(self) -> str:
+        """Returns the number of unknown codes; frequent ones that are written like codes of the map are listed."""
+        codes = [] if self._reading.zones is None else self._reading.zones.hierarchy.code.tolist()
+        shapes = {_shape_of(code) for code in codes}
+        often = sorted(c for c, n in self._unknown_codes.items() if n >= _FEWEST_ENDS and _shape_of(c) in shapes)
+        listed = f"; with {_FEWEST_ENDS} ends or more: {', '.join(often[:_EXAMPLES])}" if often else ""
+        n = len(self._unknown_codes)
+        return f"not on the map: {n:,} different code{'s' if n > 1 else ''}{listed}"
+
     def _find(self, what: str, mask: Mask) -> None:
         if mask.any():
             self._errors.setdefault(what, _Finding()).add(mask, self.rows)
@@ -383,6 +400,7 @@ class Screening:
             return np.zeros(len(batch), dtype=np.bool_)
         unknown = self._unknown(batch.tiles)
         self._find(f"a tile that is not {self._tiling.noun}", unknown)
+        self._unknown_codes += batch.unknown_codes
         return unknown
 
     def _unknown(self, tiles: tuple[Cells64, Cells64]) -> Mask:
@@ -519,6 +537,11 @@ class Screening:
 
     def _left_out_text(self) -> str:
         return ", ".join(f"{n:,} {reason}" for reason, n in self._left_out.items() if n)
+
+
+def _shape_of(code: Any) -> str:
+    """Returns a code with 9 for every digit and A for every letter."""
+    return re.sub(r"[^\W\d_]", "A", re.sub(r"\d", "9", str(code)))
 
 
 def _any_of(masks: list[Any]) -> Mask:

@@ -10,16 +10,22 @@ Plane coordinates are kilometres east and north of Notre-Dame; at this size the 
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from flowveil.errors import ParameterError
 from flowveil.hierarchy import Floats
+from flowveil.output import write_files
 
 # ---- region: where people live, work and study ----
 
@@ -495,6 +501,10 @@ def _draw_block(block: int, people: int, seed: int) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=SCHEMA)
 
 
+#: Blocks of people in a row group.
+_BLOCKS_OF_ROW_GROUP = 50
+
+
 def synthetic_survey(*, people: int = 3_320, seed: int = 0) -> pa.Table:
     """Draws a week of trips of invented inhabitants of Île-de-France.
 
@@ -509,9 +519,32 @@ def synthetic_survey(*, people: int = 3_320, seed: int = 0) -> pa.Table:
         One row for each trip with the columns of `SCHEMA`, ordered by person and time. ``weight`` is the number of
         inhabitants that the person represents; times are local.
     """
+    return pa.concat_tables(_blocks(people, seed)).combine_chunks()
+
+
+def write_synthetic_survey(path: str | os.PathLike[str], *, people: int, seed: int = 0) -> int:
+    """Writes the rows of `synthetic_survey` to a Parquet file and returns their number.
+
+    Memory holds one row group of 50,000 people. The file appears, or is replaced, only when it is complete.
+    """
+    blocks, trips = _blocks(people, seed), 0
+
+    def write(draft: Path) -> None:
+        nonlocal trips
+        with pq.ParquetWriter(draft, SCHEMA) as writer:
+            while chunk := list(islice(blocks, _BLOCKS_OF_ROW_GROUP)):
+                rows = pa.concat_tables(chunk)
+                writer.write_table(rows, row_group_size=max(1, rows.num_rows))
+                trips += rows.num_rows
+
+    write_files({path: write})
+    return trips
+
+
+def _blocks(people: int, seed: int) -> Iterator[pa.Table]:
+    """Checks the arguments now, draws the blocks one by one later."""
     if people < 1:
         raise ParameterError(f"people is {people}; a survey has at least 1 participant.")
     if seed < 0:
         raise ParameterError(f"seed is {seed}; it must be 0 or more.")
-    n_blocks = -(-people // BLOCK_PEOPLE)
-    return pa.concat_tables(_draw_block(block, people, seed) for block in range(n_blocks)).combine_chunks()
+    return (_draw_block(block, people, seed) for block in range(-(-people // BLOCK_PEOPLE)))

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet
 import shapely
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from flowveil.errors import DataError, HierarchyError, MissingExtraError, ParameterError
 from flowveil.headers import Header, listed
@@ -263,7 +263,7 @@ def _places(
     if columns.lat or has_points:
         lat, lon = np.full((2, len(rows)), np.nan)
         if columns.lat:
-            lat, lon = _degrees(table, columns.lat)[rows], _degrees(table, columns.lon)[rows]
+            lat, lon = (degrees_of(table[name], name)[rows] for name in (columns.lat, columns.lon))
         elif drawn is not None:
             lat, lon = shapely.get_y(shapes), shapely.get_x(shapes)
         centers = TilePlaces(*mean_points(lat, lon, tile, len(codes)))
@@ -478,13 +478,13 @@ def _texts(table: pa.Table, column: str) -> Texts:
     return np.array(text.to_pylist(), dtype=np.str_).reshape(len(text))
 
 
-def _degrees(table: pa.Table, name: str) -> NDArray[np.float64]:
-    column = table[name]
+def degrees_of(column: Any, name: str) -> Floats:
+    """Returns a column of numbers, also as text; NaN if missing."""
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
         # A decimal comma, as spreadsheets write it in half of Europe.
         column = pc.replace_substring(pc.utf8_trim_whitespace(column), ",", ".")
         column = pc.if_else(pc.equal(column, ""), pa.scalar(None, column.type), column)
     try:
-        return np.asarray(column.cast(pa.float64()).to_numpy(), dtype=np.float64)
+        return np.asarray(column.cast(pa.float64()).to_numpy(zero_copy_only=False), dtype=np.float64)
     except pa.ArrowException:
         raise DataError(f"Column '{name}' holds something that is not a number; degrees are needed.") from None

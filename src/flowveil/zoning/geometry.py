@@ -119,7 +119,7 @@ class ZoneGeography:
     @cached_property
     def _center_sums(self) -> Floats:
         weight = np.ones(len(self.places.lat)) if self.places.drawn_km2 is None else self.places.drawn_km2
-        towards = _directions(self.places.lat, self.places.lon) * weight
+        towards = directions(self.places.lat, self.places.lon) * weight
         return np.concatenate((np.zeros((3, 1)), np.cumsum(towards, axis=1)), axis=1)
 
 
@@ -194,7 +194,7 @@ def mean_points(lat: Floats, lon: Floats, group: NDArray[Any], n_groups: int) ->
     # Sums depend on their order; the order of the rows must not show.
     order = np.lexsort((lon, lat, group))
     lat, lon, group = lat[order], lon[order], group[order]
-    mean_lat, mean_lon = _lat_lon(np.array([np.bincount(group, axis, n_groups) for axis in _directions(lat, lon)]))
+    mean_lat, mean_lon = _lat_lon(np.array([np.bincount(group, axis, n_groups) for axis in directions(lat, lon)]))
     lone = np.bincount(group, minlength=n_groups)[group] == 1
     mean_lat[group[lone]], mean_lon[group[lone]] = lat[lone], lon[lone]
     return mean_lat, mean_lon
@@ -219,7 +219,8 @@ def refuse_places(codes: Texts, lat: Floats, lon: Floats) -> None:
         )
 
 
-def _directions(lat: Floats, lon: Floats) -> Floats:
+def directions(lat: Floats, lon: Floats) -> Floats:
+    """Returns points as unit vectors from the centre of a sphere, one column each."""
     a, b = np.radians(lat), np.radians(lon)
     return np.stack((np.cos(a) * np.cos(b), np.cos(a) * np.sin(b), np.sin(a)))
 
@@ -243,9 +244,9 @@ class _Plane:
 
         Points that span more than that get a cylindrical plane.
         """
-        towards = _directions(lat, lon)
+        towards = directions(lat, lon)
         middle = _lat_lon(towards.sum(axis=1, keepdims=True))
-        if float((_directions(*middle).T @ towards).min()) > 0:
+        if float((directions(*middle).T @ towards).min()) > 0:
             place = f"+lat_0={float(middle[0][0])!r} +lon_0={float(middle[1][0])!r}"
             to_plane = Transformer.from_crs(_WGS84, f"+proj=laea {place} +datum=WGS84 +units=m", always_xy=True)
             return cls(to_plane, shapely.Point(0, 0).buffer(_LAEA_RADIUS_M), has_seam=False)

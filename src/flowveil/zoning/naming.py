@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowveil.hierarchy import Floats, Hierarchy, Ints
+from flowveil.zoning.geometry import directions
 from flowveil.zoning.table import positions
 
 #: Longer names are truncated.
@@ -65,9 +66,6 @@ def _named_tile_in(tree: Hierarchy, named: Ints, tile_name: NDArray[np.str_]) ->
 def _distance(tree: Hierarchy, one: Ints, other: Ints) -> Floats:
     """Returns the distance between node centres as a chord of the unit sphere, rounded to 12 digits."""
     assert tree.geography is not None
-    ends = []
-    for nodes in (one, other):
-        lat, lon = (np.radians(side) for side in tree.geography.centers(nodes.astype(np.int32)))
-        ends.append(np.array([np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)]))
-    far: Floats = np.round(np.sqrt(np.sum((ends[0] - ends[1]) ** 2, axis=0)), 12)
+    start, end = (directions(*tree.geography.centers(nodes.astype(np.int32))) for nodes in (one, other))
+    far: Floats = np.round(np.sqrt(np.sum((start - end) ** 2, axis=0)), 12)
     return far

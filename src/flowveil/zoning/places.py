@@ -12,14 +12,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from flowveil.errors import DataError, ParameterError
 from flowveil.flows import Flows
 from flowveil.headers import plain_name
 from flowveil.hierarchy import Floats, Hierarchy, PlaceCounts
-from flowveil.zoning.files import ZoneMap, load_table, text_column
+from flowveil.zoning.files import ZoneMap, degrees_of, load_table, text_column
 from flowveil.zoning.h3 import Cells64, is_cell, is_h3, parent_of, resolution_of
 from flowveil.zoning.outside import inside_of
 from flowveil.zoning.points import index_points
@@ -171,10 +170,7 @@ def _thresholds(column: Any, n: int, label: str, name: str) -> Whole:
 def _coordinates(column: dict[str, Any], label: str) -> tuple[Floats, Floats]:
     ends = []
     for name, most in (("lat", 90.0), ("lon", 180.0)):
-        try:
-            values = np.asarray(pc.cast(column[name], pa.float64()).to_numpy(zero_copy_only=False), dtype=np.float64)
-        except (pa.ArrowException, TypeError):
-            raise DataError(f"{label} has a '{name}' that is not a number.") from None
+        values = degrees_of(column[name], name)
         wrong = int(np.sum(~(np.abs(values) <= most)))
         if wrong:
             raise DataError(f"{label} has {wrong} places whose '{name}' is missing or off the earth.")

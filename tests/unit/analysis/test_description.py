@@ -159,6 +159,7 @@ def test_the_advice_tells_when_boxes_make_sense():
     assert "cannot be made" in nowhere
 
 
+@pytest.mark.slow
 def test_what_methods_would_give_is_estimated_by_running_them():
     """No release of the method itself is coarser than its estimate; folding is estimated where a time is given."""
     pytest.importorskip("numba")

@@ -114,6 +114,7 @@ def grouped(tables) -> dict:
     return groups
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "flows_of", "method", "options", "fits"),
     [

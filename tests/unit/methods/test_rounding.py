@@ -66,6 +66,7 @@ def test_the_fast_method_is_the_slow_one(table, base, small_only, seed):
     assert all(shown[cell] == n for cell, n in table.items() if cell not in small)
 
 
+@pytest.mark.slow
 def test_random_and_controlled_rounding_are_unbiased():
     table = {(0, 0): 1, (0, 1): 3, (1, 0): 4, (1, 1): 2, (2, 1): 7, (2, 2): 1, (0, 2): 6}
     rng, n = np.random.default_rng(), 3_000

@@ -102,6 +102,7 @@ def regular_tree(width: int, depth: int) -> flowveil.Hierarchy:
     return flowveil.Hierarchy(parent=np.array(parent, np.int32), code=np.arange(len(parent), dtype=np.uint64))
 
 
+@pytest.mark.slow
 def test_small_maps_are_the_best_there_are():
     """On trees of eight tiles, against every pair of cuts: the heuristic search must be optimal nearly always."""
     tree, found, instances = regular_tree(2, 3), Counter(), 12

@@ -23,7 +23,7 @@ from flowveil.analysis.pages.trade_offs import joint_part
 from flowveil.analysis.tables import Sheet, html_part
 from flowveil.audit.auditing import Audit, AuditOfOne, audit_files
 from flowveil.audit.subtraction import Group, Groups
-from flowveil.published.charts import Bars, Mark, bar_chart, curve_chart
+from flowveil.published.charts import Bars, Mark, bar_chart, box_chart, curve_chart
 from flowveil.published.document import frame, page
 from flowveil.published.html import render, render_series
 from flowveil.published.pictures import draw
@@ -114,6 +114,7 @@ def comparison(text: str) -> Iterator[str]:
 
 
 def charts(text: str) -> Iterator[str]:
+    yield str(box_chart({text: (0.5, 0.8, 1.0, 1.5, 2.0)}, title=text, reference=text))
     yield str(bar_chart(Bars((text,), (3,), 1, text), title=text, label=text))
     curve = [(0.0, 9.0), (0.1, 4.0)]
     marks = [Mark(text, 0.1, 5.0)]

@@ -5,6 +5,7 @@ import pytest
 fuzz = pytest.importorskip("benchmarks.fuzz_reading", reason="needs the repository's folder benchmarks")
 
 
+@pytest.mark.slow
 def test_changed_files_are_read_right_or_refused(tmp_path):
     found = {seed: fuzz.one(seed, tmp_path) for seed in range(40)}
     assert {seed: wrong for seed, (_, wrong) in found.items() if wrong} == {}

@@ -1,16 +1,18 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import h3.api.basic_int as h3_int
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from benchmarks.synthetic_flows import synthetic_flows
 
-from flowveil.errors import ParameterError
+from flowveil.errors import OutputError, ParameterError
 from flowveil.sources.synthetic import (
     AGES,
     POPULATION,
@@ -18,6 +20,7 @@ from flowveil.sources.synthetic import (
     SCHEMA,
     SEXES,
     synthetic_survey,
+    write_synthetic_survey,
 )
 from flowveil.zoning.h3 import resolution_of
 
@@ -213,10 +216,32 @@ def test_enough_trips_are_not_enough_inhabitants_nor_the_other_way_round() -> No
 # ---- the same rows ---------------------------------------------------------------------------------------
 
 
-def test_the_same_seed_gives_the_same_rows() -> None:
+def test_the_same_seed_gives_the_same_bytes(tmp_path: Any) -> None:
+    write_synthetic_survey(tmp_path / "a.parquet", people=300, seed=7)
+    write_synthetic_survey(tmp_path / "b.parquet", people=300, seed=7)
+    assert (tmp_path / "a.parquet").read_bytes() == (tmp_path / "b.parquet").read_bytes()
     one, other = synthetic_survey(people=300, seed=7), synthetic_survey(people=300, seed=8)
     assert one.equals(synthetic_survey(people=300, seed=7))
     assert not one["start_lat"].slice(0, 50).equals(other["start_lat"].slice(0, 50))
+
+
+@lru_cache(maxsize=1)
+def in_one_piece() -> pa.Table:
+    return synthetic_survey(people=2_345, seed=3)
+
+
+@pytest.mark.parametrize("blocks", [1, 2, 50])
+def test_row_groups_do_not_change_the_rows(tmp_path: Any, blocks: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "survey.parquet"
+    monkeypatch.setattr("flowveil.sources.synthetic._BLOCKS_OF_ROW_GROUP", blocks)
+    trips = write_synthetic_survey(path, people=2_345, seed=3)
+    expected = in_one_piece()
+    assert trips == expected.num_rows
+    written = pq.read_table(path)
+    assert written.schema.equals(SCHEMA)
+    assert written.combine_chunks().equals(expected)
+    assert pq.ParquetFile(path).num_row_groups == -(-3 // blocks)
+    assert [p.name for p in tmp_path.iterdir()] == ["survey.parquet"]
 
 
 def test_a_smaller_survey_is_the_beginning_of_a_larger_one() -> None:
@@ -231,9 +256,33 @@ def test_a_smaller_survey_is_the_beginning_of_a_larger_one() -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"people": 0}, {"seed": -1}])
-def test_arguments_out_of_range_are_refused(wrong: dict[str, Any]) -> None:
+def test_arguments_out_of_range_are_refused(tmp_path: Any, wrong: dict[str, Any]) -> None:
     with pytest.raises(ParameterError, match=next(iter(wrong))):
         synthetic_survey(**wrong)
+    with pytest.raises(ParameterError):
+        write_synthetic_survey(tmp_path / "s.parquet", **{"people": 10, **wrong})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_cannot_be_written_is_named(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("nowhere").write_text("a file")
+    with pytest.raises(OutputError, match="nowhere"):
+        write_synthetic_survey("nowhere/s.parquet", people=10)
+
+
+def test_a_failed_write_keeps_the_old_file(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "s.parquet"
+    path.write_bytes(b"old")
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("pyarrow.parquet.ParquetWriter.write_table", fail)
+    with pytest.raises(OutputError, match="No space left"):
+        write_synthetic_survey(path, people=10)
+    assert [p.name for p in tmp_path.iterdir()] == ["s.parquet"]
+    assert path.read_bytes() == b"old"
 
 
 # ---- flows -----------------------------------------------------------------------------------------------

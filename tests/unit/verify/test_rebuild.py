@@ -113,6 +113,7 @@ def with_secret(content: bytes) -> bytes:
     return sink.getvalue().to_pybytes()
 
 
+@pytest.mark.slow
 def test_an_addition_to_any_file_is_found_whatever_version_is_claimed(exported, tmp_path):
     """Hashes are right again after each change."""
     names = sorted(path.name for path in exported.iterdir() if path.name != "manifest.json")
