@@ -279,6 +279,6 @@ def refuse_many_combinations(flows: SlicedFlows) -> None:
 def _too_many(what: str, found: str) -> DataError:
     return DataError(
         f"Too many {what} to make a matrix of each: {found} for {ROWS_PER_VALUE} rows: {what} of few rows make matrices"
-        " of one contributor each, published under its name. Hint: use fewer columns, or classes that many people share;"
+        " of one contributor each, published under its name. Hint: use fewer columns or classes that many people share;"
         f" or confirm with {switched_on('by_many')} that none represents one person, vehicle or household."
     )
