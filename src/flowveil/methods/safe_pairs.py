@@ -222,7 +222,7 @@ class _Search:
             locations = self.guarantee.locations
             rows |= {"begin": (*tiles.begin, locations), "end": (*tiles.end, locations)}
         common = AncestorDepth(self.origins)
-        return {name: Repeats(*columns, order, self.leaf_o, group, common) for name, columns in rows.items()}
+        return {name: Repeats(columns, order, self.leaf_o, group, common) for name, columns in rows.items()}
 
     def _descend(
         self, order: Positions, ends: Sequence[Ints], members: dict[str, Repeats], depth_o: int
@@ -324,25 +324,18 @@ class Repeats:
 
     The distinct members of a pair are the sum over its flows minus the repeats. A repeated member has two rows with
     origins in one node: `met` is the depth of the common ancestor of these origins, for a row and the one before it.
+    Flows with enough members are excluded: counts of pairs that contain one are upper bounds, at least the threshold.
     """
 
     def __init__(
-        self,
-        flow: Ints,
-        member: Ints,
-        least: int,
-        order: Positions,
-        leaf_o: Ints,
-        group: Positions,
-        common: AncestorDepth,
+        self, rows: tuple[Ints, Ints, int], order: Positions, leaf_o: Ints, group: Positions, common: AncestorDepth
     ) -> None:
-        n = len(leaf_o)
+        (flow, member, least), n = rows, len(leaf_o)
         self.each = np.bincount(flow, minlength=n)
-        # A flow with enough members makes every pair that contains it safe, so its repeats need not be known.
         used = np.zeros(n, dtype=np.bool_)
         used[order] = self.each[order] < least
-        rows = np.flatnonzero(used[flow])
-        flow, member = flow[rows], member[rows]
+        kept = np.flatnonzero(used[flow])
+        flow, member = flow[kept], member[kept]
         by_origin = np.argsort(leaf_o, kind="stable")
         place = np.empty(n, dtype=np.int64)
         place[by_origin] = np.arange(n)
