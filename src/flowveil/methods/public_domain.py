@@ -254,10 +254,7 @@ def named_levels(domain: PairDomain) -> list[tuple[str, NDArray[np.uint64]]]:
 
 
 def _lifted(tree: Hierarchy, zones: Ints, region: list[str] | None) -> list[Ints]:
-    """Returns the ancestors of zones, from the root, or from the zones of the region, down.
-
-    A zone that ends early is repeated.
-    """
+    """Returns the ancestors of zones, from the top of the region down; a zone that ends early is repeated."""
     highest = np.zeros(len(zones), dtype=np.int64)
     if region is not None:
         codes = tree.code_text(np.arange(tree.n_nodes, dtype=np.int32))

@@ -42,10 +42,7 @@ def twincut_same_zones(
     effort: float = 1.0,
     time_limit: float | None = None,
 ) -> Plan:
-    """Plans fine zones for both ends that suppress at most a share of the volume.
-
-    Both ends are tiles of one tree. Arguments as in `flowveil.methods.twincut.twincut`.
-    """
+    """Plans fine zones for both ends, tiles of one tree; arguments as in `flowveil.methods.twincut.twincut`."""
     check_goal(objective)
     deadline = search_deadline(effort, time_limit)
     merged = volume_budget_cuts(flows, guarantee, max_suppressed=max_suppressed)

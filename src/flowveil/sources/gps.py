@@ -187,10 +187,7 @@ def _count_points(con: Any, usable: str) -> tuple[int, int]:
 
 
 def _marked_trips(con: Any) -> Prepared:
-    """Returns the trips of the points in ``picked``, which has a column ``trip``: one for each person and mark.
-
-    Of points at one instant, the coordinates decide which is the first or the last, not the order of the rows.
-    """
+    """Returns a trip for each person and mark in ``picked``; of points at one instant, the coordinates decide."""
     usable = f"{_USABLE} AND trip IS NOT NULL"
     n, n_usable = _count_points(con, usable)
     return _prepared(_ends_of_trips(con, f"(SELECT * FROM picked WHERE {usable})"), n - n_usable)
@@ -275,10 +272,9 @@ def stays(
 
 
 def _moving_runs(stay: NDArray[np.bool_], begins: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Returns the first and last point of each run of points outside stays.
+    """Returns the first and last point of each run outside stays, with the end and start of the stays around it.
 
-    The last point of a stay is where the next trip starts, its first point is where the trip before it ends: both
-    belong to these trips, the points between them to none. ``begins`` marks points after a gap or of another person.
+    ``begins`` marks points after a gap or of another person.
     """
     moving = ~stay
     first, last = moving.copy(), moving.copy()
