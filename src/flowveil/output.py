@@ -1,11 +1,8 @@
 """Atomic output: places are tested before anything is computed, and results replace them completely or not at all.
 
-Results are first written into a hidden folder next to their place (``.flowveil-draft-`` and a random number), in the
-same file system, so that taking the place is a rename. The hidden folder is locked while its process lives. The next
-run removes unlocked drafts of killed processes, and restores the earlier result if it had been moved aside.
-
-Folders that only look like drafts, from an archive or a synchronised disk, are not touched. A draft contains the name
-that may be restored, and the inode number of the folder, which no copy has.
+Results are written into a hidden, locked folder next to their place and renamed (docs/decisions/0030-atomic-output.md).
+The next run removes unlocked drafts of killed processes, and restores an earlier result that was moved aside. A draft
+contains that name and the inode number of the folder, so copies from archives or synchronised disks are not touched.
 """
 
 from __future__ import annotations

@@ -2,11 +2,6 @@
 
 Every measure is computed on trips and, with weights, on weights too, whichever was protected. A `Measure` has a key, a
 title and a meaning, computes its value from a `Subject`, and combines the values of several `Slices`.
-
-`generalization_floor` is a lower bound of the mean generalisation error of every method whose zones are nodes of the
-hierarchies: each flow is in the smallest safe pair of nodes that contains it, and the costliest flows are suppressed up
-to the limit. It ignores that flows share zones, so it can be far below what is possible. `division_floor` holds for
-divisions of (root, root), such as the cells of ATG and PairCut.
 """
 
 from __future__ import annotations

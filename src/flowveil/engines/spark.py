@@ -1,11 +1,8 @@
 """The Spark engine: trips stay on the cluster, the driver gets flows, and persons as numbers if they fit.
 
-Each task processes its rows with the code of the DuckDB engine, so both engines give the same release, byte by byte.
-Only integers are summed, so partitions have no effect. Names of persons stay on the cluster, where they become numbers
-in the order of the names.
-
-The counters of a task (rows dropped, errors of the table) travel as one more batch through the same grouping, not in an
-accumulator: Spark repeats failed tasks, and their counters must not be added twice.
+Each task processes its rows with the code of the DuckDB engine and only integers are summed, so both engines give the
+same release, byte by byte (docs/spark.md). The counters of a task travel as one more batch through the same grouping,
+not in an accumulator: Spark repeats failed tasks, and their counters must not be added twice.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
 """The methods, one file each, named after its paper.
 
-A method is a function ``(flows, guarantee, *, max_suppressed, **options) -> Plan``, or, if it adds noise,
-``(flows, **options) -> NoisyCounts``. Registering it here is enough: the command line, the comparison and the contract
-tests use `METHODS`. Options and their types are read from the signature.
-
-Methods from outside are a function, a `Method`, or an entry point of the group ``flowveil.methods``. Their plans are
-applied and recounted like any other, and refused if a cell is below the threshold.
+A method is a function ``(flows, guarantee, *, max_suppressed, **options) -> Plan``, or, if it adds noise, ``(flows,
+**options) -> NoisyCounts``. Registering it in `METHODS` is enough; options and their types are read from the signature.
+Methods of users (docs/methods/your-own.md) are recounted like any other.
 """
 
 from __future__ import annotations

@@ -1,14 +1,7 @@
 """The loops of CurveCut and GLOVE, compiled. Needs numba (the extra ``boxes``).
 
-CurveCut: the shortest safe runs, the optimal partition of an order, and the exchange step. A run is a slice of an order
-of flows. All units are monotone, so of the runs from a flow only those matter that are safe and shorter than two safe
-runs. The exchange sorts the flows of neighbouring boxes along each of the four dimensions, and from one to the other of
-two distant flows, and cuts each order like the whole curve.
-
-GLOVE: each merge depends on all earlier ones, so the loop cannot be vectorised. Candidate pairs are in a heap; pairs
-with merged boxes are skipped.
-
-Measured by `python -m benchmarks methods` and `python -m benchmarks boxes`.
+CurveCut: all units are monotone, so of the runs from a flow only those matter that are safe and shorter than two safe
+runs. GLOVE: each merge depends on all earlier ones, so the loop cannot be vectorised.
 """
 
 from __future__ import annotations

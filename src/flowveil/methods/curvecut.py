@@ -1,10 +1,8 @@
-"""CurveCut: boxes as fine as GLOVE's at the speed of a sort (after Ghinita et al. 2007, Fast data anonymization).
+"""CurveCut: boxes as fine as GLOVE's at the speed of a sort (after Ghinita et al. 2007; docs/methods/curvecut.md).
 
-Flows are points in four dimensions, sorted along a Hilbert curve. Dynamic programming over windows finds the optimal
-partition of that order into safe runs, which become boxes, and suppressed flows. The price of a suppressed unit is
-searched until the suppression limit is met; the rest is spent where a lower price would spend it. Then neighbouring
-boxes exchange flows: in rounds of bounded work, boxes are sorted along another curve and consecutive boxes are
-repartitioned if that costs less (`flowveil.methods.box_loops`).
+Flows are points in four dimensions, sorted along a Hilbert curve. Dynamic programming finds the optimal partition of
+that order into safe runs and suppressed flows, at the price that meets the limit. Then neighbouring boxes exchange
+flows.
 """
 
 from __future__ import annotations

@@ -1,14 +1,9 @@
-"""LayerCut: PairCut in layers, so that almost nothing is suppressed.
+"""LayerCut: PairCut in layers, so that almost nothing is suppressed (docs/methods/layercut.md).
 
-Each layer runs PairCut's recurrence on the flows that the layers before did not publish, at one price on a suppressed
-trip. The prices are a public ladder, `FIRST_PRICE` times powers of `RATIO`: a layer with price m publishes cells whose
-two zones have fewer than m tiles together. A flow belongs to the first layer that has a cell around it, so cells of
-different layers count disjoint sets of trips, and nothing can be subtracted.
-
-Not published, and left to the next layer, are cells that break a `CellRule`, cells whose count determines the counts of
-their parts (`_determined`), and cells that reveal a refused part (`_unexplained`); docs/methods/layercut.md has the
-reasons. Guaranteed: at most ``max_suppressed`` of the volume appears nowhere. If the ladder leaves more, layers are
-removed, and one last layer is PairCut within the limit.
+Each layer runs PairCut's recurrence, at one price of a public ladder, on the flows that the layers before did not
+publish. So cells of different layers count disjoint sets of trips, and nothing can be subtracted. Cells that break a
+`CellRule`, determine the counts of their parts (`_determined`) or reveal a refused part (`_unexplained`) are left to
+the next layer. Guaranteed: at most ``max_suppressed`` of the volume appears nowhere.
 """
 
 from __future__ import annotations

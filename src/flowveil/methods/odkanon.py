@@ -1,9 +1,7 @@
 """ODkAnon: greedy bottom-up merging into homogeneous zones (Armenante et al., NetMob 2025).
 
-The published loop repeatedly merges the sibling group with the fewest trips, on an axis chosen from the two zone
-counts, until all cells are safe. The order of merges depends on the marginal totals alone and the choice of axis on the
-zone counts alone; cells only decide when to stop, and merging never makes a cell worse. The schedule is therefore
-computed once, and bisection finds the stopping step. The order on one axis is a sort by (total, deeper first, code).
+The order of merges depends on marginal totals and zone counts alone, and merging never makes a cell worse. So the
+schedule is computed once, and bisection finds the stopping step (docs/decisions/0013-odkanon-in-closed-form.md).
 """
 
 from __future__ import annotations

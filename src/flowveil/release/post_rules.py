@@ -1,16 +1,10 @@
 """Rules that are not monotone: dominance, t-closeness, stricter places, revisions.
 
-Methods rely on monotonicity, so these rules do not enter their search. For a method that plans one set of cells they
-are applied after planning, and suppress whole cells. A method in layers takes them as a `CellRule`: a cell that breaks
-a rule is not published in its layer, and its trips go on to the next. What is suppressed counts towards the limit.
-
-Dominance: in no cell does one person make more than a share of the trips. Stricter places: cells around a clinic or a
-shelter must reach a higher k or l. A cell is around a place if one of its zones contains the place's tile on the map,
-whether or not a trip ends there: otherwise a cell that is published below the higher threshold would reveal that none
-does. t-closeness (Li et al. 2007): no zone's trips are farther than t, in total variation, from all published trips;
-whole zones are suppressed, the farthest first.
-
-A revision publishes cells again that readers know already, so it cannot be combined with such a rule.
+Methods rely on monotonicity, so these rules do not enter their search. They are applied after planning, and suppress
+whole cells (t-closeness: whole zones, the farthest first), which count towards the limit. A method in layers takes them
+as a `CellRule`: a refused cell's trips go on to the next layer. docs/decisions/0007-post-rules.md has the reasons. A
+cell is around a stricter place whether or not a trip ends there: otherwise it would reveal that none does. A revision
+publishes cells again that readers know already, so it cannot be combined with such a rule.
 """
 
 from __future__ import annotations

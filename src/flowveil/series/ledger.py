@@ -1,13 +1,10 @@
 """The ledger of a data set: which releases were made from its trips, and the rule for the next one.
 
-A release from raw trips is accepted only if it provably shares no trip with any earlier release (`trip_facts`), if it
-is the same release again, or if it is a revision of those with which it shares trips. The rule is complete: cells of
-disjoint trips cannot be subtracted from each other. A second table of the same trips is derived from the first instead.
-Noisy releases are exempt; their ε add up (`budget`). Perturbed releases may share trips with others that were perturbed
-with the same key and parameters: equal cells have equal values there.
-
-The line of a release is durable before the release appears: after a crash the ledger may hold a release that was never
-published, and never the other way round.
+A release from raw trips is accepted only if it provably shares no trip with any earlier release (`trip_facts`), is the
+same release again, or is a revision (docs/decisions/0024-ledger.md). Noisy releases are exempt; their ε add up
+(`budget`). Perturbed releases may share trips if key and parameters are the same: equal cells have equal values there.
+The line of a release is durable before the release appears, so after a crash the ledger may hold a release that was
+never published, and never the other way round.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
-"""Numbers on a grid, so that the edges of published ranges reveal no single record.
+"""Numbers on a grid, so that the edges of published ranges reveal no single record (docs/tabular/mondrian.md).
 
-A range from the lowest to the highest number of a class publishes two people's exact numbers. So numbers are put into
-cells of a grid before anything is cut: cells begin at the multiples of a step, `[20, 30)` holds 20 and not 30. Unless
-they are declared public, the cells at both ends are open: `(-inf, 20)` and `[90, inf)`, each with at least k records.
-
-A step that is not declared is round and depends on the records through their number and the two k-th outermost values
-alone. A finer one has to be confirmed: with a step as fine as the numbers, every edge is a person's number again.
+Cells begin at the multiples of a step, `[20, 30)` holds 20 and not 30. Unless they are declared public, the cells at
+both ends are open, each with at least k records. A step that is not declared depends on the number of records and the
+two k-th outermost values alone. A finer one has to be confirmed: its edges could be single people's numbers.
 """
 
 from __future__ import annotations

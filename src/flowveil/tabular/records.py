@@ -223,15 +223,11 @@ def check_columns(table: pa.Table, names: Iterable[str], role: str) -> None:
     """Raise DataError if a column is not in the table; the message says which names are."""
     absent = [name for name in names if name not in table.column_names]
     if absent:
-        header = _header(table)
+        header = Header(table.column_names)
         raise DataError(
             f"No column {', '.join(repr(a) for a in absent)} ({role}).{header.did_you_mean(absent[0])} "
             f"{header.described()}"
         )
-
-
-def _header(table: pa.Table) -> Header:
-    return Header(table.column_names)
 
 
 def check_roles(table: pa.Table, **roles: Sequence[str]) -> None:
@@ -247,8 +243,10 @@ def check_roles(table: pa.Table, **roles: Sequence[str]) -> None:
         raise ParameterError(f"Columns with two roles: {', '.join(twice)}. Each column has one.")
     without = [name for name in table.column_names if name not in named]
     if without:
+        # Columns that the user named are in the table, so its first line is a header.
+        header = Header(table.column_names, declared=bool(named))
         raise ParameterError(
-            f"Columns without a role: {_header(table).listed(without)}. Each must be a quasi-identifier, sensitive, "
+            f"Columns without a role: {header.listed(without)}. Each must be a quasi-identifier, sensitive, "
             "kept unchanged, or a direct identifier (dropped). Hint: name what should not be published as direct "
             "identifier."
         )

@@ -1,11 +1,7 @@
 """Revisions: which cells may have a new value, and whether the others kept that of the earlier release.
 
-A reader can subtract the earlier value of a cell from the new one. So a cell is revised only if that difference, from
-every earlier release that has the cell, is nothing or reaches the guarantee; otherwise it keeps its value of
-the latest earlier release. Earlier trips are not available, only what was published of them. The fewest persons and
-tiles that can be behind a difference follow from the corrected trips, because added trips are among these. A cell
-whose value would not change counts as kept. Where zones overlap every earlier cell stays, so trips stay in their cells.
-A slice is compared with the same slice of the earlier releases.
+A reader can subtract the earlier value of a cell from the new one, so the difference from every earlier release must be
+nothing or reach the guarantee. Section 12 of docs/reference/recount.md has the rules.
 """
 
 from __future__ import annotations
