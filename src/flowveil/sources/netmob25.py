@@ -22,7 +22,7 @@ from flowveil.paths import named_path
 from flowveil.reading.database import fetch_table, in_own_words, open_database
 from flowveil.reading.sql import csv_sql, literal_path, number_sql
 from flowveil.reading.times import MICROSECONDS, decide
-from flowveil.sources.gps import LATITUDES, LONGITUDES, trips_of_points
+from flowveil.sources.gps import LATITUDES, LONGITUDES, Rules, trips_of_points
 from flowveil.sources.tables import Column, Prepared, choose_columns, opened
 
 #: Seconds without a point after which a trip has ended.
@@ -73,8 +73,7 @@ def prepare_netmob25(
         raise ParameterError(
             f"'{folder.name}' is not a folder. Hint: name the folder that the data set was unpacked into."
         )
-    if gap <= 0:
-        raise ParameterError(f"gap must be above 0; found {gap!r}.")
+    rules = Rules(gap=gap, dwell=None)
     tables = sorted(p for p in folder.rglob("*") if p.suffix.lower() in (".csv", ".txt"))
     named = None if individuals is None else named_path(individuals, what="the individuals")
     people_file = named or _find_individuals(tables)
@@ -89,7 +88,7 @@ def prepare_netmob25(
         )
     with open_database(None) as con, in_own_words("the GNSS files"):
         unread = _load_points(con, files)
-        prepared = trips_of_points(con, gap=gap, dwell=None, dwell_radius=1.0, keep_one_point=keep_one_point)
+        prepared = trips_of_points(con, rules, keep_one_point=keep_one_point)
         located = {person for (person,) in con.execute("SELECT DISTINCT person FROM points").fetchall()}
         trips = _join_people(con, prepared.trips, people)
     recorded = {p.stem for p in files}
