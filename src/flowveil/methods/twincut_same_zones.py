@@ -152,10 +152,7 @@ class CutTable:
         return np.sort(np.concatenate((divided, moves.united[moves.united >= 0]))).astype(np.int32)
 
     def _changes(self, zone: Ints, cut: Ints, group: NDArray[np.int64], other: Ints) -> tuple[Floats, Floats]:
-        """Returns the changes of cost and suppression if each group alone is replaced by its zones in ``other``.
-
-        A cell between two groups counts for each of them as if the other stayed.
-        """
+        """Returns the changes of cost and suppression if each group alone is replaced by its zones in ``other``."""
         now, then = cut[zone], other[self.tree.zone_of_tile(other)]
         of_tile = group[zone]
         n = int(group.max(initial=-1)) + 1
