@@ -18,7 +18,8 @@ from flowveil.errors import ParameterError
 from flowveil.flows import Cells, Flows, concat_cells
 from flowveil.hierarchy import Ints
 from flowveil.methods.discrete_noise import Bits, Counts, DiscreteLaplace, random_bits
-from flowveil.methods.noise_guarantee import CountedTrips, NoiseGuarantee, check_scale, rounded_up
+from flowveil.methods.epsilon import rounded_up
+from flowveil.methods.noise_guarantee import CountedTrips, NoiseGuarantee, check_scale
 from flowveil.methods.public_domain import PublicTree, public_domain
 from flowveil.methods.topdown import parse_shares
 from flowveil.release.noisy import NoiseStep, NoisyCounts

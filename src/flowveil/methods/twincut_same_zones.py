@@ -89,7 +89,7 @@ class Moves(NamedTuple):
 
     def select(self, which: NDArray[np.int64]) -> Moves:
         """Returns some of the moves."""
-        return Moves(*(column[which] for column in self))
+        return Moves(self.node[which], self.divides[which], self.cost[which], self.suppressed[which])
 
 
 class CutTable:
