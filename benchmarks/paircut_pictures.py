@@ -20,7 +20,7 @@ import shapely
 import flowveil
 from benchmarks.choosing_pictures import run
 from flowveil.published.pictures import draw
-from flowveil.published.tables import zones_in
+from flowveil.release.folder import zones_in
 from flowveil.sources.synthetic import synthetic_survey
 
 #: A place in Paris, and the resolution that cells are spread over.

@@ -2,7 +2,7 @@
 
 A million points in 4,000 polygons of two hundred corners each, as census tracts have. The floor is the search in the
 tree of bounding boxes alone, which is unavoidable; a spatial join of geopandas does the same work and is run
-for comparison. The program prints the time of `Locator.zones_of` divided by each, all measured in turn in the same run.
+for comparison. The program prints the time of `zones_at` divided by each, all measured in turn in the same run.
 
     python -m benchmarks zones
 """
@@ -18,7 +18,7 @@ import numpy as np
 import shapely
 from numpy.typing import NDArray
 
-from flowveil.zoning.geometry import Locator
+from flowveil.zoning.geometry import zones_at
 
 SIDE = 63
 #: Corners that each straight side of a square is divided into, moved alike on both sides of a border.
@@ -61,7 +61,7 @@ def main(words: Sequence[str] = ()) -> None:
     lon, lat = rng.uniform(2, 3, options.points), rng.uniform(48.5, 49.5, options.points)
     for _ in range(options.repeat):
         floor, _found = seconds(lambda: shapely.STRtree(outlines).query(shapely.points(lon, lat)))
-        ours, zone = seconds(lambda: Locator(outlines, codes).zones_of(lat, lon))
+        ours, zone = seconds(lambda: zones_at(outlines, codes, lat, lon))
         line = f"{len(zone):,} points in {len(outlines):,} polygons: {ours:.1f} s, {ours / floor:.1f} times the floor"
         try:
             import geopandas

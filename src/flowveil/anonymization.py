@@ -35,9 +35,9 @@ from flowveil.zoning.places import read_places
 
 #: The most accurate matrix; the finest map of disjoint zones; the finest cells of places and times.
 DEFAULT_METHOD, DEFAULT_OF_MAPS, DEFAULT_OF_FOLDS = "layercut", "twincut", "paircut"
-#: Bytes of numpy that deciding takes for each flow, and for each pair of flow and person: above what
-#: `python -m benchmarks.memory` and `benchmarks.scale` measure.
-FLOW_DECIDED, PERSON_DECIDED = 2200, 150
+#: Bytes that deciding and writing take: in any case, for each flow, and for each pair of flow and person. Above what
+#: `python -m benchmarks.memory` and `benchmarks.scale` measure for the method that takes most.
+DECIDED, FLOW_DECIDED, PERSON_DECIDED = 150 << 20, 700, 320
 
 
 class _Default(int):
@@ -106,7 +106,7 @@ class Run:
         """Returns the plan of the method for these flows."""
         people = 0 if flows.people is None else flows.people.n_rows
         room_for(
-            len(flows) * FLOW_DECIDED + people * PERSON_DECIDED,
+            DECIDED + len(flows) * FLOW_DECIDED + people * PERSON_DECIDED,
             what=f"deciding on {about(len(flows))} flows with {self.method.name}",
             hint=f"use larger tiles ({option('resolution')}) or a smaller area ({option('within')})",
         )

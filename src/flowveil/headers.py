@@ -1,7 +1,7 @@
 """Decides whether messages may quote the names of columns.
 
-In a file without a header line, the names are a record, with a person's name, home and destination. So names are quoted
-if at least half of them have words for columns, and none of the others looks like a value or a person.
+In a file without a header line, the names are a record, with a person's name, home and destination. So only names made
+of words for columns are quoted, and none if most are not, or if one of the others looks like a value or a person.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from functools import cached_property
 
 from flowveil.errors import DataError, did_you_mean
 
-#: Words of column names.
+#: Words that identify the name of a column.
 _WORDS = frozenset(
     """
     id ids uid uuid code codes key index name names nom label type kind category categories mode purpose
@@ -21,14 +21,19 @@ _WORDS = frozenset(
     h3 hex cell tile tiles zone zones zoneid area region district commune municipality county insee iris
     lsoa msoa taz geoid geocode geo locationid pulocationid dolocationid origin orig dest destination
     start end from to pickup dropoff pu departure arrival source target src dst time date datetime
-    timestamp month year week weekday day hour hours minute duration trip trips count number num total s000
+    timestamp month year week weekday hour minute local duration trip trips count number num total s000
     weight weights poids factor expansion distance speed km length size share rate ratio amount value price
     cost fare person persons personid user userid participant respondent traveler traveller individual
     individuals household taxi cab vehicle driver passenger device sex gender sexe age birth education
     occupation profession income salary status marital race ethnicity relationship zip zipcode postcode
     postal parent level description flag valid segment class workclass capital fnlwgt diagnosis
     rider member customer client subscriber card account imsi imei msisdn plate tag token hash bike scooter
-    city town ville state country department province station stop street address place location
+    """.split()  # noqa: SIM905  # a list of a word a line would be longer than the file
+)
+#: Words that occur in values too: a name must have no other words.
+_COMMON_WORDS = _WORDS | frozenset(
+    """
+    city town ville state country department province station stop street address place location day hours
     disease condition nationality religion group title email phone gain loss note comment score per
     """.split()  # noqa: SIM905  # a list of a word a line would be longer than the file
 )
@@ -55,9 +60,16 @@ class Header:
         values = any(_LIKE_DATA.search(name) or _LIKE_A_NAME.fullmatch(name) for name in unknown)
         return not self.declared and (values or 2 * len(unknown) > len(names))
 
+    @cached_property
+    def quotable(self) -> list[str]:
+        """The names that messages may quote."""
+        if self.may_be_data:
+            return []
+        return [name for name in self.names if self.declared or _names_a_column(name.strip())]
+
     def did_you_mean(self, name: str) -> str:
-        """Returns `` Did you mean 'x'?`` for the nearest name, if names may be quoted."""
-        return "" if self.may_be_data else did_you_mean(name, self.names)
+        """Returns `` Did you mean 'x'?`` for the nearest name that may be quoted."""
+        return did_you_mean(name, self.quotable)
 
     def refuse_missing(self, wanted: Iterable[str]) -> None:
         """Raises DataError for names that the table does not have."""
@@ -80,14 +92,16 @@ class Header:
                 f"The table has {len(self.names)} columns; their names are not repeated, because the first line looks "
                 "like data, not like names of columns. Hint: if it is data, add a header line."
             )
-        return f"The table has {listed(self.names)}."
+        more = len(self.names) - len(self.quotable)
+        rest = f", and {more} more whose names are not repeated, because they may be data" if more else ""
+        return f"The table has {listed(self.quotable)}{rest}."
 
     def listed(self, some: Sequence[str]) -> str:
         """Returns some of the names for a message, or the numbers of their columns, from 1."""
-        if not self.may_be_data:
+        if set(some) <= set(self.quotable):
             return ", ".join(some)
         numbers = ", ".join(str(list(self.names).index(name) + 1) for name in some)
-        return f"number {numbers} (the first line looks like data, so its words are not repeated)"
+        return f"number {numbers} (names that may be data are not repeated)"
 
 
 def plain_name(name: str) -> str:
@@ -102,7 +116,9 @@ def listed(names: Sequence[str], *, most: int = 60) -> str:
 
 
 def _names_a_column(name: str) -> bool:
-    """Returns whether a name has a word for columns, or is too short to reveal anything."""
-    if _SHORT.fullmatch(name) or plain_name(name) in _WORDS:
-        return True
-    return not _LIKE_DATA.search(name) and any(part.casefold() in _WORDS for part in _PARTS.findall(name))
+    """Returns whether a name consists of words for columns, has one and no blank, or is too short to reveal a value."""
+    if _LIKE_DATA.search(name) and plain_name(name) not in _WORDS:
+        return False
+    parts = {part.casefold() for part in _PARTS.findall(name)}
+    whole = {plain_name(name)} & _COMMON_WORDS or (parts and parts <= _COMMON_WORDS)
+    return bool(whole or _SHORT.fullmatch(name) or (parts & _WORDS and " " not in name))

@@ -257,12 +257,7 @@ def refuse_many_values(values: Mapping[str, int], *, rows: int) -> None:
     many = {name: n for name, n in values.items() if n > MOST_VALUES or n * ROWS_PER_VALUE > rows}
     if many:
         found = "; ".join(f"'{name}' has {n:,} values in {rows:,} rows" for name, n in many.items())
-        raise DataError(
-            f"Too many values to make a matrix of each: {found}. Allowed are {MOST_VALUES} values, and one for "
-            f"{ROWS_PER_VALUE} rows: a column like an identifier makes matrices of one contributor each, published "
-            f"under its name. Hint: use classes that many people share, or confirm with {switched_on('by_many')} that "
-            "no value represents one person, vehicle or household."
-        )
+        raise _too_many("values", f"{found}. Allowed are {MOST_VALUES} values, and one")
 
 
 def refuse_many_combinations(flows: SlicedFlows) -> None:
@@ -278,9 +273,12 @@ def refuse_many_combinations(flows: SlicedFlows) -> None:
     n = len({tuple(key[at] for at in attributes) for key in flows.keys})
     if len(attributes) > 1 and intake.rows and not intake.by_many and n * ROWS_PER_VALUE > rows:
         names = ", ".join(f"'{flows.columns[at]}'" for at in attributes)
-        raise DataError(
-            f"Too many combinations to make a matrix of each: {names} have {n:,} in {rows:,} rows. Allowed is one for "
-            f"{ROWS_PER_VALUE} rows: combinations of few rows make matrices of one contributor each, published under "
-            "their values. Hint: use fewer columns or classes that many people share, or confirm with "
-            f"{switched_on('by_many')} that no combination represents one person, vehicle or household."
-        )
+        raise _too_many("combinations", f"{names} have {n:,} in {rows:,} rows. Allowed is one")
+
+
+def _too_many(what: str, found: str) -> DataError:
+    return DataError(
+        f"Too many {what} to make a matrix of each: {found} for {ROWS_PER_VALUE} rows: {what} of few rows make matrices"
+        " of one contributor each, published under its name. Hint: use fewer columns or classes that many people share;"
+        f" or confirm with {switched_on('by_many')} that none represents one person, vehicle or household."
+    )

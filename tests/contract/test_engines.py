@@ -59,6 +59,7 @@ def same(one: Flows, other: Flows) -> bool:
     )
 
 
+@pytest.mark.slow
 @SMALL
 @given(rows=ROWS, resolution=st.integers(0, 15), seed=st.randoms(use_true_random=False))
 def test_agrees_with_reading_row_by_row_in_any_order(

@@ -107,6 +107,15 @@ def test_one_sign_of_data_is_enough(names):
     assert "3 columns" in header.described()
 
 
+def test_a_name_that_has_no_word_for_columns_is_never_quoted():
+    """Stations and short codes are words of columns as well as values: the name next to them is a person's."""
+    header = Header(("zoulou", "zone", "F", "paris station", "stop"))
+    assert "'zone'" in header.described()
+    assert "2 more" in header.described()
+    assert "zoulou" not in header.described() + header.did_you_mean("zoulo") + header.listed(["zoulou", "zone"])
+    assert "paris" not in header.described() + header.did_you_mean("paris statio")
+
+
 def test_columns_without_a_role_are_pointed_at_by_number():
     table = pa.table({"Zoulou Martin": ["x"], "Lyon": ["y"]})
     with pytest.raises(FlowveilError, match="number 1, 2 "):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
 import subprocess
 import sys
 from functools import cache
@@ -109,3 +110,20 @@ def test_import_flowveil_stays_light():
         "geopandas", "scipy", "sklearn", "statsmodels", "rich", "click", "opendp", "jinja2", "jsonschema", "h5py",
     }  # fmt: skip
     assert not heavy & set(loaded)
+
+
+@pytest.mark.parametrize("folder", ["benchmarks", "tools", "examples"])
+def test_programs_outside_the_package_import_names_that_exist(folder: str):
+    """Programs that no test runs would break unnoticed when a name moves."""
+    programs = sorted((SOURCE.parents[1] / folder).rglob("*.py"))
+    assert programs or folder == "examples"
+    for program in programs:
+        for node in ast.walk(ast.parse(program.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "flowveil":
+                module = importlib.import_module(node.module or "")
+                missing = [a.name for a in node.names if not hasattr(module, a.name) and not _is_module(node.module, a)]
+                assert not missing, f"{program.name}: {node.module} has no {', '.join(missing)}"
+
+
+def _is_module(package: str | None, name: ast.alias) -> bool:
+    return importlib.util.find_spec(f"{package}.{name.name}") is not None

@@ -225,6 +225,7 @@ main(sys.argv[1:])
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="the signal is one of POSIX")
 def test_a_run_ended_amid_its_slices_says_one_line_and_writes_nothing(tmp_path):
     path, out = tmp_path / "t.parquet", tmp_path / "out"

@@ -194,6 +194,7 @@ _COARSENESS = ("area_error", "generalization_distance_m", "suppressed_share")
 #: Numbers of the data set, in the order of the papers.
 _DATA_SET = {
     "people": "participants with trips",
+    "population": "represented population (sum over participants)",
     "weight": "sum of the weights of all trips",
     "trips": "trips",
     "od_pairs": "unique OD pairs",

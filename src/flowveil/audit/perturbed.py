@@ -1,11 +1,9 @@
 """Attacks perturbed tables: the same count in several tables, and counts next to those of their parts.
 
-The unknowns are the true counts of pairs of zones, of all trips or of a slice. Each published value says which counts
-explain it, and how likely it is for each. Values with different keys are independent: likelihoods are multiplied, which
-is how averaging gains. With the same key they have one draw in common. A whole is the sum of its parts, over zones and
-over slices; pairs that are not listed became 0. Bounds are propagated through all sums until nothing changes: they hold
-for every input, and are the closest ones where every part has one whole. Assumes, like `flowveil.audit.subtraction`,
-that releases of equal periods are of the same trips, and that a release lists all values of its slice columns.
+The unknowns are the true counts of pairs of zones. Likelihoods of values with different keys are multiplied, which is
+how averaging gains; values with the same key are one draw. Bounds are propagated through all sums over zones and slices
+until nothing changes: they hold for every input. Assumes, like `flowveil.audit.subtraction`, that releases of equal
+periods are of the same trips, and that a release lists all values of its slice columns.
 """
 
 from __future__ import annotations

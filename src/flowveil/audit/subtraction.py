@@ -1,16 +1,8 @@
 """Finds groups of trips that several releases confine together, though each of them is safe alone.
 
-A *group* is what a release does not publish of an area that another counts, a pair of zones that is not listed, or what
-one cell of each release share. It is confined if its smallest and its largest possible value lie above 0 and below the
-guarantee (docs/audit/subtraction.md).
-
-- Two homogeneous matrices of the same trips are solved exactly (`flowveil.audit.bounds`).
-- From each cell, and from each sum over slices that all publish, the cells of other matrices inside it are subtracted:
-  the slices of one release, of another, and those of all disjoint parts of its period together.
-- Three or more matrices, nested zones and slices are solved by linear programs, component by component.
-
-Guaranteed: no group is reported that some trips which give the published tables would contradict, if the releases are
-of the trips that they state and a release lists all values of its slice columns. What is not compared is listed.
+docs/audit/subtraction.md defines groups and says how they are found. Guaranteed: no group is reported that some trips
+which give the published tables would contradict, if the releases are of the trips that they state and a release lists
+all values of its slice columns. What is not compared is listed.
 """
 
 from __future__ import annotations

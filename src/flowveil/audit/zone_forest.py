@@ -55,11 +55,7 @@ class Ground:
 
 
 def ground_of(numbered: Mapping[int, PublishedRelease]) -> Ground:
-    """The forest of all zones of these releases, which are named by numbers.
-
-    Raises:
-        DataError: two zones overlap in part, or zones have neither H3 cells nor outlines.
-    """
+    """Returns the forest of all zones; DataError if two overlap in part, or have neither H3 cells nor outlines."""
     known: dict[tuple[str, str], Ranges] = {}
     shapes: dict[tuple[str, str], bytes] = {}
     releases = numbered.values()

@@ -43,12 +43,8 @@ def noisy_matrices(
 ) -> tuple[PrivacyLoss, list[tuple[Key, Flows, NoisyCounts]]]:
     """Returns the guarantee of all matrices; and for each, coarsest first, its key, the counted flows and the counts.
 
-    Args:
-        flows: the slices that were read; undeclared slices are not counted.
-        values: the declared values of the slice columns.
-        options: options of the method; ε is that of one layer.
-        steps: longer time steps with additional matrices.
-        total: whether to add a matrix of everything.
+    Slices without declared ``values`` are not counted. ``options`` are those of the method, ε that of one layer;
+    ``steps`` are longer time steps with additional matrices, ``total`` adds one of everything.
     """
     finest = list(product(*(values[name] for name in flows.columns)))
     layers = _layers(flows, finest, steps, total=total)
@@ -95,10 +91,7 @@ def _layers(
 def _counted(
     method: Method, flows: SlicedFlows, finest: Sequence[tuple[str, ...]], options: Mapping[str, Any]
 ) -> dict[tuple[str, ...], _Rows]:
-    """Returns the counted trips of each declared slice.
-
-    The trips of a person are ordered by slice and tile, so the choice does not depend on other persons.
-    """
+    """Returns the counted trips of each declared slice; those of a person do not depend on other persons."""
     first = flows.slices[0]
     level, region, listed = options.get("level"), options.get("region"), not options.get("delta")
     domain = pair_domain(first, level, region, listed=listed, method=method.name)

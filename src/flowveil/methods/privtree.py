@@ -185,10 +185,7 @@ def _below(
     from_: Ints,
     to: Ints,
 ) -> tuple[tuple[Ints, Ints], Counts]:
-    """Returns the children of the divided pairs, and the child of each of their flows.
-
-    A pair is divided at the end with more possible tiles, the origin on ties, unless that end is a leaf.
-    """
+    """Returns the children of divided pairs, at the end with more possible tiles, and the child of each flow."""
     o, d = pairs[0][divides], pairs[1][divides]
     number = np.cumsum(divides) - 1
     pair = number[pair]

@@ -1,14 +1,8 @@
 """Safe pairs: every pair of an origin node and a destination node whose cell may be published.
 
-Whatever cuts are chosen, a published cell is one of these pairs. There are few of them: pairs of one depth at each end
-are disjoint, so each depth pair has at most volume / k, and a pair can only be safe inside safe pairs. The search
-descends from the roots: for every origin depth the flows are sorted once by (origin node, destination tile); a pair is
-then a run of rows, its children are runs inside it, and its sums differences of prefix sums. Only safe runs divide.
-
-If columns fold (`flowveil.folds`), a pair has a node of each of their trees as well. The same is done at every
-combination of depths of these trees, with the flows sorted by (nodes of the folds, origin node, destination tile).
-
-Measured by `python -m benchmarks methods`.
+Whatever cuts are chosen, a published cell is one of these pairs, and safe only inside safe pairs. The search descends
+from the roots: for every origin depth (and every combination of depths of folds) the flows are sorted once by origin
+node and destination tile. A pair is then a run of rows, and its sums differences of prefix sums. Only safe runs divide.
 """
 
 from __future__ import annotations
@@ -198,10 +192,7 @@ class _Search:
         self.ancestors = [node for node, _ in _upwards(self.tree)][::-1]
 
     def levels(self, order: Positions, group: Positions, nodes: Sequence[Ints]) -> Iterator[Level]:
-        """Yields the safe pairs of these flows; ``nodes`` are the nodes of folds of every flow, ``group`` numbers them.
-
-        Without folds ``group`` is empty.
-        """
+        """Yields the safe pairs of these flows. ``group`` numbers their nodes of folds; empty without folds."""
         members = self._members(order, group)
         # From the deepest up: each order then consists of few sorted runs of the next.
         for number, (node, deep) in enumerate(_upwards(self.origins)):
@@ -228,7 +219,7 @@ class _Search:
             locations = self.guarantee.locations
             rows |= {"begin": (*tiles.begin, locations), "end": (*tiles.end, locations)}
         common = AncestorDepth(self.origins)
-        return {name: Repeats(*columns, order, self.leaf_o, group, common) for name, columns in rows.items()}
+        return {name: Repeats(columns, order, self.leaf_o, group, common) for name, columns in rows.items()}
 
     def _descend(
         self, order: Positions, ends: Sequence[Ints], members: dict[str, Repeats], depth_o: int
@@ -330,25 +321,18 @@ class Repeats:
 
     The distinct members of a pair are the sum over its flows minus the repeats. A repeated member has two rows with
     origins in one node: `met` is the depth of the common ancestor of these origins, for a row and the one before it.
+    Flows with enough members are excluded: counts of pairs that contain one are upper bounds, at least the threshold.
     """
 
     def __init__(
-        self,
-        flow: Ints,
-        member: Ints,
-        least: int,
-        order: Positions,
-        leaf_o: Ints,
-        group: Positions,
-        common: AncestorDepth,
+        self, rows: tuple[Ints, Ints, int], order: Positions, leaf_o: Ints, group: Positions, common: AncestorDepth
     ) -> None:
-        n = len(leaf_o)
+        (flow, member, least), n = rows, len(leaf_o)
         self.each = np.bincount(flow, minlength=n)
-        # A flow with enough members makes every pair that contains it safe, so its repeats need not be known.
         used = np.zeros(n, dtype=np.bool_)
         used[order] = self.each[order] < least
-        rows = np.flatnonzero(used[flow])
-        flow, member = flow[rows], member[rows]
+        kept = np.flatnonzero(used[flow])
+        flow, member = flow[kept], member[kept]
         by_origin = np.argsort(leaf_o, kind="stable")
         place = np.empty(n, dtype=np.int64)
         place[by_origin] = np.arange(n)

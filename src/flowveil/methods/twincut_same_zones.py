@@ -1,10 +1,7 @@
-"""TwinCut with the same zones at both ends: one cut of one tree.
+"""TwinCut with the same zones at both ends: one cut of one tree (docs/decisions/0017-same-zones.md).
 
-Both ends change together and no exact solution is known. So this is a local search from ODkAnon's cut with two moves:
-divide a zone into the children of its node, or unite the children of a node. A few merges of the table give the exact
-change of every move. All gaining moves are applied together if that is a gain, else the better half, down to the best
-one. A price on suppressed units is moved until the budget is bracketed; single moves spend the rest. The result is
-never worse than ODkAnon's cut and never over the budget.
+A local search from ODkAnon's cut, which divides zones and unites siblings. All gaining moves are applied together if
+that is a gain, else the better half, down to the best one. Never worse than ODkAnon's cut and never over the budget.
 """
 
 from __future__ import annotations
@@ -45,10 +42,7 @@ def twincut_same_zones(
     effort: float = 1.0,
     time_limit: float | None = None,
 ) -> Plan:
-    """Plans fine zones for both ends that suppress at most a share of the volume.
-
-    Both ends are tiles of one tree. Arguments as in `flowveil.methods.twincut.twincut`.
-    """
+    """Plans fine zones for both ends, tiles of one tree; arguments as in `flowveil.methods.twincut.twincut`."""
     check_goal(objective)
     deadline = search_deadline(effort, time_limit)
     merged = volume_budget_cuts(flows, guarantee, max_suppressed=max_suppressed)

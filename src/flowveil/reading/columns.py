@@ -381,7 +381,7 @@ def refuse_unnamed_persons(used: ColumnMap, names: Sequence[str], *, sample: Sam
     found = [name for name in _free(used, names) if used.person is None and _looks_like_persons(name, sample)]
     if not found:
         return
-    name = "COLUMN" if Header(names).may_be_data else found[0]
+    name = found[0] if found[0] in Header(names).quotable else "COLUMN"
     raise ParameterError(
         f"{'Columns look' if len(found) > 1 else 'A column looks'} like persons ({_named(found, names)}), and no "
         f"person is named, so people would not be protected. Say which: {with_value('person', name)} protects people; "

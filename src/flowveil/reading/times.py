@@ -1,13 +1,9 @@
-"""Reads a column of times in SQL: one form for the whole column, or an error.
+"""Reads a column of times in SQL: one form for the whole column, or an error (docs/reading.md lists the forms).
 
-A misread time makes wrong hours, and nothing in a release shows it. So a column has one form, chosen from all of its
-values: the form that most values have; day-first or month-first as soon as one value decides it. Values of another
-form, impossible dates and years outside 1900 to 2100 are errors. Messages show the shape of a value
+A misread time makes wrong hours, and nothing in a release shows it. So the form is chosen from all values, and values
+of another form, impossible dates and years outside 1900 to 2100 are errors. Messages show the shape of a value
 (``9/9/99 9:99:99 AA``), never the value. If no value decides between day-first and month-first, the column is refused.
-
-Times without a zone are local; times with one are shown in it. Unix times and times in UTC have no local hour, so the
-user must name a zone. Times of day without a date are for slices by the hour of the day only. docs/reading.md lists the
-recognised forms; others need ``time_format``.
+Times without a zone are local; Unix times and times in UTC have no local hour, so the user must name a zone.
 """
 
 from __future__ import annotations

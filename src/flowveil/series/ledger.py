@@ -1,13 +1,10 @@
 """The ledger of a data set: which releases were made from its trips, and the rule for the next one.
 
-A release from raw trips is accepted only if it provably shares no trip with any earlier release (`trip_facts`), if it
-is the same release again, or if it is a revision of those with which it shares trips. The rule is complete: cells of
-disjoint trips cannot be subtracted from each other. A second table of the same trips is derived from the first instead.
-Noisy releases are exempt; their ε add up (`budget`). Perturbed releases may share trips with others that were perturbed
-with the same key and parameters: equal cells have equal values there.
-
-The line of a release is durable before the release appears: after a crash the ledger may hold a release that was never
-published, and never the other way round.
+A release from raw trips is accepted only if it provably shares no trip with any earlier release (`trip_facts`), is the
+same release again, or is a revision (docs/decisions/0024-ledger.md). Noisy releases are exempt; their ε add up
+(`budget`). Perturbed releases may share trips if key and parameters are the same: equal cells have equal values there.
+The line of a release is durable before the release appears, so after a crash the ledger may hold a release that was
+never published, and never the other way round.
 """
 
 from __future__ import annotations
@@ -406,10 +403,7 @@ def list_entries(book: LedgerFile) -> list[dict[str, Any]]:
 
 
 def withdraw(book: LedgerFile, name: str) -> int:
-    """Marks a release, given by name or number, as withdrawn; returns its number.
-
-    It still counts: readers may have kept it.
-    """
+    """Marks a release (name or number) as withdrawn; returns its number. It still counts: readers may have kept it."""
     rows = [row for row in list_entries(book) if name in (row["name"], str(row["number"]))]
     if len(rows) != 1:
         listed = ", ".join(str(row["number"]) for row in rows)

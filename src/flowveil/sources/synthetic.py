@@ -1,11 +1,7 @@
 """A synthetic mobility survey of Île-de-France, without real people: for `flowveil demo`, tests and benchmarks.
 
-It imitates the shape of the NetMob 2025 data set: people live and work where the region does, their days are chains of
-trips between a few personal places, and their weights correct for who answers surveys (``docs/synthetic-survey.md``).
-Everything is drawn in blocks of `BLOCK_PEOPLE` people, each from its own random stream, so the first people of a survey
-are those of a smaller one.
-
-Plane coordinates are kilometres east and north of Notre-Dame; at this size the earth is flat to a few metres.
+docs/synthetic-survey.md describes it. Each block of `BLOCK_PEOPLE` people has its own random stream, so the first
+people of a survey are those of a smaller one. Plane coordinates are kilometres east and north of Notre-Dame.
 """
 
 from __future__ import annotations

@@ -22,11 +22,7 @@ MOST_CODE_VALUES = 20
 
 @dataclass(frozen=True, eq=False)
 class Domain:
-    """The values a variable can take.
-
-    A missing value, if allowed, is the last of ``values``, an arrow array. Those that were not declared were read from
-    the data.
-    """
+    """The values a variable can take, declared or read from the data; a missing value, if allowed, is the last."""
 
     name: str
     values: Any
@@ -41,14 +37,11 @@ def code_variable(
     bins: Declared = None,
     from_data: bool = False,
 ) -> tuple[Domain, Ints]:
-    """Return the domain of a column, and the position of each record's value in it.
+    """Returns the domain of a column, and the position of each record's value in it.
 
     Either its categories (in ``domains``) or the edges of its bins are declared, None among them if a value may be
-    missing, or the categories may be read from the data.
-
-    Raises:
-        ParameterError: both or neither of categories and edges, or edges that do not increase.
-        DataError: values outside the declared ones (counted, never quoted).
+    missing, or the categories may be read from the data. Raises ParameterError for both, neither, or edges that do not
+    increase; DataError for values outside the declared ones (counted, never quoted).
     """
     domain, edges = (domains or {}).get(name), (bins or {}).get(name)
     if domain is not None and edges is not None:

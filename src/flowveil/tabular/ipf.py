@@ -1,19 +1,11 @@
 """Synthetic records from noisy margins: iterative proportional fitting with differential privacy (Raab 2022).
 
-Count chosen margins, add discrete Laplace (or Gaussian) noise, fit a distribution to the noisy margins, draw records
-from it. Only the noisy counts depend on the data.
-
-The guarantee:
-
-- Neighbouring tables differ by one record, added or removed, which changes one cell of each of M margins by 1. Discrete
-  Laplace noise of scale M/ε on every cell, empty ones included, makes all noisy counts together ε-differentially
-  private. Discrete Gaussian noise of standard deviation σ is ρ-zCDP with ρ = M/(2σ²), and so (ε, δ)-differentially
-  private for ε = ρ + 2 √(ρ ln(1/δ)) (Bun and Steinke 2016).
-- Prior count, clipping, fitting, the estimated number of records and the drawing are post-processing.
-- Not covered: the variables, margins, categories, edges of bins, ε, and a declared number of records. They are taken
-  as public, and the release states it.
-- A person with several records is protected at ε times their number. For tables of one size, which differ by one
-  record replaced, a release is 2ε-private (with Gaussian noise 2ρ-zCDP).
+Only the noisy counts depend on the data; everything after them is post-processing (docs/tabular/ipf.md). The guarantee:
+neighbouring tables differ by one record, which changes one cell of each of M margins by 1. So discrete Laplace noise of
+scale M/ε on every cell, empty ones included, is ε-differentially private. Discrete Gaussian noise of deviation σ is
+ρ-zCDP with ρ = M/(2σ²). Not covered, and stated as public: variables, margins, categories, edges of bins, ε, and a
+declared number of records. A person with several records is protected at ε times their number; one record replaced is
+2ε-private (2ρ-zCDP).
 """
 
 from __future__ import annotations

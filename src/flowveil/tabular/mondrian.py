@@ -1,22 +1,9 @@
 """Multidimensional Mondrian for records (LeFevre, DeWitt and Ramakrishnan 2006), strict and relaxed.
 
-All partitions of one depth are cut together, with one sort for each quasi-identifier.
-`tests/reference/tabular_mondrian.py` is the same algorithm as a plain recursion. The rules:
-
-- A partition is cut along the widest quasi-identifier that has an allowed cut (ties: the one named first). A
-  cut is allowed if both halves are safe: k records, and l and t if requested.
-- Strict. Numbers and ordered categories: at the boundary that makes the halves most equal (ties: the lower).
-  Unordered categories: the same, categories taken from the most to the least frequent in the partition, so
-  any set of categories can form a half. Hierarchy: the same, over the children of the partition's lowest
-  common ancestor; siblings that stay together are published as a set of terms. Records with equal
-  quasi-identifiers stay together, and regions do not overlap.
-- Relaxed. Exactly in half (the first half gets the smaller number), records with the median value go to both
-  halves. Hierarchy: as strict.
-- Numbers are cut by the cells of a grid, never between two numbers of one cell (`flowveil.tabular.grid`).
-- Missing values are values: a missing number or ordered category ranks above all others, a missing category
-  is one more category. They are cut and published like any other value.
-
-Measured by `python -m benchmarks tabular`.
+All partitions of one depth are cut together, with one sort for each quasi-identifier; docs/tabular/mondrian.md has the
+kinds of cuts, and `tests/reference/tabular_mondrian.py` the same algorithm as a plain recursion. A cut is allowed if
+both halves are safe: k records, and l and t if requested. Ties: the quasi-identifier named first, and the lower
+boundary. A missing number or ordered category ranks above all others; a missing category is one more category.
 """
 
 from __future__ import annotations
@@ -333,11 +320,7 @@ def _best_cuts(
 
 
 def _candidate(level: _Level, column: Column, *, strict: bool, choose: str) -> tuple[Mask, Mask, Floats]:
-    """One cut of each partition along one quasi-identifier.
-
-    Returns whether each record goes to the second half, whether a partition has two values, so that it can be cut, and
-    how wide it is, as a share of the column's range or as a number of distinct values.
-    """
+    """Returns a cut of each partition along a column: who goes to the second half, whether it can be cut, its width."""
     value, n_values = column.codes[level.records], column.n_values
     distinct = np.bincount(runs(level.partition, value, n_values)[0], minlength=level.n_partitions)
     if column.tree is not None:

@@ -173,10 +173,7 @@ def _read_csv(file: Path) -> pa.Table:
 
 
 def published_as_is(table: pa.Table, name: str) -> Any:
-    """Return a column to be published unchanged, without unused dictionary entries.
-
-    A dictionary may hold categories of rows that were filtered out; decoded, only values of records remain.
-    """
+    """Returns a column to publish unchanged, without dictionary entries of rows that were filtered out."""
     column = table.column(name)
     if isinstance(column.type, pa.BaseExtensionType):
         column = pa.chunked_array([chunk.storage for chunk in column.chunks], column.type.storage_type)
@@ -206,10 +203,7 @@ def check_output(path: str | Path) -> None:
 
 
 def write_records(table: pa.Table, path: str | Path, *, beside: Mapping[Place, Content] | None = None) -> None:
-    """Write a table as CSV without spreadsheet formulas or as Parquet (by its ending), and texts next to it.
-
-    All of them are written, or none.
-    """
+    """Writes a table as CSV without formulas, or as Parquet (by its ending), and texts next to it: all or none."""
     check_output(path)
 
     from pyarrow import parquet
@@ -223,15 +217,11 @@ def check_columns(table: pa.Table, names: Iterable[str], role: str) -> None:
     """Raise DataError if a column is not in the table; the message says which names are."""
     absent = [name for name in names if name not in table.column_names]
     if absent:
-        header = _header(table)
+        header = Header(table.column_names)
         raise DataError(
             f"No column {', '.join(repr(a) for a in absent)} ({role}).{header.did_you_mean(absent[0])} "
             f"{header.described()}"
         )
-
-
-def _header(table: pa.Table) -> Header:
-    return Header(table.column_names)
 
 
 def check_roles(table: pa.Table, **roles: Sequence[str]) -> None:
@@ -247,19 +237,20 @@ def check_roles(table: pa.Table, **roles: Sequence[str]) -> None:
         raise ParameterError(f"Columns with two roles: {', '.join(twice)}. Each column has one.")
     without = [name for name in table.column_names if name not in named]
     if without:
+        # Columns that the user named are in the table, so its first line is a header.
+        header = Header(table.column_names, declared=bool(named))
         raise ParameterError(
-            f"Columns without a role: {_header(table).listed(without)}. Each must be a quasi-identifier, sensitive, "
+            f"Columns without a role: {header.listed(without)}. Each must be a quasi-identifier, sensitive, "
             "kept unchanged, or a direct identifier (dropped). Hint: name what should not be published as direct "
             "identifier."
         )
 
 
 def encode(table: pa.Table, attribute: Attribute, *, missing_label: str = MISSING) -> Column:
-    """Number the values of one column; the numbers depend on the set of values only, not on the order of records.
+    """Numbers the values of one column; the numbers depend on the set of values only, not on the order of records.
 
-    Raises:
-        DataError: a value is not in the given order or hierarchy (counted, never quoted), a number is not
-            finite, or a category reads like the label of missing values.
+    Raises DataError if a value is not in the given order or hierarchy (counted, never quoted), a number is not finite,
+    or a category reads like the label of missing values.
     """
     name, order, tree = attribute.name, attribute.order, attribute.hierarchy
     array = named_array(table, name)

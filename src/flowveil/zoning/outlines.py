@@ -1,11 +1,7 @@
 """Outlines of H3 zones that fit together: each is the union of its cells at one resolution, the finest of a release.
 
-An H3 cell is not the union of its children, so hexagons of different levels would overlap. The cells of one resolution
-tile the sphere: zones that share no such cell share no ground, and neighbours share corners to the last digit.
-
-Only the rim is computed: descendants with a neighbour outside, the same for every hexagon of a resolution. Edges that
-two of a zone's cells share cancel, and the others are linked into rings. Three cells meet at a corner, so no ring
-touches itself.
+Neighbours share corners to the last digit (docs/decisions/0027-outlines-fit-together.md). Only the rim is computed:
+descendants with a neighbour outside. Edges that two of a zone's cells share cancel, the others are linked into rings.
 """
 
 from __future__ import annotations

@@ -205,6 +205,7 @@ def test_twincut_brings_the_frontier_along(flows, tmp_path):
     assert "NOT FOR PUBLICATION" in text
 
 
+@pytest.mark.slow
 def test_without_twincut_or_time_there_is_no_frontier(flows, found):
     assert found.frontiers == ()
     assert flowveil.compare(flows, methods="twincut", k=10, time_limit=1e-6).frontiers == ()

@@ -222,6 +222,7 @@ def test_usage_errors_exit_with_2(capsys):
     capsys.readouterr()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="interrupts are sent as POSIX signals")
 def test_ctrl_c_leaves_the_old_release_alone(tmp_path, release):
     """Interrupt a run at several moments; whatever it was doing, the old folder is whole or the new one is."""

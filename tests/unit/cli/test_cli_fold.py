@@ -24,6 +24,7 @@ def here(tmp_path, monkeypatch):
 ASKED = ["anonymize", "trips.parquet", "--resolution", "7", "--k", "6", "--person", "who", "--quiet"]
 
 
+@pytest.mark.slow
 def test_the_command_line_folds_verifies_and_repeats(here, capsys):
     # Verified below.
     with unchecked():

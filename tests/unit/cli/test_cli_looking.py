@@ -80,6 +80,7 @@ def test_compare_writes_tables_and_a_page(trips_csv, tmp_path, capsys):
     assert run("compare", trips_csv, "--option", "budget=volume", "--out", tmp_path / "x") == 2
 
 
+@pytest.mark.slow
 def test_a_picture_needs_the_published_folder_only(trips_csv, tmp_path):
     pytest.importorskip("matplotlib")
     assert run("anonymize", trips_csv, "--k", 5, *READ, "--out", tmp_path / "out") == 0

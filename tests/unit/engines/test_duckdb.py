@@ -405,6 +405,7 @@ def test_an_error_of_the_progress_callback_is_not_hidden() -> None:
         read_trips(points(), progress=broken)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGINT on Windows")
 def test_ctrl_c_stops_and_leaves_nothing_behind(tmp_path: Path) -> None:
     (tmp_path / "spill").mkdir()

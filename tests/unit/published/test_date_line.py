@@ -33,6 +33,7 @@ def fiji(tmp_path_factory) -> pa.Table:
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_surroundings")
 @pytest.mark.parametrize("method", ["twincut", "paircut"])
 def test_trips_over_the_whole_globe_are_published(tmp_path, method):

@@ -68,6 +68,7 @@ def changed_reports(report: dict[str, Any]) -> Iterator[dict[str, Any]]:
             yield again
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["mondrian", "laplace"])
 def test_the_form_is_checked_like_a_complete_validator_of_the_schema_does(method):
     given = (

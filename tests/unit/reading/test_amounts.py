@@ -71,6 +71,7 @@ def test_whole_numbers_stay_whole() -> None:
     assert flowveil.read_trips(pairs([0.5, 0.5, 3.0]), zones=ZONES, trips="trips").trips.dtype == np.float64
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 3), st.decimals(0, 1000, places=6)), min_size=1, max_size=12))
 def test_sums_of_fractions_are_exact_in_any_order(rows) -> None:

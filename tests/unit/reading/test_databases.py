@@ -119,6 +119,7 @@ def postgres():
     shutil.rmtree(folder, ignore_errors=True)
 
 
+@pytest.mark.slow
 def test_postgresql(postgres, trips, monkeypatch, tmp_path):
     from adbc_driver_postgresql import dbapi
 

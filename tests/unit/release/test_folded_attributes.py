@@ -151,6 +151,7 @@ def test_the_recount_finds_combinations_of_a_weaker_rule(trips, tmp_path, monkey
     assert "fewer than k people" in finding
 
 
+@pytest.mark.slow
 def test_a_sum_over_a_folded_attribute_follows_from_the_folder(trips, written, tmp_path):
     release = flowveil.read_release(written[0])
     derived = release.derive(tmp_path / "sum", sum=["purpose"])

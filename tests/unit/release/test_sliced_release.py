@@ -289,6 +289,7 @@ def test_slices_on_the_command_line(trips, tmp_path: Path, capsys):
     assert "SECRET" not in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_processes_change_nothing(by_sex, monkeypatch):
     monkeypatch.setattr("flowveil.slice_plans.SECONDS_ALONE", 0.0)
     one, two = (anonymize_slices(by_sex, k=5, hierarchy="h3", workers=workers) for workers in (1, 2))

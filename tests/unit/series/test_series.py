@@ -57,6 +57,7 @@ def series(written):
     return shutil.copytree(written, place)
 
 
+@pytest.mark.slow
 def test_a_series_is_continued_and_its_steps_stay_what_they_were(series):
     before = snapshot(series / "2024-01"), snapshot(series / "2024-02")
     made = published(months(3), series)

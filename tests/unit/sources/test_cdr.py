@@ -33,6 +33,7 @@ def seconds(column) -> list[int]:
     return (column.cast(pa.int64()).to_numpy() // 1_000_000).tolist()
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(records, st.sampled_from([0, 20, 60]), st.sampled_from([0, 20, 60]))
 def test_trips_are_those_of_the_slow_reading(rows, stay, handover) -> None:

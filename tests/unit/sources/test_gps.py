@@ -149,6 +149,7 @@ def test_stays_are_those_of_the_definition(rows):
     assert fast.tolist() == slow_stays(rows, dwell_minutes=5, radius_steps=100 / 60)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=25)
 @given(recorded)
 def test_gap_trips_are_those_of_the_definition(rows):

@@ -304,6 +304,7 @@ def test_no_more_pages_listen_than_may(served):
             line.close()
 
 
+@pytest.mark.slow
 def test_garbage_is_answered_without_a_trace(served):
     for body in (
         b"{",
@@ -322,6 +323,7 @@ def test_garbage_is_answered_without_a_trace(served):
     assert served.ask("POST", "/api/jobs/nosuch/cancel", {})[0] == 404
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("head", [b"GET / HT", b"GET / HTTP/1.1\r\nHost: x\r\n"])
 def test_slow_requests_end(monkeypatch, tmp_path, head):
     """A head that does not end, and a body that does not come."""

@@ -375,6 +375,7 @@ def test_nothing_is_left_behind(folder, tmp_path):
         assert running.process.stdout.read() == ""
 
 
+@pytest.mark.slow
 def test_second_tables_and_private_files_of_a_release(published):
     """A derived table verifies against its source without trips; the certificate repeats the signed sentence."""
     published.do("POST", "/api/pick", {"role": "trips", "path": "trips.csv"})
