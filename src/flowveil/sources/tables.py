@@ -20,12 +20,9 @@ from flowveil.reading.times import MICROSECONDS, check_time_options, decide
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """Trips made from a known data set.
+    """Trips made from a known data set, ready for `flowveil.read_trips`.
 
-    Attributes:
-        trips: one row for each trip, ready for `flowveil.read_trips`.
-        dropped: number of rows, points or trips that cannot be used, by reason.
-        notes: properties of these trips that a user should know.
+    ``dropped`` counts rows, points or trips that cannot be used, by reason; ``notes`` are for the user.
     """
 
     trips: pa.Table
