@@ -284,10 +284,7 @@ class Cells:
         return Cells(self.origin[order], self.destination[order], self.trips[order], **others)
 
     def merge(self, origin: Ints, destination: Ints, n_origins: int, n_destinations: int) -> Merged:
-        """Gives every row new ends, below these bounds, and adds up rows with equal ends; -1 removes a row.
-
-        The new table is sorted by origin then destination.
-        """
+        """Gives every row new ends below these bounds (-1 removes it) and adds up equal ones; the result is sorted."""
         group = group_pairs(origin, destination, n_origins, n_destinations)
         others = self._members_of(group.row) | self.added(group.sum_exactly)
         cells = Cells(group.origin, group.destination, group.sum_exactly(self.trips), **others)

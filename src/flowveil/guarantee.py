@@ -160,9 +160,7 @@ class Guarantee:
     ) -> Guarantee:
         """Converts a request, with the arguments of `flowveil.anonymize`, into thresholds for these flows.
 
-        Raises:
-            ParameterError: k or l is out of range, or a unit is unknown.
-            DataError: the data has no persons or no weights.
+        Raises ParameterError if k or l is out of range or a unit unknown, DataError if persons or weights are missing.
         """
         check_whole("k", k)
         check_whole("l", 1 if l is None else l)

@@ -73,11 +73,8 @@ class Settings:
     ) -> Settings:
         """Returns the complete settings: what was chosen, then those of a paper, then defaults.
 
-        ``protections`` are those of a caller who names none; ``noisy`` are the methods of a comparison by ε.
-
-        Raises:
-            ParameterError: a name or number is not allowed.
-            DataError: the data lack the persons or weights that a protection needs.
+        ``protections`` are those of a caller who names none; ``noisy`` are the methods of a comparison by ε. Raises
+        ParameterError for a wrong name or number, DataError if the data lack the persons or weights of a protection.
         """
         whole = flows.whole if isinstance(flows, SlicedFlows) else flows
         chosen = {method.name: method for method in (*methods, *noisy)}
@@ -133,10 +130,7 @@ class Settings:
         return float(self.limits.get(method, self.max_suppressed))
 
     def arguments(self, method: Method, k: int, protect: Sequence[str], whole: Flows) -> dict[str, Any]:
-        """Returns the arguments of `flowveil.anonymize` for one run.
-
-        The flows of the whole data set decide the population's threshold, so that segments compare.
-        """
+        """Returns the arguments of `anonymize` for one run; the whole data set decides the population's threshold."""
         options = dict(self.options.get(method.name, {}))
         if method.promises != "k":
             return {"method": method, **options}

@@ -186,10 +186,7 @@ def _results(
     workers: int,
     progress: Callable[[float], None],
 ) -> Iterator[Run]:
-    """Yields all runs in order, after making those that are not stored yet.
-
-    They are on the whole data set and on the values of each attribute, or on the time steps.
-    """
+    """Yields all runs in order, on the whole and each segment or step, after making those that are not stored."""
     segments: list[tuple[str | None, str | None]] = [(flows.columns[0], step) for step in steps] or [
         (None, None),
         *((by, value) for at, by in enumerate(flows.columns) for value in sorted({key[at] for key in flows.keys})),

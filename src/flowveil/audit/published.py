@@ -295,12 +295,10 @@ def sums_over_slices(release: PublishedRelease) -> Iterator[PublishedMatrix]:
                         yield _sum(key, slices)
 
 
-#: Columns of a matrix that every release has.
-COLUMNS = ("origin", "destination", "trips")
-
-
 def _sum(key: tuple[str | None, ...], slices: Sequence[PublishedMatrix]) -> PublishedMatrix:
-    origin, destination, trips = (np.concatenate([getattr(m, name) for m in slices]) for name in COLUMNS)
+    origin, destination, trips = map(
+        np.concatenate, zip(*((m.origin, m.destination, m.trips) for m in slices), strict=True)
+    )
     weights = [m.weight for m in slices if m.weight is not None]
     n_o, n_d = int(origin.max(initial=0)) + 1, int(destination.max(initial=0)) + 1
     pairs = group_pairs(origin.astype(np.int32), destination.astype(np.int32), n_o, n_d)

@@ -64,10 +64,7 @@ def noise_table(maximum: int, variance: float, small: int) -> Keys:
     """Returns how many of all 2**32 cell keys give each noise: a row for each count from 1 on, a column for each noise.
 
     The last row is that of all larger counts. Every row has mean exactly 0 and no noise that leads below 0 or to a
-    count from 1 to ``small``; its variance is the given one within 1e-6.
-
-    Raises:
-        ParameterError: a parameter is out of range, or no such distribution exists.
+    count from 1 to ``small``; its variance is the given one within 1e-6. ParameterError if no such distribution exists.
     """
     for name, value, low, high in (("maximum", maximum, 1, LARGEST_MAXIMUM), ("small", small, 0, LARGEST_MAXIMUM - 2)):
         if isinstance(value, bool) or not isinstance(value, int | np.integer) or not low <= value <= high:

@@ -81,10 +81,7 @@ def curvecut(
 
 @dataclass(frozen=True, eq=False)
 class Pieces:
-    """An order of the flows, the start of each piece in it, and whether a piece is a published box.
-
-    Pieces that are not published are single flows.
-    """
+    """An order of the flows, the start of each piece, and whether it is a published box; others are single flows."""
 
     order: Places
     first: Places
@@ -246,10 +243,7 @@ class Curve:
         return 3.0 * float(np.median([(np.ptp(run, axis=0).astype(np.int64) + 1) @ self.points.step for run in some]))
 
     def _spent(self, within: Cut, over: Cut, budget: float) -> Pieces:
-        """Returns the pieces within the limit, with those over it where they save most per suppressed volume.
-
-        Between positions where a piece begins in both, they are interchangeable. The mean must become lower.
-        """
+        """Returns the pieces within the limit, with those over it where they save most per suppressed volume."""
         begins = within.pieces.begins() & over.pieces.begins()
         segment = np.cumsum(begins) - 1
         saved, more = np.zeros(segment[-1] + 1), np.zeros(segment[-1] + 1)

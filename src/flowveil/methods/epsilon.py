@@ -60,12 +60,15 @@ def weakness(epsilon: float) -> str | None:
     )
 
 
+def rounded_up(scale: Fraction) -> float:
+    """Returns the scale as a float, rounded up."""
+    nearest = float(scale)
+    return nearest if Fraction(nearest) >= scale else math.nextafter(nearest, math.inf)
+
+
 def noise_scale(sensitivity: int, epsilon: float) -> float:
     """Returns the scale of discrete Laplace noise: sensitivity / ε, rounded up."""
-    scale = sensitivity / epsilon
-    while Fraction(scale) * Fraction(epsilon) < sensitivity:
-        scale = math.nextafter(scale, math.inf)
-    return scale
+    return rounded_up(sensitivity / Fraction(epsilon))
 
 
 def gaussian_deviation(squared_sensitivity: int, epsilon: float, delta: float) -> float:

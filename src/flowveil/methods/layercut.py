@@ -49,15 +49,12 @@ def layercut(
     fold_weight: float | None = None,
     cell_rule: CellRule | None = None,
 ) -> Plan:
-    """Plans cells in layers that together publish nearly all flows.
+    """Plans cells in layers that together publish nearly all flows; InfeasibleError if that is impossible.
 
     Args:
         max_suppressed: largest share of the volume in no layer; never exceeded, and usually far from reached.
         time_weight, fold_weight: as for PairCut.
         cell_rule: refuses cells although they satisfy the guarantee; not an option of users.
-
-    Raises:
-        InfeasibleError: no cells within the limit satisfy the guarantee and the rule.
     """
     given = {"time_weight": time_weight, "fold_weight": fold_weight}
     weights = fold_weights(flows, guarantee, USUAL_SHARE, "error", given)
@@ -205,10 +202,7 @@ class _Layers:
         return unexplained
 
     def _determined(self, rows: Positions, cell: Positions, nodes: Sequence[Ints]) -> Mask:
-        """Returns the flows of cells whose trips are k - 1 times the number of their parts.
-
-        Parts are flows, or tiles or child zones at one end. No part reaches k, so each would have exactly k - 1.
-        """
+        """Returns the flows of cells with k - 1 trips for each part: no part reaches k, so each has exactly k - 1."""
         largest = self.guarantee.k - 1
         determined = np.zeros(len(cell), dtype=np.bool_)
         if self.guarantee.k < LEAST_K_OF_RULE or not np.any(cell >= 0):

@@ -79,11 +79,7 @@ class PairTable:
     def from_flows(
         cls, flows: Flows, guarantee: Guarantee, goal: Goal, *, weights: Sequence[float] = ()
     ) -> PairTable | None:
-        """Finds the safe pairs; None without one. ``weights`` are those of the folds (`PairCost`).
-
-        Raises:
-            ParameterError: the pairs do not fit into memory.
-        """
+        """Finds the safe pairs, None without one; ParameterError if they do not fit. ``weights`` as in `PairCost`."""
         # Values are not places: their number says nothing about the locations of a cell.
         rules = [guarantee, guarantee, *(replace(guarantee, locations=None) for _ in flows.folds)]
         sketches = [

@@ -97,10 +97,7 @@ class _Point(NamedTuple):
 
 
 def _bracket(pruned: Prunable, budget: float, near: float) -> tuple[_Point | None, _Point]:
-    """Returns a point over the budget (None if even a multiplier of 0 is within it) and one within it.
-
-    The two are neighbours in the sequence 0, 1/4, 1, 4, 16, 64, ... times the first multiplier.
-    """
+    """Returns neighbours among 0, 1/4, 1, 4, ... times the first multiplier: over the budget (or None), and within."""
     left, right = None, _Point(near, *pruned.evaluate(near))
     while right.slope > budget:
         left, right = right, _Point(right.at * 4, *pruned.evaluate(right.at * 4))

@@ -192,10 +192,7 @@ class _Search:
         self.ancestors = [node for node, _ in _upwards(self.tree)][::-1]
 
     def levels(self, order: Positions, group: Positions, nodes: Sequence[Ints]) -> Iterator[Level]:
-        """Yields the safe pairs of these flows; ``nodes`` are the nodes of folds of every flow, ``group`` numbers them.
-
-        Without folds ``group`` is empty.
-        """
+        """Yields the safe pairs of these flows. ``group`` numbers their nodes of folds; empty without folds."""
         members = self._members(order, group)
         # From the deepest up: each order then consists of few sorted runs of the next.
         for number, (node, deep) in enumerate(_upwards(self.origins)):

@@ -88,11 +88,8 @@ def plan_over(
 ) -> Plan:
     """Plans the release of these flows, on trees up to the top, over the zones of a frozen map.
 
-    With ``revise`` the release revises the one that has these zones.
-
-    Raises:
-        ParameterError: the map of these flows differs from that of the earlier release.
-        InfeasibleError: cells below the threshold exceed the limit.
+    With ``revise`` the release revises the one that has these zones. ParameterError if the map of these flows differs
+    from the earlier one, InfeasibleError if cells below the threshold exceed the limit.
     """
     # Checks that the zones are on this map with the same tiles.
     ends = [_Covering.from_map(flows, frozen, end) for end in ("origin", "destination")]

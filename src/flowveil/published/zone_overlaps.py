@@ -174,10 +174,7 @@ def map_overlap(
 def outline_overlap(
     zones: pa.Table, end: str, codes: NDArray[np.str_], outlines: Outlines, *, measure: Measure | None = None
 ) -> Overlap:
-    """Returns the parts of each zone in a reader's polygons; the rest is one area, ``outside``.
-
-    ``measure`` is what outlines are worth; by default their area.
-    """
+    """Returns the parts (``measure``, area by default) of each zone in a reader's polygons; the rest is ``outside``."""
     worth = measure or areas_km2
     listed = zones_of(zones, end)
     shapes = geometries(listed)

@@ -96,11 +96,7 @@ class Area:
         return np.asarray(shapely.intersects_xy(self.outline, lon, lat), dtype=np.bool_)
 
     def holds_cells(self, cells: Cells64) -> Mask:
-        """Returns which H3 cells have their centres in the area, or descend from one of its cells.
-
-        Raises:
-            ParameterError: a cell of the area is finer than the tiles.
-        """
+        """Returns which H3 cells have centres in the area or descend from its cells; ParameterError if one is finer."""
         if not self.cells:
             return self.holds(*H3Geography(cells).centers(np.arange(len(cells), dtype=np.int32)))
         inside = np.zeros(len(cells), dtype=np.bool_)

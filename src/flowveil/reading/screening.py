@@ -292,10 +292,7 @@ class Screening:
         return {name: getattr(self, name) for name in _COUNTED}
 
     def take(self, tally: dict[str, Any]) -> None:
-        """Adds the counters of another part of the same table.
-
-        Parts of a table on a cluster have no order, so their rows are counted without row numbers.
-        """
+        """Adds the counters of another part of the table; parts on a cluster have no order, so no row numbers."""
         for name, found in tally.items():
             mine = getattr(self, name)
             if name == "_errors":
@@ -434,10 +431,7 @@ class Screening:
         return gaps
 
     def _placed(self, batch: Batch, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], Cells64, Cells64]:
-        """Returns the rows inside the area and the map, with the tiles of both ends; counts the others.
-
-        If trips across the border are kept, the end outside becomes the tile ``outside``.
-        """
+        """Returns the rows inside the area and map, with the tiles of both ends (or ``outside``); counts the others."""
         keeps = self._reading.outside == "keep"
         if batch.points is not None and not keeps:
             near = self._inside.near(batch.points, rows)

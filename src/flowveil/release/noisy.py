@@ -164,10 +164,7 @@ class NoisyCounts:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class NoisyRelease(NoisyCounts, Matrix):
-    """Noisy counts that may be published, made by `flowveil.anonymize` with a method that adds noise.
-
-    The input is internal and never written.
-    """
+    """Noisy counts that may be published, made by `flowveil.anonymize`; the input is internal and never written."""
 
     input: Flows
     method: str

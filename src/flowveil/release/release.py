@@ -184,12 +184,7 @@ class Release(Matrix):
     def from_plan(
         cls, flows: Flows, plan: Plan, guarantee: Guarantee, *, method: str, parameters: Mapping[str, Any]
     ) -> Release:
-        """Apply a plan, recount every cell, and refuse if one falls short.
-
-        Raises:
-            InfeasibleError: nothing is left to publish.
-            GuaranteeError: a cell is short; the method is wrong and nothing may be published.
-        """
+        """Applies a plan and recounts every cell; GuaranteeError if one is short, InfeasibleError if none is left."""
         flows = guarantee.prepare(flows)
         origin = np.where(plan.kept, plan.origin_zone, np.int32(-1))
         merged = flows.merge(origin, plan.destination_zone, len(plan.origin_zones), len(plan.destination_zones))

@@ -403,10 +403,7 @@ def list_entries(book: LedgerFile) -> list[dict[str, Any]]:
 
 
 def withdraw(book: LedgerFile, name: str) -> int:
-    """Marks a release, given by name or number, as withdrawn; returns its number.
-
-    It still counts: readers may have kept it.
-    """
+    """Marks a release (name or number) as withdrawn; returns its number. It still counts: readers may have kept it."""
     rows = [row for row in list_entries(book) if name in (row["name"], str(row["number"]))]
     if len(rows) != 1:
         listed = ", ".join(str(row["number"]) for row in rows)

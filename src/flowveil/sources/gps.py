@@ -256,10 +256,9 @@ def stays(
 
 
 def _moving_runs(stay: NDArray[np.bool_], begins: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Returns the first and last point of each run of points outside stays.
+    """Returns the first and last point of each run outside stays, with the end and start of the stays around it.
 
-    The last point of a stay is where the next trip starts, its first point is where the trip before it ends: both
-    belong to these trips, the points between them to none. ``begins`` marks points after a gap or of another person.
+    ``begins`` marks points after a gap or of another person.
     """
     moving = ~stay
     first, last = moving.copy(), moving.copy()

@@ -148,7 +148,7 @@ def keep_inside(points: Floats) -> Floats:
     bearing = np.degrees(np.arctan2(x, y)) % 360.0
     reach = 0.985 * np.interp(bearing, np.arange(0.0, 361.0, 15.0), _REACH_KM)
     inside = np.where(radius > reach, np.maximum(2 * reach - radius, 0.3 * reach), radius)
-    return points * (inside / np.maximum(radius, 1e-9))
+    return np.asarray(points * (inside / np.maximum(radius, 1e-9)))
 
 
 def _snap(points: Floats, step: Floats | float, salt: int) -> Floats:
@@ -173,7 +173,7 @@ def _around(rng: np.random.Generator, points: Floats, median_km: Floats | float,
     n = points.shape[1]
     distance = median_km * np.exp(sigma * rng.standard_normal(n))
     angle = rng.uniform(0.0, 2 * np.pi, n)
-    return points + distance * np.stack([np.cos(angle), np.sin(angle)])
+    return np.asarray(points + distance * np.stack([np.cos(angle), np.sin(angle)]))
 
 
 def _attracted(rng: np.random.Generator, points: Floats, attraction: Floats, decay_km: Floats | float) -> Numbers:

@@ -124,11 +124,7 @@ def drop_rows(con: Any, reasons: Mapping[str, str], *, none_left: str = "") -> d
 
 
 def choose_columns(wanted: Iterable[Column], names: Sequence[str]) -> dict[str, str]:
-    """Returns the column of each role: the one named, or else one with a usual name.
-
-    Raises:
-        DataError: columns are missing; all are reported at once. A first line of data is not quoted.
-    """
+    """Returns the named or usual column of each role; DataError with all missing ones, never a first line of data."""
     header = Header(names)
     by_key = {plain_name(name): name for name in reversed(names)}
     chosen: dict[str, str] = {}

@@ -166,7 +166,7 @@ def compare_records(
     diagnostics: bool = False,
     progress: Callable[[str], None] | None = None,
 ) -> Comparison:
-    """Sweep both methods over their parameters and measure privacy and utility.
+    """Sweeps both methods over their parameters and measures privacy and utility; raises what the two methods raise.
 
     Args:
         records: a pyarrow, pandas or polars table.
@@ -175,9 +175,6 @@ def compare_records(
             Undeclared categories are read from the data.
         diagnostics: also check the assumptions of the regression.
         progress: called with a line of text before each step.
-
-    Raises:
-        ParameterError, DataError, InfeasibleError: as from the two methods.
     """
     grid, fit = grid or Grid(), fit or {}
     sweep = _Sweep.from_request(records, roles, fit, progress)

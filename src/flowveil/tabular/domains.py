@@ -28,14 +28,11 @@ def code_variable(
     bins: Declared = None,
     from_data: bool = False,
 ) -> tuple[Any, Ints]:
-    """Return the values a column can take as an array, a missing one last, and the position of each record's value.
+    """Returns the values a column can take as an array, a missing one last, and the position of each record's value.
 
     Either its categories (in ``domains``) or the edges of its bins are declared, None among them if a value may be
-    missing, or the categories may be read from the data.
-
-    Raises:
-        ParameterError: both or neither of categories and edges, or edges that do not increase.
-        DataError: values outside the declared ones (counted, never quoted).
+    missing, or the categories may be read from the data. Raises ParameterError for both, neither, or edges that do not
+    increase; DataError for values outside the declared ones (counted, never quoted).
     """
     domain, edges = (domains or {}).get(name), (bins or {}).get(name)
     if domain is not None and edges is not None:

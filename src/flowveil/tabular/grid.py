@@ -52,12 +52,10 @@ class Grid:
 
 
 def encode_on_grid(table: pa.Table, attribute: Attribute, *, k: int) -> tuple[Column, Grid | None]:
-    """Number a quasi-identifier as `encode` does; numbers, dates and times by the cells of a grid, else None.
+    """Numbers a quasi-identifier as `encode` does; numbers, dates and times by the cells of a grid, else None.
 
-    Raises:
-        ParameterError: the step or the range cannot be, is given for a column of categories, or the step is finer than
-            the default one and that is not confirmed.
-        DataError: numbers lie outside the range that is declared public (counted, never quoted).
+    Raises ParameterError for an impossible step or range, or an unconfirmed step finer than the default; DataError if
+    numbers lie outside the range that is declared public (counted, never quoted).
     """
     column = records.encode(table, attribute)
     if column.position is None:

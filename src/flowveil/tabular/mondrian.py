@@ -316,11 +316,7 @@ def _best_cuts(
 
 
 def _candidate(level: _Level, column: Column, *, strict: bool, choose: str) -> tuple[Mask, Mask, Floats]:
-    """One cut of each partition along one quasi-identifier.
-
-    Returns whether each record goes to the second half, whether a partition has two values, so that it can be cut, and
-    how wide it is, as a share of the column's range or as a number of distinct values.
-    """
+    """Returns a cut of each partition along a column: who goes to the second half, whether it can be cut, its width."""
     value, n_values = column.codes[level.records], column.n_values
     distinct = np.bincount(runs(level.partition, value, n_values)[0], minlength=len(level.size))
     if column.tree is not None:

@@ -171,10 +171,7 @@ def _read_csv(file: Path) -> pa.Table:
 
 
 def published_as_is(table: pa.Table, name: str) -> Any:
-    """Return a column to be published unchanged, without unused dictionary entries.
-
-    A dictionary may hold categories of rows that were filtered out; decoded, only values of records remain.
-    """
+    """Returns a column to publish unchanged, without dictionary entries of rows that were filtered out."""
     column = table.column(name)
     if isinstance(column.type, pa.BaseExtensionType):
         column = pa.chunked_array([chunk.storage for chunk in column.chunks], column.type.storage_type)
@@ -204,10 +201,7 @@ def check_output(path: str | Path) -> None:
 
 
 def write_records(table: pa.Table, path: str | Path, *, beside: Mapping[Place, Content] | None = None) -> None:
-    """Write a table as CSV without spreadsheet formulas or as Parquet (by its ending), and texts next to it.
-
-    All of them are written, or none.
-    """
+    """Writes a table as CSV without formulas, or as Parquet (by its ending), and texts next to it: all or none."""
     check_output(path)
 
     from pyarrow import parquet
@@ -251,11 +245,10 @@ def check_roles(table: pa.Table, **roles: Sequence[str]) -> None:
 
 
 def encode(table: pa.Table, attribute: Attribute, *, missing_label: str = MISSING) -> Column:
-    """Number the values of one column; the numbers depend on the set of values only, not on the order of records.
+    """Numbers the values of one column; the numbers depend on the set of values only, not on the order of records.
 
-    Raises:
-        DataError: a value is not in the given order or hierarchy (counted, never quoted), a number is not
-            finite, or a category reads like the label of missing values.
+    Raises DataError if a value is not in the given order or hierarchy (counted, never quoted), a number is not finite,
+    or a category reads like the label of missing values.
     """
     name, order, tree = attribute.name, attribute.order, attribute.hierarchy
     array = named_array(table, name)

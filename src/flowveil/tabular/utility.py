@@ -67,10 +67,7 @@ def pair_tables(
 
 
 def pair_release(release: Anonymized, table: Any, *, seed: int = 0) -> Paired:
-    """A k-anonymous release as records: each quasi-identifier drawn evenly from its published region.
-
-    The sensitive columns, which are published unchanged, are taken from the original table.
-    """
+    """A release as records: quasi-identifiers drawn evenly from their regions, sensitive columns from the original."""
     generator = np.random.default_rng(seed)
     columns = [region.column for region in release.regions]
     other = [region.draw(release.class_of_record, generator) for region in release.regions]

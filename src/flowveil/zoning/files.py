@@ -180,11 +180,7 @@ def read_zones(
 
 
 def read_outlines(source: Any) -> Outlines:
-    """Returns the polygons of a file or a table, in degrees, whatever its columns say.
-
-    Raises:
-        DataError: it cannot be read, or holds other geometries than polygons.
-    """
+    """Returns the polygons of a file or table in degrees; DataError if unreadable or other geometries."""
     _, drawn, label = load_table(source)
     present = None if drawn is None else drawn[~shapely.is_missing(drawn)]
     if present is None or len(present) == 0 or not np.all(np.isin(shapely.get_type_id(present), POLYGONAL)):

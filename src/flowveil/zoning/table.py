@@ -62,15 +62,11 @@ def nested_hierarchy(columns: Sequence[Texts], *, levels: Sequence[str], root: s
 
 
 def parent_hierarchy(tile: Texts, parent: Texts, *, root: str | None = None) -> Hierarchy:
-    """Returns the tree of a table with the parent of each zone.
+    """Returns the tree of a table with the parent of each zone; zones without children are the tiles.
 
-    Args:
-        tile: the zone of each row. Zones without children are the tiles.
-        parent: its parent, or an empty text. A parent may have a separate row with its own parent.
-        root: code of a root above all zones without a parent, if there are several.
-
-    Raises HierarchyError if a zone has two parents or is its own ancestor, or if several zones have no parent and
-    ``root`` is not given.
+    A parent is a zone or an empty text; ``root`` is the code of a root above several zones without a parent. Raises
+    HierarchyError if a zone has two parents or is its own ancestor, or if several have no parent and ``root`` is
+    missing.
     """
     tile, parent = np.asarray(tile, dtype=np.str_), np.asarray(parent, dtype=np.str_)
     if len(tile) == 0:
