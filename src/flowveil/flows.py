@@ -141,10 +141,7 @@ class People:
         return int(np.count_nonzero(np.bincount(self.person)))
 
     def largest(self, group: NDArray[Any], n_groups: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Returns the trips of the person with the most, and with the second most, in each group of cells.
-
-        ``group`` is the group of each cell; -1 for none. The trips of persons must be known.
-        """
+        """Returns the trips of the persons with the most and second most in each group of cells (-1: no group)."""
         assert self.trips is not None
         rows = np.flatnonzero(group[self.cell] >= 0)
         merged = People.aggregate(group[self.cell[rows]], self.person[rows], self.trips[rows])

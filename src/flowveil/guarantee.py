@@ -223,10 +223,7 @@ class Guarantee:
         return self.asks(next(unit.name for unit in UNITS.values() if unit.basis == basis), flows)
 
     def prepare(self, flows: Flows) -> Flows:
-        """Returns the flows with all data that `safe` needs in merged cells.
-
-        Tiles are carried through merges only if locations are protected, because they cost as much as people.
-        """
+        """Returns the flows with all data that `safe` needs in merged cells; tiles only if locations are protected."""
         return flows if self.locations is None else flows.with_tile_members(most=self.locations)
 
     def raised(self, flows: Cells, *, k: int = 0, l: int = 0) -> Guarantee:  # noqa: E741  # the papers' letter

@@ -1,7 +1,4 @@
-"""The runner of comparisons and studies: settings, tasks, and their runs in worker processes. Private.
-
-Each task runs one method on one set of flows with a time limit. Measures are exact.
-"""
+"""Settings, tasks and the runner of comparisons and studies: one method on one set of flows, in time. Private."""
 
 from __future__ import annotations
 

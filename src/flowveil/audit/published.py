@@ -1,9 +1,8 @@
 """A release as a reader has it: its published tables and what its report says, nothing else.
 
-Guaranteed: nothing here reads trips, and nothing is assumed that the folder does not say. Where the folder leaves
-something open (whether an unlisted pair is below the threshold, whether a cell counts all of its trips), the answer is
-the one that lets a reader conclude less. Also decides, from what releases state, which of their matrices are of the
-same trips, of a part of them, or of others.
+Guaranteed: nothing here reads trips or assumes what the folder does not say. Where the folder leaves something open
+(whether an unlisted pair is below the threshold), the answer lets a reader conclude less. Also decides, from what
+releases state, which of their matrices are of the same trips, of a part of them, or of others.
 """
 
 from __future__ import annotations
@@ -237,10 +236,7 @@ def disjoint_parts(releases: Sequence[PublishedRelease], places: Sequence[int], 
 
 
 def derived_places(releases: Sequence[PublishedRelease]) -> set[int]:
-    """Returns the places of releases that state to be derived from others of these: they reveal nothing more.
-
-    A period of a series states the hash of the manifest hashes of its steps.
-    """
+    """Returns the places of releases that state to be derived from others of these: they reveal nothing more."""
     manifests = {release.manifest for release in releases if release.manifest is not None}
     steps = {release.report["parameters"].get("during"): release.manifest for release in releases}
     found = set()

@@ -215,10 +215,7 @@ class Staged:
             self._as_persons = self._learn_names("rows" if "trips" in self._amounts else "trips")
 
     def _learn_names(self, rows: str) -> bool:
-        """Assigns every spelling the number of its person, in the order of names; null for placeholders.
-
-        Returns whether every spelling is a different person, so that rows are already grouped by person.
-        """
+        """Numbers persons in the order of names, null for placeholders; returns whether each is spelled one way."""
         self._read_spellings()
         self._con.execute(
             "INSERT INTO names SELECT name, row_number() OVER (ORDER BY name) - 1 FROM "

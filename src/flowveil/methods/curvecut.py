@@ -303,10 +303,7 @@ def improved(points: Points, pieces: Pieces, price: float, budget: float, window
 def exchanged(
     points: Points, pieces: Pieces, aside: Mask, price: float, left: float, window: int, number: int
 ) -> Pieces:
-    """Runs the round of this number: consecutive boxes on its curve are repartitioned.
-
-    Pieces that are ``aside`` are excluded; ``left`` is the additional volume that may be suppressed.
-    """
+    """Repartitions neighbours on this round's curve, not those ``aside``; ``left`` is the volume it may suppress."""
     hulls = points.hulls(pieces)
     middle = hulls.low.astype(np.int64) + hulls.high
     pieces = pieces.rearranged(np.lexsort((other_curve(middle, number), aside)))

@@ -129,10 +129,7 @@ class _Layers:
         return self if table is None else self._add(rows, table, lambda pairs: pairs.divide(price), lenient=False)
 
     def add_within(self, budget: float) -> _Layers | None:
-        """Adds a layer that leaves at most a volume; None if that is impossible.
-
-        The rule on determined counts does not apply if this is the only layer: the limit is then PairCut's.
-        """
+        """Adds a layer that leaves at most a volume, or None; if it is the only one, counts may be determined."""
         rows, table = self._left_pairs()
         if table is None:
             return None
@@ -151,10 +148,7 @@ class _Layers:
     def _add(
         self, rows: Positions, table: PairTable, divide: Callable[[PairTable], Division | None], *, lenient: bool
     ) -> _Layers:
-        """Adds a layer: a division of these flows without refused cells; the same layers if it has no cell.
-
-        With ``lenient`` cells may determine counts of their parts.
-        """
+        """Adds a layer without refused cells, if it has any; ``lenient`` cells may determine counts of their parts."""
         last = (MAX_DIVISIONS if self.cell_rule is None else MAX_DIVISIONS_WITH_RULE) - 1
         for number in range(last + 1):
             division = divide(table)

@@ -118,10 +118,7 @@ def _lifted_tiles(tree: Hierarchy, levels: int) -> Ints:
 
 @dataclass(frozen=True, eq=False)
 class Axis:
-    """The merges of one axis: nodes in order, and the number of zones after each merge.
-
-    ``idle`` marks the nodes without flows; they count as merged from the start.
-    """
+    """The merges of one axis in order, and the zones after each; ``idle`` nodes have no flows and count as merged."""
 
     hierarchy: Hierarchy
     idle: NDArray[np.bool_]
@@ -130,10 +127,7 @@ class Axis:
 
     @classmethod
     def from_volumes(cls, tree: Hierarchy, tile: Ints, volume: NDArray[Any]) -> Axis:
-        """Orders the merges by total volume, then deeper first, then code.
-
-        Merges are the nodes above a tile with flows, up to the smallest node that contains all these tiles.
-        """
+        """Orders the nodes above tiles with flows, up to their common one, by volume, then deeper first, then code."""
         active = tree.sum_over(np.bincount(tile, minlength=tree.n_tiles) > 0)
         total = tree.sum_over(np.bincount(tile, weights=volume, minlength=tree.n_tiles))
         present = active > 0

@@ -19,10 +19,7 @@ from flowveil.hierarchy import Floats, Hierarchy, Ints
 
 
 def best_cut(tree: Hierarchy, penalty: Floats) -> Ints:
-    """Returns the cut with the smallest sum of penalties; the coarser one on ties.
-
-    Nodes of the cut are narrowed along single children: the same tiles, the smallest area.
-    """
+    """Returns the cut with the smallest sum of penalties, the coarser one on ties, narrowed along single children."""
     best = penalty.astype(np.float64)
     split = np.zeros(tree.n_nodes, dtype=np.bool_)
     for depth in range(tree.max_depth, 0, -1):

@@ -101,10 +101,7 @@ class TwinAxis:
     def from_pairs(
         cls, full: Hierarchy, reduced: Sketch, occurring: NDArray[np.bool_], length: Positions, pairs: Iterable[Pairs]
     ) -> TwinAxis:
-        """Lays out batches of pairs; ``length`` is the number of pairs of each node.
-
-        The batches of a node must come in the order of the other nodes.
-        """
+        """Lays out batches of pairs, for each node in the order of the other nodes; ``length``: pairs of each node."""
         nodes, number = np.flatnonzero(occurring), np.cumsum(occurring) - 1
         parent = np.where(nodes > 0, number[np.maximum(reduced.tree.parent[nodes], 0)], -1)
         layers = []

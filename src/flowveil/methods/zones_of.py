@@ -53,10 +53,7 @@ class ZonesOf(Method):
         return {}
 
     def on_hierarchy(self, flows: Read, hierarchy: str | None) -> tuple[Read, dict[str, str]]:
-        """Returns the flows on the tree of the frozen map, up to its top, and the parameters to record.
-
-        Raises ParameterError if the flows were read differently from the earlier release.
-        """
+        """Returns the flows on the whole tree of the frozen map, and parameters; ParameterError if read differently."""
         assert self.frozen is not None
         if hierarchy not in (None, self.frozen.hierarchy):
             raise ParameterError(

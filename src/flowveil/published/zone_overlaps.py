@@ -89,10 +89,7 @@ def sum_by(number: Any, values: Any, n: int) -> Floats:
 
 
 def h3_overlap(zones: pa.Table, end: str, *, level: int, resolution: int, measure: Measure | None = None) -> Overlap:
-    """Returns the overlap of the zones of an end with the H3 cells of a level.
-
-    ``resolution`` is that of the tiles, ``measure`` what cells are worth; by default how many tiles they have.
-    """
+    """Returns the overlap of the zones of an end with the H3 cells of a level, by ``measure`` or number of tiles."""
     worth = measure or (lambda cells: n_descendants(cells, resolution).astype(np.float64))
     listed = zones_of(zones, end)
     codes = listed["zone"].to_pylist()

@@ -1,9 +1,8 @@
-"""Roles of the columns of a trip table.
+"""Roles of the columns of a trip table (docs/reading.md).
 
-Users name columns, or usual names are recognised: for ends and persons, never for counts and weights. A wrong guess of
-these would change every cell, so they are only suggested (`hints`). Persons who are not counted are not protected, so a
-column that looks like persons must be confirmed or denied (`refuse_unnamed_persons`). Ambiguous names are not guessed:
-the error lists the candidates. Used columns are recorded in `ReadSummary.columns` and printed.
+Users name columns, or usual names are recognised: for ends and persons, never for counts and weights, because a wrong
+guess of these would change every cell. A column that looks like persons must be confirmed or denied
+(`refuse_unnamed_persons`): persons who are not counted are not protected. Ambiguous names are not guessed.
 """
 
 from __future__ import annotations

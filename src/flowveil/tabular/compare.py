@@ -112,10 +112,7 @@ class Grid:
 
 @dataclass(frozen=True)
 class _Sweep:
-    """Inputs shared by all parts of the comparison.
-
-    ``table`` is the original, columns of ordered bins replaced by the bins; ``binned`` is as IPF counts it.
-    """
+    """Inputs of all parts; ``table`` is the original with ordered bins as values, ``binned`` as IPF counts it."""
 
     table: pa.Table
     binned: pa.Table

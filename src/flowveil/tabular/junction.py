@@ -77,10 +77,7 @@ def _joined(shape: tuple[int, ...], cliques: list[Margin]) -> JunctionTree:
 
 
 class JunctionModel:
-    """A distribution on a junction tree: one table a clique, all agreeing on what they share.
-
-    Starts uniform. Changed by `fit_margin` only, which keeps the tables in agreement.
-    """
+    """A distribution on a junction tree, at first uniform: one table a clique, kept in agreement by `fit_margin`."""
 
     def __init__(self, tree: JunctionTree) -> None:
         self.tree = tree

@@ -223,10 +223,7 @@ def check_columns(table: pa.Table, names: Iterable[str], role: str) -> None:
 
 
 def check_roles(table: pa.Table, **roles: Sequence[str]) -> None:
-    """Raise unless every column of the table has exactly one role.
-
-    No column has a role by default: forgotten columns are how names and account numbers get published.
-    """
+    """Raises unless every column has exactly one role: forgotten columns are how names get published."""
     for role, names in roles.items():
         check_columns(table, names, role.replace("_", " "))
     named = [name for names in roles.values() for name in names]

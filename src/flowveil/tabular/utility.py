@@ -259,10 +259,7 @@ def cross_validate(
 
 
 def effects(trained: Trained) -> list[dict[str, Any]]:
-    """Coefficients on the logarithm of the odds: estimate, standard error, Wald's test (z, p), 95 % interval.
-
-    All are None where the records do not determine one (a category without records).
-    """
+    """Coefficients on log odds: estimate, standard error, Wald's z and p, 95 % interval; None if undetermined."""
     model, free = fit_logit(trained.rows, trained.outcome)
     found = np.full((len(free), 6), np.nan)
     found[free] = np.column_stack([model.params, model.bse, model.tvalues, model.pvalues, model.conf_int()])

@@ -60,10 +60,7 @@ class Places:
         return len(self.k)
 
     def tiles_on(self, resolution: int | None, whole_map: Hierarchy | None) -> Texts:
-        """Returns the code of the tile of each place, in H3 of a resolution, or on a map.
-
-        Raises DataError if places are not on the map, and ParameterError without a map.
-        """
+        """Returns the tile of each place, in H3 or on a map; DataError if off the map, ParameterError without one."""
         return _map_codes(self, whole_map) if resolution is None else _h3_codes(self, resolution)
 
     def on(self, flows: Flows) -> Places:

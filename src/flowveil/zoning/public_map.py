@@ -1,7 +1,4 @@
-"""Places of published zones: functions of zone codes and of the map, never of trips.
-
-Boxes are rectangles between lines of longitude and latitude, in integer 10⁻⁷ degrees.
-"""
+"""Places of published zones: functions of zone codes and of the map, never of trips. Boxes are in 10⁻⁷ degrees."""
 
 from __future__ import annotations
 
