@@ -130,7 +130,7 @@ class _Sweep:
         declared = {"domains": kinds.domains, "bins": kinds.bins}
         names = [*(a.name for a in attributes), roles.sensitive]
         coded = [code_variable(kinds.table, name, **declared, from_data=True) for name in names]
-        binned = pa.table([domain.values.take(pa.array(codes)) for domain, codes in coded], names=names)
+        binned = pa.table([values.take(pa.array(codes)) for values, codes in coded], names=names)
         outcome_of(binned, roles.sensitive, roles.positive)
         return cls(kinds.table, binned, kinds, roles, {**fit, **declared}, progress or (lambda _: None))
 

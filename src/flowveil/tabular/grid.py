@@ -70,7 +70,7 @@ def encode_on_grid(table: pa.Table, attribute: Attribute, *, k: int) -> tuple[Co
                 "are then multiples of a step), or list the categories with an order."
             )
         return column, None
-    array = records.plain_array(table.column(attribute.name))
+    array = records.named_array(table, attribute.name)
     values, kind = _numbers(array, attribute.name), array.type
     low, high = _public_range(attribute, kind)
     outside = 0 if low is None else int(np.sum(values < low))

@@ -158,8 +158,6 @@ def _read_csv(file: Path) -> pa.Table:
     with file.open(newline="", encoding="utf-8-sig") as handle:
         header = next(csv.reader(handle, skipinitialspace=True), [])
     names = [name.strip() for name in header]
-    if len(set(names)) != len(names):
-        raise DataError(f"'{file.name}' has two columns of the same name.")
     table = arrow_csv.read_csv(
         file,
         read_options=arrow_csv.ReadOptions(column_names=names, skip_rows=1),
@@ -291,7 +289,7 @@ def named_array(table: pa.Table, name: str) -> Any:
     """A column as `plain_array` gives it; a type that cannot be used is a DataError that names the column."""
     try:
         return plain_array(table.column(name))
-    except (DataError, pa.ArrowException):
+    except pa.ArrowException:
         raise DataError(
             f"Column '{name}' holds {table.schema.field(name).type}; allowed are text, numbers, dates, times and "
             "yes/no, one value a record. Hint: name it as a direct identifier to leave it out."
@@ -301,15 +299,11 @@ def named_array(table: pa.Table, name: str) -> Any:
 def plain_array(column: Any) -> Any:
     """One contiguous array; dictionaries decoded, decimals as floating point, NaN made missing."""
     if pa.types.is_nested(column.type):
-        raise DataError(f"A column holds lists or structures ({column.type}); only single values are allowed.")
+        raise pa.ArrowTypeError(f"{column.type} holds several values")
     array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    if isinstance(array, pa.ChunkedArray):
-        array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], column.type)
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
-    if pa.types.is_decimal(array.type):
-        array = array.cast(pa.float64())
-    if pa.types.is_floating(array.type):
+    if pa.types.is_decimal(array.type) or pa.types.is_floating(array.type):
         array = array.cast(pa.float64())
         array = pc.if_else(pc.is_nan(array), pa.scalar(None, pa.float64()), array)
     return array
