@@ -95,10 +95,7 @@ class Settings:
         return complete
 
     def check(self, flows: Flows, *, confirm: bool) -> None:
-        """Refuse resolved settings that cannot be run on these flows.
-
-        With ``confirm``, the population alone is refused where persons are known, as `flowveil.anonymize` does.
-        """
+        """Refuses what these flows do not allow; ``confirm``: also the population alone where persons are known."""
         for allowed, chosen, name in ((TREES, self.trees, "trees"), (READINGS, self.reading, "reading")):
             if chosen not in allowed:
                 raise ParameterError(f"{name} must be {' or '.join(allowed)}; found {chosen!r}.")

@@ -30,12 +30,8 @@ _BITS = 63
 class Sketch:
     """A hierarchy reduced to the nodes that a good cut may need; its leaves represent one or several tiles.
 
-    Attributes:
-        tree: the reduced hierarchy.
-        node: the node of the full hierarchy that each of its nodes is.
-        size: tiles of the full hierarchy below each node.
-        leaf_of_tile: the leaf that represents each tile of the full hierarchy.
-        thinned: nodes that a good cut may need are missing, because the tree is very deep.
+    ``node`` and ``size`` are the node of the full hierarchy and its tiles, ``leaf_of_tile`` is the leaf that represents
+    each tile. ``thinned``: nodes that a good cut may need are missing, because the tree is very deep.
     """
 
     tree: Hierarchy
@@ -91,14 +87,10 @@ def sketch(full: Hierarchy, tile: Ints, flows: Flows, guarantee: Guarantee, *, m
 
 @dataclass(frozen=True, eq=False)
 class Level:
-    """The safe pairs of one depth at every end.
+    """The safe pairs of one depth at every end; ``node`` has the nodes of the sketches: origin, destination, folds.
 
-    Attributes:
-        node: for each end, the nodes of its sketch: origin, destination, folds.
-        volume: trips or weights of each pair.
-        order: the flows sorted by folds, origin node, then destination leaf; one array for all levels that differ in
-            the depth of the destination alone.
-        start, stop: the flows of each pair are that slice of ``order``.
+    ``order`` are the flows sorted by folds, origin node, then destination leaf, one array for all levels that differ in
+    the depth of the destination alone; the flows of a pair are its slice ``start:stop``.
     """
 
     node: tuple[Ints, ...]

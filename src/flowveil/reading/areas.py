@@ -35,12 +35,9 @@ _WKB = "wkb:"
 
 @dataclass(frozen=True)
 class Area:
-    """A set of points: a box, H3 cells with all their descendants, or polygons; exactly one is given.
+    """A set of points: a box, H3 cells with all their descendants, or polygons in degrees; exactly one is given.
 
-    Attributes:
-        box: west, south, east, north; crosses the 180th meridian if west is larger than east.
-        cells: H3 cells of any resolutions, ascending.
-        outline: polygons of a file, in degrees.
+    A box is west, south, east, north; it crosses the 180th meridian if west is larger than east. Cells are ascending.
     """
 
     box: Bounds | None = None

@@ -220,11 +220,9 @@ def complete(
 ) -> ColumnMap:
     """Checks the named columns and recognises both ends and the person among the others.
 
-    Args:
-        holds_tiles: whether a column's first values are tiles; called for ambiguous names only.
-        cells: whether tiles are H3 cells, which have usual names. Columns with tiles of a map are recognised by their
-            content, before coordinates.
-        partitions: columns from the paths of files; only slices may use them.
+    ``holds_tiles`` says whether a column's first values are tiles, for ambiguous names only. If tiles are not H3
+    ``cells``, their columns are recognised by content, before coordinates. Only slices may use ``partitions``, from
+    paths of files.
     """
     named = _resolve(wanted, names)
     _refuse_partitions(named, partitions)

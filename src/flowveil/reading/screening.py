@@ -83,9 +83,7 @@ class Batch:
         tiles: the two ends as numbers of the tiling; None if there are points.
         added: the columns of `flowveil.flows.SUM_COLUMNS`, by role.
         unknown_codes: the number of ends of each code that is not on the map.
-        texts: by number column, the rows with text that is not a number.
-        commas: whether such a text is a number with a decimal comma.
-        no_time, no_attribute: rows without a time, or without an attribute that slices need.
+        texts, commas: by number column, the rows with text that is no number, and whether it has a decimal comma.
         times: rows whose time cannot be read; `time_shapes` has their shapes.
         day: days since 1970; null without a time.
     """

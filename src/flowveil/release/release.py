@@ -229,13 +229,9 @@ class Release(Matrix):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Family(Publishable):
-    """The releases of several slices.
+    """The releases of several slices, by ``keys``: coarsest kinds first, sorted within a kind.
 
-    Attributes:
-        input: the flows of all slices. Internal: never written.
-        keys: the slice of each release, coarsest kinds first, sorted within a kind.
-        guarantee: what all releases satisfy.
-        parameters: everything needed to run it again.
+    ``input`` has the flows of all slices; internal, never written. ``guarantee`` is what all satisfy.
     """
 
     input: SlicedFlows

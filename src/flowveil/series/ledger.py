@@ -76,15 +76,9 @@ def publish_recorded(
 ) -> Path:
     """Checks a release against the ledger, which is made if it is new, publishes and records it.
 
-    Args:
-        accept_differencing: publish although earlier releases may hold the same trips. The statement says so.
-        epsilon_total: upper bound for the sum of ε of all noisy releases of the ledger. Stored; later only lowered.
-        **writing: see `flowveil.publication.publish`.
-
-    Raises:
-        InfeasibleError: an earlier release may hold the same trips, or ε would exceed the total. Nothing was written.
-        ParameterError: there is a total, but the release has no noise, or the total would be raised.
-        OutputError: the ledger cannot be read, written or locked, or was changed.
+    Arguments as for `Release.write`; ``writing`` goes to `flowveil.publication.publish`. Raises, before anything is
+    written, InfeasibleError if an earlier release may hold the same trips or ε would exceed the total, ParameterError
+    if the total would be raised or the release has no noise, OutputError if the ledger cannot be used or was changed.
     """
     release.check_publishable()
     check_target(directory)

@@ -70,12 +70,9 @@ _READERS = frozenset({"GeoJSON", "GeoJSONSeq", "TopoJSON", "ESRIJSON", "ESRI Sha
 
 @dataclass(frozen=True, eq=False)
 class ZoneMap:
-    """A hierarchy over a user's own tiles.
+    """A hierarchy over a user's own tiles, with its names and its geography if known.
 
-    Attributes:
-        hierarchy: kind ``table`` or ``dendrogram``; with its names if the map has some, and with its geography if
-            coordinates or outlines are known.
-        columns: which column served as what.
+    Its kind is ``table`` or ``dendrogram``; ``columns`` says which column served as what.
     """
 
     hierarchy: Hierarchy

@@ -61,9 +61,7 @@ class TilePlaces:
 class ZoneGeography:
     """The geography of a hierarchy over a user's tiles.
 
-    Attributes:
-        places: the tiles of the whole map, in leaf order of its hierarchy.
-        start, stop: for each node, the slice of those tiles that it holds.
+    ``places`` are the tiles of the whole map in leaf order; ``start`` and ``stop`` the slice of them below each node.
     """
 
     places: TilePlaces

@@ -41,13 +41,9 @@ _ALLOWED = "a column 'tile', or 'lat' and 'lon'"
 
 @dataclass(frozen=True, eq=False)
 class Places:
-    """A list of places.
+    """A list of places, by the published codes of their tiles or by coordinates.
 
-    Attributes:
-        tile: published code of the tile of each; None if the list has coordinates.
-        lat, lon: coordinates of each; None if the list has tiles.
-        k: threshold of cells around each, 0 if not given.
-        l: the same for locations.
+    ``k`` and ``l`` are the thresholds of cells around each place, 0 if not given.
     """
 
     tile: Texts | None

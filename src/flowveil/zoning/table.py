@@ -20,16 +20,12 @@ Texts = NDArray[np.str_]
 
 
 def nested_hierarchy(columns: Sequence[Texts], *, levels: Sequence[str], root: str | None = None) -> Hierarchy:
-    """Returns the tree of nested zone codes, one column per level.
-
-    Args:
-        columns: the codes of each row at each level, coarsest first; the last are the tiles. Rows may repeat.
-        levels: the columns' names.
-        root: code of the root above several coarsest zones; ``all`` by default.
+    """Returns the tree of nested zone codes: ``columns`` has the codes of each row, coarsest level first, tiles last.
 
     Its `Hierarchy.level` is the position in ``levels`` (-1 for the root above them), its root the smallest zone that
-    contains all tiles. Tiles keep their codes; a coarser level that shares a code with a finer one has all its codes
-    written ``level:code``. Raises HierarchyError with all codes that are missing or have two parents.
+    contains all tiles, or ``root`` above several. Tiles keep their codes; a coarser level that shares a code with a
+    finer one has all its codes written ``level:code``. Raises HierarchyError with all codes that are missing or have
+    two parents.
     """
     texts = [np.asarray(c, dtype=np.str_) for c in columns]
     if not texts or len(texts[-1]) == 0:

@@ -44,12 +44,9 @@ def recount(
 ) -> Result:
     """Compares a release folder with the raw trips, read as the report says.
 
-    Args:
-        folder: the release.
-        trips: the raw trips.
-        earlier: folders of the releases that this one revises, the oldest first; empty if they are not available.
-        expect: guarantee that the reader requires: ``k``, ``protect``, ``k_population``, ``l``.
-        test_noise: whether counts of a noisy release are tested; not before it is published.
+    ``earlier`` are the folders of the releases that this one revises, the oldest first; empty if not available.
+    ``expect`` is the guarantee that the reader requires: ``k``, ``protect``, ``k_population``, ``l``. ``test_noise``
+    tests the counts of a noisy release; not before it is published.
     """
     notes: list[str] = []
     counted: dict[str, Any] = {"read_by": trips.read_by}
