@@ -1,11 +1,8 @@
-"""The guarantee: thresholds that every published cell must reach.
+"""The guarantee: thresholds that every published cell must reach, one for each protected unit.
 
-A guarantee is a set of thresholds, one for each protected unit. A cell is safe if it reaches all of them. Every unit is
-monotone (merging cells never lowers a value). Methods rely on nothing else, so every method works for every guarantee.
-
-`UNITS` defines the units: the value of a cell, the threshold for k, the required data, and texts. To add a unit, add it
-there and give `Guarantee` a field of its name. A unit that sums a column names a column of
-`flowveil.flows.SUM_COLUMNS`.
+Every unit is monotone: merging cells never lowers a value. Methods rely on nothing else, so every method works for
+every guarantee. To add a unit, add it to `UNITS` and give `Guarantee` a field of its name. A unit that sums a column
+names a column of `flowveil.flows.SUM_COLUMNS`.
 """
 
 from __future__ import annotations
@@ -163,9 +160,7 @@ class Guarantee:
     ) -> Guarantee:
         """Converts a request, with the arguments of `flowveil.anonymize`, into thresholds for these flows.
 
-        Raises:
-            ParameterError: k or l is out of range, or a unit is unknown.
-            DataError: the data has no persons or no weights.
+        Raises ParameterError if k or l is out of range or a unit unknown, DataError if persons or weights are missing.
         """
         check_whole("k", k)
         check_whole("l", 1 if l is None else l)
@@ -228,10 +223,7 @@ class Guarantee:
         return self.asks(next(unit.name for unit in UNITS.values() if unit.basis == basis), flows)
 
     def prepare(self, flows: Flows) -> Flows:
-        """Returns the flows with all data that `safe` needs in merged cells.
-
-        Tiles are carried through merges only if locations are protected, because they cost as much as people.
-        """
+        """Returns the flows with all data that `safe` needs in merged cells; tiles only if locations are protected."""
         return flows if self.locations is None else flows.with_tile_members(most=self.locations)
 
     def raised(self, flows: Cells, *, k: int = 0, l: int = 0) -> Guarantee:  # noqa: E741  # the papers' letter

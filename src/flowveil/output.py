@@ -1,11 +1,8 @@
 """Atomic output: places are tested before anything is computed, and results replace them completely or not at all.
 
-Results are first written into a hidden folder next to their place (``.flowveil-draft-`` and a random number), in the
-same file system, so that taking the place is a rename. The hidden folder is locked while its process lives. The next
-run removes unlocked drafts of killed processes, and restores the earlier result if it had been moved aside.
-
-Folders that only look like drafts, from an archive or a synchronised disk, are not touched. A draft contains the name
-that may be restored, and the inode number of the folder, which no copy has.
+Results are written into a hidden, locked folder next to their place and renamed (docs/decisions/0030-atomic-output.md).
+The next run removes unlocked drafts of killed processes, and restores an earlier result that was moved aside. A draft
+contains that name and the inode number of the folder, so copies from archives or synchronised disks are not touched.
 """
 
 from __future__ import annotations
@@ -247,10 +244,7 @@ def remove_stale_drafts(folder: Path) -> None:
 
 
 def _stale_folders(parent: Path, is_ours: Callable[[str], bool]) -> Iterator[Path]:
-    """Yields folders of this user that no living process has locked; each stays locked until the next one.
-
-    Yields nothing on systems without file locks, where a stale folder cannot be recognised.
-    """
+    """Yields, locked in turn, folders of this user that no living process has locked; none without file locks."""
     try:
         folders = [parent / entry.name for entry in os.scandir(parent) if is_ours(entry.name)]
     except OSError:
@@ -425,11 +419,7 @@ def _is_release(folder: Path) -> bool:
 
 @contextmanager
 def scratch_folder(prefix: str = SPILL, parent: str | Path | None = None) -> Iterator[Path]:
-    """Creates a locked folder with mode 0700, and removes it at the end.
-
-    Folders with the same prefix that killed processes left in `parent`, or in the system's temporary folder (the
-    default), are removed first.
-    """
+    """Creates a locked folder with mode 0700, removed at the end; first removes those left by killed processes."""
     system = Path(tempfile.gettempdir())
     place = system if parent is None else Path(parent)
     for folder in {place, system}:

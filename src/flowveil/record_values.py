@@ -1,22 +1,10 @@
 """Numbers in a cell beyond counts: means, totals and medians of columns of the input.
 
-A run that asks for them keeps the values behind each flow, one row for each record, so memory grows with the trips.
-A number is published in a cell that keeps the guarantee if three rules hold; otherwise it is null:
-
-- at least k contributors, and at least 1 + 2 / share (five by default), have a value: fewer could compute the values of
-  others from the rules themselves. A contributor is a person; without persons, a record. Records without a known
-  person count as one contributor, who may be one person, and do not count towards k;
-- no contributor has more than a share of the total of the cell (dominance);
-- the p % rule of tau-Argus: total - largest - second >= p / 100 * largest, so that the second largest contributor
-  cannot estimate the largest from above within p %.
-
-Readers know both bounds of a column. So the last two rules are applied twice: to contributions counted from the lower
-bound, weight * (value - low), and to those counted from the upper bound, weight * (high - value). A total of 0 on one
-side is refused: all values equal a bound. For a median, two more rules hold. The two largest weights of contributors
-are together below half of all, so that the others can move it, whatever these two have. It does not equal a bound.
-
-Means and totals of two columns can be subtracted: fare with tip minus fare is tip. Where the differences of all records
-of a cell have one sign, they keep both rules as well, or the later of the two columns is null. Sums keep them anyway.
+A run that requests them keeps the values behind each flow, one row for each record, so memory grows with the trips. A
+number is published in a cell that keeps the guarantee if all rules hold, and is null otherwise: enough contributors, no
+dominant one, the p % rule, each counted from both public bounds of the column; a separate rule for medians, and one for
+the differences of two columns. Section 13 of docs/reference/recount.md states them, and
+docs/decisions/0043-numbers-in-cells.md has the reasons.
 
 Sums are doubles. Comparisons have a relative tolerance, so that the order of a sum decides nothing.
 """

@@ -1,17 +1,8 @@
-"""The planner's error: how many trips a reader of the release misses or misplaces between areas.
+"""The planner's error: how many trips a reader of the release misses or misplaces between areas. Private.
 
 Areas are H3 cells of one level, the levels of the user's map, or districts given as polygons. The reader's estimate is
-that of `flowveil reconstruct` (`flowveil.published.disaggregation`). It is compared with all input trips, so everything
-here is private. Cells that would need more than `MOST_ROWS` rows are spread evenly over their zones instead.
-
-Definitions, where V is the input volume, v the volume of a pair of areas and w its estimate:
-
-- ``area_error``: sum over pairs of max(v - w, 0) / V, from 0 to 1;
-- ``production_error``, ``attraction_error``: the same for the volume that begins, or ends, in each area;
-- ``trip_length_ratio``: mean distance between the centres of the two areas, estimate over input, over areas with input
-  trips;
-- ``accessibility_error``: mean over trips of the relative error of the accessibility of their origin area. The
-  accessibility of an area is the sum over areas of the volume that ends there times exp(-distance / mean trip length).
+that of `flowveil reconstruct` (`flowveil.published.disaggregation`), compared with all input trips. Cells that would
+need more than `MOST_ROWS` rows are spread evenly. docs/reports-and-exports.md defines the measures.
 """
 
 from __future__ import annotations

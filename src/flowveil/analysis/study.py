@@ -79,14 +79,11 @@ def run_study(
     progress: Callable[[float], None] | None = None,
     **choices: Any,
 ) -> Study:
-    """Run all tasks that have no stored result, and write the tables; see `flowveil.run_study`.
+    """Runs all tasks that have no stored result, and writes the tables; see `flowveil.run_study`.
 
-    Args:
-        flows: the flows by all attributes, or by time steps; what `flowveil.read_slices` returns.
-        directory: a new or empty folder, or an earlier study of the same data, which is continued.
-        workers: processes in parallel. Times are most comparable with one.
-        progress: called with the share of runs that are done.
-        **choices: see `flowveil.analysis.experiment.Settings`. What is given overrides the preset.
+    ``flows`` are by all attributes, or by time steps. An earlier study of the same data in the folder is continued.
+    Times are most comparable with one of ``workers``. ``choices`` are `flowveil.analysis.experiment.Settings`, and
+    override the preset.
     """
     given = {name: value for name, value in choices.items() if value is not None}
     settings = study_settings(flows, Settings(**{"time_limit": TIME_LIMIT, **given}))
@@ -186,10 +183,7 @@ def _results(
     workers: int,
     progress: Callable[[float], None],
 ) -> Iterator[Run]:
-    """Yields all runs in order, after making those that are not stored yet.
-
-    They are on the whole data set and on the values of each attribute, or on the time steps.
-    """
+    """Yields all runs in order, on the whole and each segment or step, after making those that are not stored."""
     segments: list[tuple[str | None, str | None]] = [(flows.columns[0], step) for step in steps] or [
         (None, None),
         *((by, value) for at, by in enumerate(flows.columns) for value in sorted({key[at] for key in flows.keys})),
@@ -318,8 +312,33 @@ def describe_data(flows: SlicedFlows, k: int, steps: Sequence[str]) -> dict[str,
     if whole.people is not None:
         found["people"] = len(np.unique_values(whole.people.person))
     if whole.weight is not None:
-        found["weight"] = float(whole.weight.sum())
+        represented = _represented_population(flows)
+        found |= {"weight": float(whole.weight.sum())} | ({} if represented is None else {"population": represented})
     return found
+
+
+def _represented_population(flows: SlicedFlows) -> float | None:
+    """Returns the sum of the persons' weights, as the papers define it; None unless every weight is determined.
+
+    A cell of which all weights but one are known determines that one. A person whose weight differs between trips has
+    none.
+    """
+    rows, n_cells = [], 0
+    for part in flows.slices:
+        if part.people is None or part.weight is None or part.people.trips is None:
+            return None
+        rows.append(np.stack([part.people.cell + n_cells, part.people.person, part.people.trips]).astype(np.int64))
+        n_cells += len(part)
+    (cell, person, trips), weight = np.hstack(rows), np.concatenate([part.weight for part in flows.slices])
+    known = np.full(int(person.max(initial=-1)) + 1, np.nan)
+    last = person >= 0
+    while last.any():
+        unknown = np.isnan(known[person])
+        rest = weight - np.bincount(cell, np.where(unknown, 0.0, trips * known[person]), minlength=n_cells)
+        last = unknown & (np.bincount(cell, unknown, minlength=n_cells)[cell] == 1)
+        known[person[last]] = rest[cell[last]] / trips[last]
+    total = np.bincount(cell, trips * known[person], minlength=n_cells)
+    return float(known[np.unique_values(person)].sum()) if np.allclose(total, weight, rtol=1e-4) else None
 
 
 def _describe_matrices(flows: SlicedFlows, k: int, steps: Sequence[str]) -> dict[str, float]:

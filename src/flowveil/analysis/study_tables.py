@@ -1,7 +1,4 @@
-"""The tables of a study, the planner's error first, and published results of the papers next to ours.
-
-Written as CSV, Parquet, Markdown, LaTeX and a page.
-"""
+"""The tables of a study, the planner's error first, with published results of the papers next to ours."""
 
 from __future__ import annotations
 
@@ -194,6 +191,7 @@ _COARSENESS = ("area_error", "generalization_distance_m", "suppressed_share")
 #: Numbers of the data set, in the order of the papers.
 _DATA_SET = {
     "people": "participants with trips",
+    "population": "represented population (sum over participants)",
     "weight": "sum of the weights of all trips",
     "trips": "trips",
     "od_pairs": "unique OD pairs",

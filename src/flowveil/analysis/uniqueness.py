@@ -1,10 +1,8 @@
 """Uniqueness of people in the raw trips, given a few known places (de Montjoye et al. 2013).
 
-Of a person's places m are drawn, and the people who were at all of them are counted. If the person is the only one, an
-attacker who knows these m places finds all trips of the person. It shows that removing names does not protect.
-
-A place is a tile in which a trip begins or ends; with times, a tile and the time step of the trip. A sample of persons
-is drawn with a fixed seed; it depends on their places only, not on their names or the order of rows.
+Of a person's places (tiles, with times also time steps) m are drawn, and the people who were at all of them are
+counted. It shows that removing names does not protect. The sample of persons has a fixed seed and depends on their
+places only.
 """
 
 from __future__ import annotations

@@ -1,17 +1,11 @@
-"""Bounds of what matrices of the same trips say together, whatever the trips are.
+"""Bounds of what matrices of the same trips say together, whatever the trips are (docs/audit/subtraction.md).
 
-*Two homogeneous matrices: exactly.* At each place take the larger of the two zones. Pairs of these are *blocks*: every
-cell of either matrix is in one block, and each end of a block is divided by one of the two matrices only. So a block is
-a two-way table, whose rows are pairs of the first matrix and whose columns are pairs of the second. The sum of a
-published pair is known, that of one that is not listed lies between 0 and ``most_unlisted``, and nothing is known of
-the rest beyond the listed zones. Every whole number between two bounds is possible for a row, a column, a field and the
-whole table; the bounds are Fréchet's. `tests/reference/confined.py` counts all integer solutions instead.
+*Two homogeneous matrices: exactly.* At each place take the larger of the two zones. Pairs of these are *blocks*:
+two-way tables whose rows are pairs of the first matrix and whose columns are pairs of the second. Bounds are Fréchet's,
+and every whole number between them is possible; `tests/reference/confined.py` counts all integer solutions instead.
 
-*Three matrices, nested zones, slices by different columns: by integer and linear programs.* The unknowns are classes of
-trips: those that the same published cells count, at most one cell of each layer. Connected components of cells that
-share classes are solved one by one with HiGHS: small ones in whole numbers, larger ones by their linear relaxation. One
-solution clears every class that it leaves empty, or fills up to the guarantee; only the remaining classes are bounded
-one by one. Bounds of relaxations may be wider than the exact ones, never narrower.
+*Three matrices, nested zones, slices by different columns: by integer and linear programs* over classes of trips that
+the same published cells count. Bounds of relaxations may be wider than the exact ones, never narrower.
 """
 
 from __future__ import annotations

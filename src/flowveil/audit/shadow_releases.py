@@ -1,14 +1,9 @@
 """Attacks that run the method of a release on other trips, as an attacker does who knows it: membership, minimality.
 
-*Membership.* Each other person is drawn with even odds, repeatedly, and the method is run with the target and without.
-The score of a release is the share of the target's trips in published cells, each weighted by one over the cell's
-volume; in layers, the first cell around it. The threshold is set on half of the shadows and tested on the others. The
-advantage is the true positive rate minus the false positive rate: 0 is guessing, 1 is certainty.
-
-*Minimality, or downcoding* (docs/audit/minimality.md). A zone is large because a part of a smaller one would be short.
-Certain without the trips: TwinCut and PairCut divide whatever can be divided where nothing may be suppressed. Tried
-with the trips: those of the short parts of a zone are moved to the largest part of the same cell, which leaves the
-published table as it is. If the method divides the zone in that world, its short parts are why it was whole.
+*Membership*: the method is run on random halves of the other people, with the target and without
+(docs/audit/membership.md). *Minimality, or downcoding*: trips of parts below the threshold are moved so that the
+published table stays the same; if the method then divides the zone, these parts are why it was whole
+(docs/audit/minimality.md).
 """
 
 from __future__ import annotations

@@ -103,10 +103,7 @@ def cells_containing(flows: Flows, cells: tuple[Any, Any], rows: Any, layer: Cou
 def recounted(
     groups: Sequence[Group], releases: Sequence[PublishedRelease], flows: Sequence[Flows | None]
 ) -> tuple[int, int]:
-    """Returns how many groups of two homogeneous releases were counted in the trips, and how many are within bounds.
-
-    ``flows`` are the trips of each release; None where they could not be placed.
-    """
+    """Returns how many groups of two homogeneous releases were counted in the trips, and how many are in bounds."""
     placed = {i: place_trips(releases[i], f) for i, f in enumerate(flows) if f is not None}
     checked = true = 0
     for group in groups:

@@ -1,11 +1,8 @@
 """The Spark engine: trips stay on the cluster, the driver gets flows, and persons as numbers if they fit.
 
-Each task processes its rows with the code of the DuckDB engine, so both engines give the same release, byte by byte.
-Only integers are summed, so partitions have no effect. Names of persons stay on the cluster, where they become numbers
-in the order of the names.
-
-The counters of a task (rows dropped, errors of the table) travel as one more batch through the same grouping, not in an
-accumulator: Spark repeats failed tasks, and their counters must not be added twice.
+Each task processes its rows with the code of the DuckDB engine and only integers are summed, so both engines give the
+same release, byte by byte (docs/spark.md). The counters of a task travel as one more batch through the same grouping,
+not in an accumulator: Spark repeats failed tasks, and their counters must not be added twice.
 """
 
 from __future__ import annotations
@@ -80,10 +77,7 @@ def read(source: Any, reading: Reading, *, progress: Callable[[float], None] | N
 
 
 def _parts(spark: Any, table: SparkTable) -> int:
-    """Returns the number of tasks that group rows: that of the partitions, but not more than Spark's default.
-
-    Every task starts a database, so many small tasks are slow.
-    """
+    """Returns the number of tasks that group rows: at most Spark's default, because every task starts a database."""
     most, context = int(spark.conf.get("spark.sql.shuffle.partitions")), context_of(spark)
     if context is None:
         return most
@@ -123,10 +117,7 @@ class _Task:
         return f"SELECT * REPLACE ({who} AS person), {placeholder_sql(who)} AS placeholder FROM ({self.query.sql})"
 
     def screened(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yields the used rows with the tiles of their ends; last, one row with the counters.
-
-        Errors are returned in that row too: a task that raises would be repeated.
-        """
+        """Yields the used rows with their tiles; last, counters and errors, because a task that raises is repeated."""
         screening = Screening(self.query.reading, self.query.tiling, times=self.query.times)
         nobody, refusal = Counter[str](), None
 
@@ -325,10 +316,7 @@ def _staged(con: Any, tables: Iterable[pa.Table], reading: Reading, task: _Task,
 
 
 def _with_ranks(rows: Any, batches: Any) -> Iterator[pa.Table]:
-    """Yields the rows with persons as numbers 0, 1, ... in the order of their names.
-
-    Spark sorts the names; the driver gets only the bucket and number of each.
-    """
+    """Yields the rows with persons as numbers in the order of names, which Spark sorts and the driver does not get."""
     from pyspark.sql import functions as F  # noqa: N812  # as everybody writes it
 
     names = (

@@ -1,12 +1,8 @@
 """What Spark moves between tasks: batches of grouped rows, and blocks of persons that stay on the cluster.
 
-Spark's grouping makes a Java object of every row. Instead, a task groups its rows in DuckDB, divides them into buckets,
-and packs each bucket as one value of bytes in Arrow's format. Spark moves these to the task of their bucket, which
-groups them again. All rows of a person are in one bucket, and so are all rows of a flow without a person. Persons are
-numbered in the order of their names, from 0 in each bucket, so a batch that is recomputed is the same.
-
-A block has the numbers of flows and persons as two columns of bytes, all rows of a person in one block. A query is sent
-to all blocks; each answers with one integer per cell, and the answers are added.
+A task groups its rows in DuckDB and packs each bucket as one value of bytes, because Spark's grouping makes a Java
+object of every row (docs/decisions/0034-spark.md). All rows of a person are in one bucket. Persons are numbered in the
+order of their names, so a batch that is recomputed is the same.
 """
 
 from __future__ import annotations
@@ -67,10 +63,7 @@ def hash_of_a_word() -> str:
 
 @dataclass(frozen=True)
 class Grouping:
-    """The keys and sums of a grouping; sent to the workers.
-
-    Rows may have a person, by name or, after the second grouping, by number. The second grouping has ``parts`` tasks.
-    """
+    """The keys and sums of a grouping, sent to the workers. Persons are names, after the second grouping numbers."""
 
     slices: tuple[str, ...]
     person: bool

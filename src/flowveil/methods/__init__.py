@@ -1,11 +1,8 @@
 """The methods, one file each, named after its paper.
 
-A method is a function ``(flows, guarantee, *, max_suppressed, **options) -> Plan``, or, if it adds noise,
-``(flows, **options) -> NoisyCounts``. Registering it here is enough: the command line, the comparison and the contract
-tests use `METHODS`. Options and their types are read from the signature.
-
-Methods from outside are a function, a `Method`, or an entry point of the group ``flowveil.methods``. Their plans are
-applied and recounted like any other, and refused if a cell is below the threshold.
+A method is a function ``(flows, guarantee, *, max_suppressed, **options) -> Plan``, or, if it adds noise, ``(flows,
+**options) -> NoisyCounts``. Registering it in `METHODS` is enough; options and their types are read from the signature.
+Methods of users (docs/methods/your-own.md) are recounted like any other.
 """
 
 from __future__ import annotations
@@ -90,11 +87,7 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,59}")
 
 
 def find_method(method: str | Method | Callable[..., Any]) -> Method:
-    """Returns the method for a name of ours or of another package, a `Method`, or a function.
-
-    Raises:
-        ParameterError: the name is unknown or invalid, or a user's method has the name of one of ours.
-    """
+    """Returns the method for a name, a `Method` or a function; ParameterError if unknown, invalid or named as ours."""
     if not isinstance(method, str):
         custom = _from_object(method)
         if custom.name in METHODS and custom.plan is not METHODS[custom.name].plan:

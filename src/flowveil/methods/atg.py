@@ -1,9 +1,7 @@
-"""ATG-Dual and ATG-Soft: adaptive tree generalisation (Matet et al. 2023).
+"""ATG-Dual and ATG-Soft: adaptive tree generalisation (Matet et al. 2023; docs/methods/atg.md).
 
-First the origin cut whose zones emit volumes closest to ``v_target``. Then, for each origin zone, a separate
-destination cut that minimises the generalisation error within a suppression budget that all origins share, so their
-trees are pruned together (`PairTree`) under one multiplier. ATG-Dual finds it with the Specific Breakpoints Algorithm;
-ATG-Soft takes it as given. Areas are numbers of tiles.
+First the origin cut whose zones emit volumes closest to ``v_target``, then a destination cut for each origin zone. All
+origins share the suppression budget, so their trees are pruned together (`PairTree`) under one multiplier.
 """
 
 from __future__ import annotations
@@ -134,10 +132,7 @@ def _first_guess(volume: Ints, guarantee: Guarantee, unit: int) -> float:
 def _balanced(
     candidate: Callable[[float, float], _Candidate | None], *, start: float, bounds: tuple[float, float]
 ) -> _Candidate | None:
-    """Searches the grid from a first guess to where the imbalance, which grows with the target, changes its sign.
-
-    Returns the better side. Targets without a solution are skipped.
-    """
+    """Returns the better side of where the imbalance, which grows with the target, changes its sign on the grid."""
     best = here = candidate(start, 64.0)
     if here is not None and here.imbalance == 0:
         return here

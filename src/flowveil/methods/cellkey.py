@@ -1,13 +1,9 @@
 """Cell keys: every count gets a small, repeatable perturbation that depends on its own records alone.
 
-The method of the Australian Bureau of Statistics (Fraser and Wooton 2005), used for the censuses of England and Wales
-2021 and of Germany 2022. Every record has a key (`flowveil.record_keys`); the key of a cell is the sum of the keys of
-its records modulo 2**32. The noise is looked up with the count and the cell key in a perturbation table. So the same
-cell has the same value in every table of the same data, and cells of other records have independent noise.
-
-The perturbation table (`noise_table`) has the largest entropy of all distributions with mean 0, the given variance and
-the given maximum that never give a negative count or one from 1 to ``small`` (Giessing 2016). It follows from public
-parameters; the key is the only secret. 0 stays 0.
+After the Australian Bureau of Statistics (Fraser and Wooton 2005; docs/methods/cellkey.md). Records have keys
+(`flowveil.record_keys`); the key of a cell is their sum modulo 2**32, and with the count looks up the noise in a table
+of largest entropy (Giessing 2016). The table follows from public parameters; the secret key of records is the only
+secret. 0 stays 0.
 """
 
 from __future__ import annotations
@@ -68,10 +64,7 @@ def noise_table(maximum: int, variance: float, small: int) -> Keys:
     """Returns how many of all 2**32 cell keys give each noise: a row for each count from 1 on, a column for each noise.
 
     The last row is that of all larger counts. Every row has mean exactly 0 and no noise that leads below 0 or to a
-    count from 1 to ``small``; its variance is the given one within 1e-6.
-
-    Raises:
-        ParameterError: a parameter is out of range, or no such distribution exists.
+    count from 1 to ``small``; its variance is the given one within 1e-6. ParameterError if no such distribution exists.
     """
     for name, value, low, high in (("maximum", maximum, 1, LARGEST_MAXIMUM), ("small", small, 0, LARGEST_MAXIMUM - 2)):
         if isinstance(value, bool) or not isinstance(value, int | np.integer) or not low <= value <= high:

@@ -1,10 +1,8 @@
-"""CurveCut: boxes as fine as GLOVE's at the speed of a sort (after Ghinita et al. 2007, Fast data anonymization).
+"""CurveCut: boxes as fine as GLOVE's at the speed of a sort (after Ghinita et al. 2007; docs/methods/curvecut.md).
 
-Flows are points in four dimensions, sorted along a Hilbert curve. Dynamic programming over windows finds the optimal
-partition of that order into safe runs, which become boxes, and suppressed flows. The price of a suppressed unit is
-searched until the suppression limit is met; the rest is spent where a lower price would spend it. Then neighbouring
-boxes exchange flows: in rounds of bounded work, boxes are sorted along another curve and consecutive boxes are
-repartitioned if that costs less (`flowveil.methods.box_loops`).
+Flows are points in four dimensions, sorted along a Hilbert curve. Dynamic programming finds the optimal partition of
+that order into safe runs and suppressed flows, at the price that meets the limit. Then neighbouring boxes exchange
+flows.
 """
 
 from __future__ import annotations
@@ -83,10 +81,7 @@ def curvecut(
 
 @dataclass(frozen=True, eq=False)
 class Pieces:
-    """An order of the flows, the start of each piece in it, and whether a piece is a published box.
-
-    Pieces that are not published are single flows.
-    """
+    """An order of the flows, the start of each piece, and whether it is a published box; others are single flows."""
 
     order: Places
     first: Places
@@ -248,10 +243,8 @@ class Curve:
         return 3.0 * float(np.median([(np.ptp(run, axis=0).astype(np.int64) + 1) @ self.points.step for run in some]))
 
     def _spent(self, within: Cut, over: Cut, budget: float) -> Pieces:
-        """Returns the pieces within the limit, with those over it where they save most per suppressed volume.
-
-        Between positions where a piece begins in both, they are interchangeable. The mean must become lower.
-        """
+        """Returns the pieces within the limit, with those over it where they save most per suppressed volume."""
+        # Between positions where a piece begins in both, the pieces can be exchanged. The mean must become lower.
         begins = within.pieces.begins() & over.pieces.begins()
         segment = np.cumsum(begins) - 1
         saved, more = np.zeros(segment[-1] + 1), np.zeros(segment[-1] + 1)
@@ -311,10 +304,7 @@ def improved(points: Points, pieces: Pieces, price: float, budget: float, window
 def exchanged(
     points: Points, pieces: Pieces, aside: Mask, price: float, left: float, window: int, number: int
 ) -> Pieces:
-    """Runs the round of this number: consecutive boxes on its curve are repartitioned.
-
-    Pieces that are ``aside`` are excluded; ``left`` is the additional volume that may be suppressed.
-    """
+    """Repartitions neighbours on this round's curve, not those ``aside``; ``left`` is the volume it may suppress."""
     hulls = points.hulls(pieces)
     middle = hulls.low.astype(np.int64) + hulls.high
     pieces = pieces.rearranged(np.lexsort((other_curve(middle, number), aside)))

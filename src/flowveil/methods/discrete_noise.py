@@ -1,13 +1,9 @@
 """Discrete Laplace and Gaussian noise: exact draws, and exact positions of the positive draws among millions of pairs.
 
 Floating-point samplers only approximate these distributions, and the difference is visible in published numbers. So
-nothing here is rounded: random 64-bit words are compared with probabilities computed to as many digits as needed, and
-more bits are drawn if a word equals the first 64 bits of a probability. One binary search compares a whole array.
-
-Most pairs of a matrix are empty, and only their positive draws are published. So the positions of these draws are
-sampled directly: the gaps between them are geometric. The cost is proportional to what is published.
-
-Measured by `python -m benchmarks laplace`.
+random 64-bit words are compared with probabilities, and more bits are drawn if a word equals the first 64 bits. Most
+pairs are empty, so the geometric gaps between positive draws are sampled: the cost is proportional to what is
+published.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""Laplace: differentially private noisy counts of all pairs of a public list of zones.
+"""Laplace: differentially private noisy counts of all pairs of a public list of zones (docs/methods/laplace.md).
 
-Each count gets discrete Laplace noise, also pairs without trips: their noise is drawn as positions and values of the
-positive draws. At most ``bound`` trips of each person are counted. Negative counts are not published, which is
-post-processing. With δ above 0 no list is needed: only pairs with trips get noise, and pairs are published from a
-threshold that a person alone in a pair passes with probability at most δ (Korolova et al. 2009).
+Pairs without trips get noise too. With δ above 0 no list is needed: only pairs with trips get noise, and are published
+from a threshold that a person alone in a pair passes with probability at most δ (Korolova et al. 2009).
 """
 
 from __future__ import annotations

@@ -1,11 +1,7 @@
-"""Mondrian: median cuts of flows as points in four dimensions (LeFevre et al. 2006).
+"""Mondrian: median cuts of flows as points in four dimensions (LeFevre et al. 2006; docs/methods/mondrian.md).
 
-A partition is cut in the dimension of its widest range, in metres, at the median of its volume. If one side would not
-be safe, the next-widest dimension is tried. A partition that cannot be cut is final, and the box around its flows is
-published. Every partition is safe, and nothing is suppressed.
-
-All partitions of one depth are cut together. The flows are kept in four orders, one for each dimension, each sorted by
-partition and coordinate, so sorting happens only once.
+Every partition is safe, and nothing is suppressed. All partitions of one depth are cut together. The flows are kept in
+four orders, one for each dimension, each sorted by partition and coordinate, so sorting happens only once.
 """
 
 from __future__ import annotations

@@ -1,19 +1,9 @@
 """Divisions of the pair (root, root), or of a tuple with the roots of folds: what PairCut optimises over.
 
-A cell is a pair of an origin node and a destination node. Starting with everything in one cell, a cell is published,
-divided into the children of its origin node, divided into the children of its destination node, or suppressed; so the
-cells of a division never intersect. Only safe pairs can be published, and every pair that holds a safe one is safe
-too, so the safe pairs are all that is needed: with a price ``m`` on a suppressed unit of volume,
-
-    saving(o, d) = max(m * v - cost,
-                       sum over children c of o of saving(c, d),
-                       sum over children c of d of saving(o, c),
-                       0)
-
-where unsafe pairs save nothing. One pass from the deepest pairs up finds the largest saving, exactly; a descent from
-the root finds the cells. Pairs are numbered by the sum of their depths, so that all parents of a pair are one level
-above it and every pass is a few whole-column steps a level. If columns fold (`flowveil.folds`), each is one more end,
-and there is one more sum, over the children of its node. Nothing here depends on the number of ends.
+docs/methods/paircut.md has the recurrence: at a price on suppressed volume, one pass over the safe pairs from the
+deepest up finds the largest saving, exactly; a descent from the root finds the cells, which never intersect. Pairs are
+numbered by the sum of their depths, so all parents of a pair are one level above it. A column that folds
+(`flowveil.folds`) is one more end; nothing here depends on the number of ends.
 """
 
 from __future__ import annotations
@@ -62,12 +52,10 @@ class PairTable:
 
     Attributes:
         node: the nodes of the full hierarchies, one row for each end.
-        volume, cost: of each pair as a cell.
         up: for each end, the position of the pair with the parent at that end among the pairs one level up; the number
             of pairs there if it is missing.
         level: the pairs of the i-th sum of depths are the slice ``level[i]:level[i + 1]``.
         found, start, stop, orders: the flows of a pair are the slice ``start:stop`` of ``orders[found]``.
-        objective: what is minimised.
         thinned: a tree was too deep and lost nodes.
         evaluated: cache of `evaluate`, by price.
     """
@@ -89,11 +77,7 @@ class PairTable:
     def from_flows(
         cls, flows: Flows, guarantee: Guarantee, goal: Goal, *, weights: Sequence[float] = ()
     ) -> PairTable | None:
-        """Finds the safe pairs; None without one. ``weights`` are those of the folds (`PairCost`).
-
-        Raises:
-            ParameterError: the pairs do not fit into memory.
-        """
+        """Finds the safe pairs, None without one; ParameterError if they do not fit. ``weights`` as in `PairCost`."""
         # Values are not places: their number says nothing about the locations of a cell.
         rules = [guarantee, guarantee, *(replace(guarantee, locations=None) for _ in flows.folds)]
         sketches = [

@@ -1,17 +1,12 @@
 """PairCut: fine cells that do not intersect, within a budget of suppression, with a proven gap.
 
-A release is a division of (root, root): see `flowveil.methods.pair_divisions`. ATG, TwinCut, ODkAnon with a volume
-budget and OIGH make special cases. At a price on suppressed volume the best division is found exactly, and its value is
-a lower bound for every division. The price is searched until the budget is just kept; the rest of the budget is spent
-on pairs that are nearly tied at that price.
+A release is a division of (root, root), see `flowveil.methods.pair_divisions`. The price on suppressed volume is
+searched until the budget is just kept; the rest of the budget is spent on pairs that are nearly tied at that price
+(docs/methods/paircut.md).
 
 Guarantees: never over the budget; never worse than ATG-Dual, ODkAnon's volume-budget cut, OIGH or TwinCut without its
-local search at the same budget; never further from the best division than the proven gap in the notes (a gap of 0.01:
-no division is finer by more than 1 %). The same input gives the same cells on every machine.
-
-If columns fold (`flowveil.folds`), each has one more tree and a cell may be divided along it too. The objective is then
-the error plus ``time_weight`` tiles for every hour of a cell's time, and ``fold_weight`` tiles for every step above the
-values of an attribute; never more than for the matrix of everything at once.
+local search at the same budget; never further from the best division than the proven gap in the notes. The same input
+gives the same cells on every machine.
 """
 
 from __future__ import annotations

@@ -1,11 +1,7 @@
 """Safe pairs whose persons are counted on a cluster.
 
-The driver knows trips, weight and tiles of pairs, and the number of persons of each flow. A pair has at least as many
-persons as its largest flow, and at most the sum over its flows. The cluster is queried only if these bounds do not
-decide. All undecided pairs of one origin depth form one query: a pair is a range of destination leaves within the flows
-of its origin node, and every block of persons returns its distinct persons in each range. Small queries are combined.
-
-Measured by `python -m benchmarks spark`.
+A pair has at least as many persons as its largest flow, and at most the sum over its flows. The cluster is queried only
+if these bounds do not decide, once for all undecided pairs of one origin depth; small queries are combined.
 """
 
 from __future__ import annotations

@@ -1,11 +1,7 @@
 """Rounding: every count becomes one of the two nearest multiples of a base, drawn by the keys of its records.
 
-*Random* rounding goes up with probability remainder / base, so the expected value is the true count. The draw is that
-of the cell key (`flowveil.methods.cellkey`): the same cell has the same value in every table of the same data.
-
-*Controlled* rounding also rounds the totals of origins, of destinations and of the table to one of their two nearest
-multiples, and they are the sums of the published counts. The procedure is that of Cox (1987): exact in whole numbers,
-unbiased, and possible for every table. What a cell becomes depends on the whole table.
+*Random* rounding is unbiased, and equal in every table of the same data. *Controlled* rounding (Cox 1987) also rounds
+the totals, which are the sums of the published counts; what a cell becomes depends on the whole table.
 """
 
 from __future__ import annotations

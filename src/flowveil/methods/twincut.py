@@ -1,9 +1,7 @@
 """TwinCut: the finest homogeneous map within a suppression budget, one cut of the origins and one of the destinations.
 
-With one cut fixed, the best other cut is an exactly solvable pruning of one tree (`Costs.at`, `best_within`). TwinCut
-alternates the two prunings from several starts until nothing changes: first with the budget as constraint, then with
-one price on suppressed volume shared by both trees and swept over a path. A local search then flips nearly tied nodes,
-re-optimises both trees, and spends the rest of the budget exactly.
+With one cut fixed, the best other cut is an exactly solvable pruning of one tree. TwinCut alternates the two, then
+flips nearly tied nodes and spends the rest of the budget exactly (docs/methods/twincut.md).
 
 Guarantees: the result is never worse than ODkAnon's volume-budget cut, and never exceeds the budget. The same input
 gives the same zones on every machine, unless the time limit is reached, which the notes record.

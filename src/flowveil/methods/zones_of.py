@@ -53,10 +53,7 @@ class ZonesOf(Method):
         return {}
 
     def on_hierarchy(self, flows: Read, hierarchy: str | None) -> tuple[Read, dict[str, str]]:
-        """Returns the flows on the tree of the frozen map, up to its top, and the parameters to record.
-
-        Raises ParameterError if the flows were read differently from the earlier release.
-        """
+        """Returns the flows on the whole tree of the frozen map, and parameters; ParameterError if read differently."""
         assert self.frozen is not None
         if hierarchy not in (None, self.frozen.hierarchy):
             raise ParameterError(
@@ -88,11 +85,8 @@ def plan_over(
 ) -> Plan:
     """Plans the release of these flows, on trees up to the top, over the zones of a frozen map.
 
-    With ``revise`` the release revises the one that has these zones.
-
-    Raises:
-        ParameterError: the map of these flows differs from that of the earlier release.
-        InfeasibleError: cells below the threshold exceed the limit.
+    With ``revise`` the release revises the one that has these zones. ParameterError if the map of these flows differs
+    from the earlier one, InfeasibleError if cells below the threshold exceed the limit.
     """
     # Checks that the zones are on this map with the same tiles.
     ends = [_Covering.from_map(flows, frozen, end) for end in ("origin", "destination")]

@@ -1,19 +1,14 @@
-"""Estimates of the flows between a reader's areas, from published cells alone.
+"""Estimates of the flows between a reader's areas, from published cells alone (docs/reconstruct.md).
 
-A cell says how many trips go from one zone to another, not how they lie inside. The estimate spreads each cell over the
-pairs of areas that it touches, in proportion to
+The estimate spreads each cell over the pairs of areas that it touches, in proportion to
 
     (share of area A in the origin zone) x (share of area B in the destination zone)
     x (trips that start in A x trips that end in B) ** ACTIVITY x (size of A x size of B) ** (1 - ACTIVITY)
     x decay(distance)
     x (share of A x B that no cell of an earlier layer covers) x (1 + trips of other cells between A and B) ** COVERED.
 
-Trips by area and the decay are those of the estimate itself, updated `ROUNDS` times from an even spread. The form is
-that of a maximum-entropy matrix with these margins, damped and stopped early. The last line is for releases in layers:
-a later layer counts only trips that are in no cell of the earlier ones, and the earlier ones cover the busy part of
-a pair of areas. A pair with many of a later cell's trips would have had an earlier cell: `_limited` holds them below.
-
-Everything is a column over (cell, origin area, destination area); pairs of tiles are never listed.
+Trips by area and the decay are those of the estimate itself, updated `ROUNDS` times from an even spread. A pair with
+many of a later layer's trips would have had an earlier cell: `_limited` holds them below.
 """
 
 from __future__ import annotations

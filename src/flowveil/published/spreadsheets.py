@@ -1,11 +1,8 @@
 """CSV text that no spreadsheet takes for a formula: one rule for every CSV file that flowveil writes.
 
-Codes, names, slice values and column names come from the input, and a spreadsheet program runs a cell that begins with
-``=``, ``+``, ``-`` or ``@``. So an apostrophe is put in front of text that begins so, and in front of such a beginning
-after a semicolon, a tab or a line break inside the text, where a program with another separator would start a cell.
-An apostrophe in such a place is itself doubled, which makes the rule reversible: `decoded` takes off exactly what
-`encoded` put there. Numbers are not text and do not change. No other format is read by a spreadsheet as formulas:
-they keep the codes.
+An apostrophe is put in front of text that begins with ``=``, ``+``, ``-`` or ``@``, also after a semicolon, a tab or a
+line break inside, where a program with another separator would start a cell. An apostrophe in such a place is doubled,
+so `decoded` reverses `encoded`. Numbers do not change.
 """
 
 from __future__ import annotations

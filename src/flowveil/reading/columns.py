@@ -1,9 +1,8 @@
-"""Roles of the columns of a trip table.
+"""Roles of the columns of a trip table (docs/reading.md).
 
-Users name columns, or usual names are recognised: for ends and persons, never for counts and weights. A wrong guess of
-these would change every cell, so they are only suggested (`hints`). Persons who are not counted are not protected, so a
-column that looks like persons must be confirmed or denied (`refuse_unnamed_persons`). Ambiguous names are not guessed:
-the error lists the candidates. Used columns are recorded in `ReadSummary.columns` and printed.
+Users name columns, or usual names are recognised: for ends and persons, never for counts and weights, because a wrong
+guess of these would change every cell. A column that looks like persons must be confirmed or denied
+(`refuse_unnamed_persons`): persons who are not counted are not protected. Ambiguous names are not guessed.
 """
 
 from __future__ import annotations
@@ -221,11 +220,9 @@ def complete(
 ) -> ColumnMap:
     """Checks the named columns and recognises both ends and the person among the others.
 
-    Args:
-        holds_tiles: whether a column's first values are tiles; called for ambiguous names only.
-        cells: whether tiles are H3 cells, which have usual names. Columns with tiles of a map are recognised by their
-            content, before coordinates.
-        partitions: columns from the paths of files; only slices may use them.
+    ``holds_tiles`` says whether a column's first values are tiles, for ambiguous names only. If tiles are not H3
+    ``cells``, their columns are recognised by content, before coordinates. Only slices may use ``partitions``, from
+    paths of files.
     """
     named = _resolve(wanted, names)
     _refuse_partitions(named, partitions)

@@ -1,12 +1,9 @@
 """Matrices as tables of trips: OMX files, and text files with a column for each destination.
 
-The roles of the columns are known: the ends are codes of zones, the numbers are trips (or weights, if requested), and
-the names of several matrices are an attribute to slice by. Matrices are never added up: files of transport models hold
-minutes and kilometres as well as trips.
-
-OMX files (HDF5) are untrusted: HDF5 can hold pickled Python objects in attributes, links to other files, virtual data
-sets, types with code attached, and filters loaded from plug-ins. No attribute is read, and before a number is read
-`_check_file` refuses everything but plain numbers and texts of bounded size that are stored in this file.
+Matrices are never added up (files of transport models hold minutes and kilometres too): their names are an attribute to
+slice by. OMX files (HDF5) are untrusted: they can hold pickled objects, links to other files, types with code and
+plug-in filters. No attribute is read, and `_check_file` refuses everything but plain numbers and texts of bounded size
+that are stored in this file.
 """
 
 from __future__ import annotations
@@ -130,10 +127,7 @@ def _cells(file: Omx, name: str, codes: pa.Array) -> list[pa.Table]:
 
 
 def wide_sql(relation: str, codes: Sequence[str]) -> str:
-    """Returns a FROM clause (origin, destination, trips) over a table with origins in c0 and a column for each code.
-
-    Empty cells become no rows.
-    """
+    """Returns a FROM clause (origin, destination, trips) over a table with origins in c0; empty cells are no rows."""
     columns = ", ".join(f"c{i + 1}" for i in range(len(codes)))
     names = ", ".join(quoted_text(code) for code in codes)
     return (

@@ -1,13 +1,9 @@
-"""Reads a column of times in SQL: one form for the whole column, or an error.
+"""Reads a column of times in SQL: one form for the whole column, or an error (docs/reading.md lists the forms).
 
-A misread time makes wrong hours, and nothing in a release shows it. So a column has one form, chosen from all of its
-values: the form that most values have; day-first or month-first as soon as one value decides it. Values of another
-form, impossible dates and years outside 1900 to 2100 are errors. Messages show the shape of a value
+A misread time makes wrong hours, and nothing in a release shows it. So the form is chosen from all values, and values
+of another form, impossible dates and years outside 1900 to 2100 are errors. Messages show the shape of a value
 (``9/9/99 9:99:99 AA``), never the value. If no value decides between day-first and month-first, the column is refused.
-
-Times without a zone are local; times with one are shown in it. Unix times and times in UTC have no local hour, so the
-user must name a zone. Times of day without a date are for slices by the hour of the day only. docs/reading.md lists the
-recognised forms; others need ``time_format``.
+Times without a zone are local; Unix times and times in UTC have no local hour, so the user must name a zone.
 """
 
 from __future__ import annotations
@@ -88,13 +84,11 @@ class TimeForm:
     Attributes:
         moment: SQL: microseconds since 1970 in local time, of any year; NULL if the value is missing or no time.
         missing, looks: SQL: whether the value is missing; its shape.
-        problem: what is wrong with the column as a whole, or None.
-        note: how the time zone was chosen, for the user; or None.
-        timezone: the zone of the local time: a name, or a fixed offset such as ``UTC+0100``; None if times are shown as
-            written.
+        problem, note: what is wrong with the column as a whole; how the time zone was chosen; or None.
+        timezone: name or fixed offset (``UTC+0100``) of the local time; None if times are shown as written.
         of_day: whether the values are times of day without a date.
-        needs_timezone: what the times are ("Unix times", "in UTC") if no zone is named and so the hour of the day is
-            not known; or None. `moment` is in UTC then.
+        needs_timezone: what the times are ("Unix times", "in UTC") if the hour of the day is not known, because no zone
+            is named; or None. `moment` is in UTC then.
     """
 
     moment: str
@@ -181,9 +175,8 @@ def decide(
 class _Column:
     """A recognised column of times, before a zone is chosen; see `TimeForm`.
 
-    Attributes:
-        moment: SQL: microseconds since 1970, in UTC if the times are ``instants``: "Unix times" or "in UTC".
-        offset, offsets: SQL of the offset from UTC of a text in microseconds; all different offsets, in minutes.
+    ``moment`` is in UTC if the times are ``instants`` ("Unix times", "in UTC"). ``offset`` is SQL of the offset of a
+    text from UTC in microseconds, ``offsets`` are all different ones, in minutes.
     """
 
     moment: str

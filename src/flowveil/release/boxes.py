@@ -1,11 +1,8 @@
 """Boxes as zones: rectangles between grid lines of longitude and latitude.
 
 The edge of the tightest rectangle around some trips is the coordinate of one trip. So edges are on the lines of a
-declared grid (by default about as wide as a tile): every tile is known by the grid square of its centre, and nothing
-finer than a square enters a method or a release.
-
-Grid lines are whole numbers of 10⁻⁷ degrees and squares are numbered by integers, so whether a box contains a tile is
-the same comparison here and, in published degrees, for a reader: west <= longitude < east, south <= latitude < north.
+declared grid, and nothing finer than a square of it enters a method or a release. Grid lines are whole numbers of 10⁻⁷
+degrees, so a box contains a tile here exactly if it does so in published degrees: west <= longitude < east.
 """
 
 from __future__ import annotations
@@ -94,10 +91,7 @@ class Frame:
 
     @classmethod
     def of(cls, flows: Flows, *, grid_m: float | None = None) -> Frame:
-        """Lays the grid over the tiles of these flows, which need a map.
-
-        Squares are ``grid_m`` metres wide; by default as large as the median tile of the map.
-        """
+        """Lays a grid over the tiles of these flows, ``grid_m`` metres wide; by default as wide as the median tile."""
         if grid_m is not None and not 1 <= grid_m <= 1e7:
             raise ParameterError(f"grid_m must be at least 1 metre and at most 10,000 km; found {grid_m!r}.")
         (lat_o, lon_o), (lat_d, lon_d) = _centers(flows.origins), _centers(flows.destinations)

@@ -1,16 +1,10 @@
 """Rules that are not monotone: dominance, t-closeness, stricter places, revisions.
 
-Methods rely on monotonicity, so these rules do not enter their search. For a method that plans one set of cells they
-are applied after planning, and suppress whole cells. A method in layers takes them as a `CellRule`: a cell that breaks
-a rule is not published in its layer, and its trips go on to the next. What is suppressed counts towards the limit.
-
-Dominance: in no cell does one person make more than a share of the trips. Stricter places: cells around a clinic or a
-shelter must reach a higher k or l. A cell is around a place if one of its zones contains the place's tile on the map,
-whether or not a trip ends there: otherwise a cell that is published below the higher threshold would reveal that none
-does. t-closeness (Li et al. 2007): no zone's trips are farther than t, in total variation, from all published trips;
-whole zones are suppressed, the farthest first.
-
-A revision publishes cells again that readers know already, so it cannot be combined with such a rule.
+Methods rely on monotonicity, so these rules do not enter their search. They are applied after planning, and suppress
+whole cells (t-closeness: whole zones, the farthest first), which count towards the limit. A method in layers takes them
+as a `CellRule`: a refused cell's trips go on to the next layer. docs/decisions/0007-post-rules.md has the reasons. A
+cell is around a stricter place whether or not a trip ends there: otherwise it would reveal that none does. A revision
+publishes cells again that readers know already, so it cannot be combined with such a rule.
 """
 
 from __future__ import annotations
@@ -200,10 +194,7 @@ def _dominance_rule(flows: Flows, share: float) -> CellRule:
 def _plan_stricter(
     decide: Callable[[float], Plan], flows: Flows, places: Places, guarantee: Guarantee, *, max_suppressed: float
 ) -> Plan:
-    """Returns a plan whose cells around listed places reach the thresholds there.
-
-    A method may spend the whole limit itself; if nothing is left for the places, it runs again with less.
-    """
+    """Returns a plan whose cells reach the thresholds of listed places; the method gets less to suppress if needed."""
     rule = _stricter_rule(flows, places, guarantee)
     allowed, share = max_suppressed, 1.0
     for left in range(_TRIES, -1, -1):
@@ -298,10 +289,7 @@ def total_variation(own: NDArray[Any], other: NDArray[Any], trips: NDArray[Any],
 
 
 def _plan_close(decide: Callable[[float], Plan], flows: Flows, t: float, *, max_suppressed: float, basis: str) -> Plan:
-    """Returns a plan in which no zone is farther than ``t`` from all published trips.
-
-    A method may spend the whole limit itself. So it gets all of it first, then a half, a quarter and nothing.
-    """
+    """Returns a plan with every zone within ``t``; the method may suppress the whole limit, then less, then nothing."""
     for share in _SHARES_OF_METHOD:
         try:
             plan = decide(share * max_suppressed)
@@ -319,10 +307,7 @@ def _plan_close(decide: Callable[[float], Plan], flows: Flows, t: float, *, max_
 
 
 def without_distant(flows: Flows, plan: Plan, t: float, *, max_suppressed: float, basis: str) -> Plan | None:
-    """Returns the plan without zones that are farther than ``t``; None if more would be suppressed than may be.
-
-    Ties: origins first, then the zone that comes first.
-    """
+    """Returns the plan without zones farther than ``t``, origins first on ties; None if that suppresses too much."""
     if not plan.homogeneous or plan.boxes is not None or flows.folds:
         raise refusal()
     sizes = len(plan.origin_zones), len(plan.destination_zones)

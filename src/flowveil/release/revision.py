@@ -1,13 +1,9 @@
 """A revision: a published release again, after its trips were corrected, over the same zones.
 
-A reader can subtract the two releases, so each change is treated as a cell: if it reaches the guarantee alone, in
-every unit, the cell gets its new value; otherwise it keeps the earlier one. Of the earlier trips only the published
-cells are known. So persons and tiles behind a change are bounded from below: the fewest persons who can have made added
-trips are those with the most trips in the new table. Of removed trips no person is known; where persons or tiles are
-protected, a smaller value is not published. The difference from every earlier release of a chain must be safe.
-
-Where zones overlap, every earlier cell stays published, so each cell is a fixed set of pairs of tiles; new cells, and
-new slices, are not published.
+A reader can subtract the two releases, so a cell gets its new value only if the change from every earlier release
+reaches the guarantee alone, in every unit (docs/decisions/0025-revisions.md). Persons and tiles behind a change are
+bounded from below: the fewest persons who can have made added trips are those with the most trips in the new table.
+Where zones overlap, each cell is a fixed set of pairs of tiles; new cells, and new slices, are not published.
 """
 
 from __future__ import annotations
@@ -227,10 +223,7 @@ def _is_safe_change(changes: Sequence[NDArray[Any]], guarantee: Guarantee, bound
 
 
 def _fewest_members(merged: Merged, flows: Flows, guarantee: Guarantee) -> list[Numbers]:
-    """Returns, for persons and tiles that are protected, the most trips that too few of them can have made in a cell.
-
-    Trips of unknown persons are included.
-    """
+    """Returns, by protected unit, the most trips in a cell that too few members, or unknown ones, can have made."""
     rows: list[tuple[Ints, Ints, NDArray[Any], int]] = []
     people, cells = flows.people, merged.cells
     if guarantee.people is not None:

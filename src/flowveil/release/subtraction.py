@@ -1,16 +1,10 @@
 """What a reader learns by subtracting published matrices of one release from each other.
 
-A total and its segments, or a day and its hours, give two counts of nested sets of trips. Their difference is a count
-too, and must satisfy the guarantee like a cell.
-
-One comparison takes a coarser matrix and a layer of finer ones that together hold the same trips: the days of a week.
-On a region whose published volume is known from the coarser matrix, all finer cells inside it are subtracted. What is
-left is the smallest difference: if it is nothing, or safe, so is every other one, because adding published (safe) cells
-back never makes it worse. Where several layers are finer (days, and their hours), a reader may mix them; so what no
-layer covers, the least that a mixture leaves, is counted as well.
-
-The regions are the cells of the coarser matrix, and the pairs of nodes of the two trees that are made of whole cells of
-it, nothing in them suppressed. Zones are slices of the leaf order of common trees, so "lies inside" is two comparisons.
+The difference of a total and its segments, or of a day and its hours, is a count and must satisfy the guarantee like a
+cell (docs/decisions/0008-subtraction-within-a-command.md). On every region whose published volume is known from the
+coarser matrix (its cells, and pairs of nodes made of whole cells), all finer cells inside it are subtracted. That is
+the smallest difference: adding safe cells back never makes it worse. Readers may mix several finer layers (days, and
+their hours), so what no layer covers is counted as well.
 """
 
 from __future__ import annotations

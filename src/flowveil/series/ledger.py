@@ -1,13 +1,10 @@
 """The ledger of a data set: which releases were made from its trips, and the rule for the next one.
 
-A release from raw trips is accepted only if it provably shares no trip with any earlier release (`trip_facts`), if it
-is the same release again, or if it is a revision of those with which it shares trips. The rule is complete: cells of
-disjoint trips cannot be subtracted from each other. A second table of the same trips is derived from the first instead.
-Noisy releases are exempt; their ε add up (`budget`). Perturbed releases may share trips with others that were perturbed
-with the same key and parameters: equal cells have equal values there.
-
-The line of a release is durable before the release appears: after a crash the ledger may hold a release that was never
-published, and never the other way round.
+A release from raw trips is accepted only if it provably shares no trip with any earlier release (`trip_facts`), is the
+same release again, or is a revision (docs/decisions/0024-ledger.md). Noisy releases are exempt; their ε add up
+(`budget`). Perturbed releases may share trips if key and parameters are the same: equal cells have equal values there.
+The line of a release is durable before the release appears, so after a crash the ledger may hold a release that was
+never published, and never the other way round.
 """
 
 from __future__ import annotations
@@ -79,15 +76,9 @@ def publish_recorded(
 ) -> Path:
     """Checks a release against the ledger, which is made if it is new, publishes and records it.
 
-    Args:
-        accept_differencing: publish although earlier releases may hold the same trips. The statement says so.
-        epsilon_total: upper bound for the sum of ε of all noisy releases of the ledger. Stored; later only lowered.
-        **writing: see `flowveil.publication.publish`.
-
-    Raises:
-        InfeasibleError: an earlier release may hold the same trips, or ε would exceed the total. Nothing was written.
-        ParameterError: there is a total, but the release has no noise, or the total would be raised.
-        OutputError: the ledger cannot be read, written or locked, or was changed.
+    Arguments as for `Release.write`; ``writing`` goes to `flowveil.publication.publish`. Raises, before anything is
+    written, InfeasibleError if an earlier release may hold the same trips or ε would exceed the total, ParameterError
+    if the total would be raised or the release has no noise, OutputError if the ledger cannot be used or was changed.
     """
     release.check_publishable()
     check_target(directory)
@@ -406,10 +397,7 @@ def list_entries(book: LedgerFile) -> list[dict[str, Any]]:
 
 
 def withdraw(book: LedgerFile, name: str) -> int:
-    """Marks a release, given by name or number, as withdrawn; returns its number.
-
-    It still counts: readers may have kept it.
-    """
+    """Marks a release (name or number) as withdrawn; returns its number. It still counts: readers may have kept it."""
     rows = [row for row in list_entries(book) if name in (row["name"], str(row["number"]))]
     if len(rows) != 1:
         listed = ", ".join(str(row["number"]) for row in rows)

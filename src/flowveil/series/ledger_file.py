@@ -1,12 +1,9 @@
 """The files of a ledger: chained lines, a key, and the head of the chain. All have mode 0600.
 
-``ledger.jsonl`` has one JSON object a line. Each line carries an HMAC over itself and the chain before it, so a line
-that was changed, removed or moved is noticed. ``head.json`` holds the length and the end of the chain, so missing last
-lines are noticed too. A whole folder that is replaced by an older copy cannot be noticed from inside, so `write_backup`
-marks its copy, and a restored one is refused until the operator acknowledges it.
-
-A line is durable before the head, and the head before the release appears. After a crash the chain may be one line
-longer than the head says, which is accepted, and an incomplete last line is removed.
+Each line of ``ledger.jsonl`` carries an HMAC over itself and the chain before it; ``head.json`` holds the length and
+the end of the chain. So changed, removed, moved and missing lines are noticed. An older copy of the whole folder is
+not, so `write_backup` marks its copy, and a restored one is refused until the operator acknowledges it. After a crash
+the chain may be one line longer than the head says, which is accepted, and an incomplete last line is removed.
 """
 
 from __future__ import annotations

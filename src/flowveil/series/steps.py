@@ -1,10 +1,8 @@
-"""A series: one release for each step of time, all over the same zones, published one by one.
+"""A series: one release for each step of time, all over the same zones, published one by one (docs/series.md).
 
-The first step chooses the zones, unless those of an earlier release are given. A run continues where an earlier one
-ended: steps that are there are verified against the trips, and left alone. A step whose trips are no longer those that
-it was made from is a late correction. To publish it again would publish the difference, which may be a single trip:
-it is refused, before anything else is written; unless revisions are requested, which publish the changes that reach the
-guarantee alone (`flowveil.release.revision`). A revision is published next to what it revises: ``2024-01-r1``.
+A run continues where an earlier one ended: existing steps are verified against the trips. A step whose trips changed is
+refused before anything is written, because publishing it again would publish the difference, which may be a single
+trip. With revisions, changes that reach the guarantee alone are published next to the step: ``2024-01-r1``.
 """
 
 from __future__ import annotations

@@ -15,30 +15,21 @@ from flowveil.output import write_files
 if TYPE_CHECKING:
     from flowveil.sources.tables import Prepared
 
-#: The module and the function of each data set, by the name users give.
-SOURCES: dict[str, tuple[str, str]] = {
-    "netmob25": ("flowveil.sources.netmob25", "prepare_netmob25"),
-    "porto": ("flowveil.sources.porto", "prepare_porto"),
-    "nyc-tlc": ("flowveil.sources.nyc_tlc", "prepare_nyc_tlc"),
-    "cdr": ("flowveil.sources.cdr", "prepare_cdr"),
-    "gps": ("flowveil.sources.gps", "prepare_gps"),
-}
+#: The data sets, by the name users give; ``nyc-tlc`` is made by ``nyc_tlc.prepare_nyc_tlc``.
+SOURCES = ("netmob25", "porto", "nyc-tlc", "cdr", "gps")
 
 
 def prepare(name: str, source: Any, **options: Any) -> Prepared:
     """Makes trips from the files of a known data set (see `SOURCES`), with the options of its function.
 
-    Raises:
-        ParameterError: unknown data set, or an option that it does not have.
-        DataError: the files are not those of the data set.
+    Raises ParameterError for an unknown data set or option, DataError if the files are not those of the data set.
     """
     if name not in SOURCES:
         raise ParameterError(f"Unknown source '{name}'; allowed: {', '.join(SOURCES)}.{did_you_mean(name, SOURCES)}")
-    module, function = SOURCES[name]
-    place = import_module(module)
-    make: Callable[..., Prepared] = getattr(place, function)
-    rules = getattr(place, "Rules", None)
-    known = [*(make.__kwdefaults__ or ()), *([] if rules is None else [field.name for field in fields(rules)])]
+    module = name.replace("-", "_")
+    place = import_module(f"flowveil.sources.{module}")
+    make: Callable[..., Prepared] = getattr(place, f"prepare_{module}")
+    known = [*(make.__kwdefaults__ or ()), *([field.name for field in fields(place.Rules)] if name == "gps" else ())]
     for option in options:
         if option not in known:
             allowed = ", ".join(f"--{o.replace('_', '-')}" for o in known) or "none"

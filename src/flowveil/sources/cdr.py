@@ -15,7 +15,7 @@ import pyarrow as pa
 from flowveil.errors import DataError, ParameterError
 from flowveil.reading.database import fetch_table
 from flowveil.sources.gps import LATITUDES, LONGITUDES, PERSONS, TIMES
-from flowveil.sources.tables import Column, OpenTable, Prepared, opened
+from flowveil.sources.tables import Column, Prepared, drop_rows, opened
 
 SUBSCRIBERS = (*PERSONS, "imsi", "imsihash", "msisdn", "subscriber", "subscriberid", "caller", "callerid")
 ANTENNAS = (
@@ -70,46 +70,38 @@ def prepare_cdr(
             us=Column("time", "time", TIMES, time),
             antenna=Column("text", "antenna", ANTENNAS, antenna),
         )
-        dropped = _select(table, places)
         con = table.con
-        con.execute("CREATE TABLE visits AS SELECT person, antenna, us AS first, us AS last FROM records")
+        dropped = _select(con, places)
         _join_visits(con)
         if handover:
-            con.execute(_replaced(f"NOT coalesce(before = after AND gone <= {round(handover * 1e6)}, false)"))
-            _join_visits(con)
+            _keep_visits(con, f"NOT coalesce(before = after AND gone <= {round(handover * 1e6)}, false)")
         if stay:
-            con.execute(_replaced(f"last - first >= {round(stay * 1e6)}"))
-            _join_visits(con)
+            _keep_visits(con, f"last - first >= {round(stay * 1e6)}")
         trips, slow = _transitions(con, gap, placed=places is not None)
         trips = table.with_timezone(trips)
     notes = ("every change of antenna is a trip, as in Matet et al. (2023); --stay and --handover leave some out.",)
     return Prepared(trips, {**dropped, "trips longer than the gap": slow}, () if stay or handover else notes)
 
 
-def _select(table: OpenTable, places: pa.Table | None) -> dict[str, int]:
-    """Writes the usable records into ``records``: at one instant a person is at one antenna, the first by its code."""
-    con, there = table.con, "true"
+def _select(con: Any, places: pa.Table | None) -> dict[str, int]:
+    """Writes the visits of one record: at one instant a person is at one antenna, the first by its code."""
+    reasons = {"records that cannot be used": "person IS NULL OR us IS NULL OR antenna IS NULL"}
+    needed = "a person, a time and an antenna"
     if places is not None:
         con.register("flowveil_antennas", places)
-        there = "antenna IN (SELECT antenna FROM flowveil_antennas)"
-    whole = "person IS NOT NULL AND us IS NOT NULL AND antenna IS NOT NULL"
-    n, n_whole, n_there = con.execute(
-        f"SELECT count(*), count(*) FILTER ({whole}), count(*) FILTER ({whole} AND {there}) FROM picked"
-    ).fetchall()[0]
-    if n_there == 0:
-        raise DataError(
-            f"No record can be used: of {n:,} records none has a person, a time and an antenna"
-            f"{' that is in the table of antennas' if places else ''}. "
-            "Hint: name the columns with --person, --time and --antenna."
-        )
+        elsewhere = "antenna NOT IN (SELECT antenna FROM flowveil_antennas)"
+        reasons["records of antennas that are not in the table"] = elsewhere
+        needed += " that is in the table of antennas"
+    none_left = (
+        f"No record can be used: of {{n}} records none has {needed}. "
+        "Hint: name the columns with --person, --time and --antenna."
+    )
+    dropped = drop_rows(con, reasons, none_left=none_left)
     con.execute(
-        f"CREATE TABLE records AS SELECT person, us, min(antenna) AS antenna FROM picked WHERE {whole} AND {there} "
+        "CREATE TABLE visits AS SELECT person, min(antenna) AS antenna, us AS first, us AS last FROM picked "
         "GROUP BY person, us"
     )
-    return {
-        "records that cannot be used": n - n_whole,
-        "records of antennas that are not in the table": n_whole - n_there,
-    }
+    return dropped
 
 
 def _join_visits(con: Any) -> None:
@@ -122,17 +114,17 @@ def _join_visits(con: Any) -> None:
     )
 
 
-def _replaced(kept: str) -> str:
-    """Returns SQL that keeps only the visits for which a rule holds, decided for all of them at once.
+def _keep_visits(con: Any, rule: str) -> None:
+    """Keeps the visits for which a rule holds, decided for all of them at once, and joins those left.
 
-    The rule may use ``before`` and ``after``, the antennas of the neighbouring visits, and ``gone``, the time between
-    these.
+    It may use ``before`` and ``after``, the antennas of the neighbouring visits, and ``gone``, the time between these.
     """
-    return (
+    con.execute(
         "CREATE OR REPLACE TABLE visits AS WITH around AS (SELECT *, lag(antenna) OVER w AS before, lead(antenna) OVER "
         "w AS after, lead(first) OVER w - lag(last) OVER w AS gone FROM visits WINDOW w AS (PARTITION BY person ORDER "
-        f"BY first)) SELECT person, antenna, first, last FROM around WHERE {kept}"
+        f"BY first)) SELECT person, antenna, first, last FROM around WHERE {rule}"
     )
+    _join_visits(con)
 
 
 def _transitions(con: Any, gap: float | None, *, placed: bool) -> tuple[pa.Table, int]:

@@ -18,7 +18,7 @@ from flowveil.errors import DataError, ParameterError
 from flowveil.headers import plain_name
 from flowveil.hierarchy import Floats
 from flowveil.reading.database import fetch_table
-from flowveil.sources.tables import Column, Prepared, opened
+from flowveil.sources.tables import Column, Prepared, drop_rows, opened
 
 #: Usual names of the columns, without case and separators.
 PERSONS = ("person", "personid", "id", "uid", "userid", "user", "taxiid", "deviceid", "participantid", "cabid")
@@ -43,6 +43,10 @@ _EARTH_M = 6_371_008.8
 _USABLE = (
     "person IS NOT NULL AND us IS NOT NULL AND lat BETWEEN -90 AND 90 AND lon BETWEEN -180 AND 180 "
     "AND NOT (lat = 0 AND lon = 0)"
+)
+_NO_POINT = (
+    "No point can be used: of {n} points none has a person, a time and coordinates on the earth. "
+    "Hint: name the columns with --person, --time, --lat and --lon."
 )
 
 
@@ -122,10 +126,8 @@ def prepare_gps(
         )
         if flag:
             _mark_occupied(table.con, flag)
-        if marked:
-            made = _marked_trips(table.con)
-        else:
-            made = trips_of_points(table.con, gap=cut.gap, dwell=cut.dwell, dwell_radius=cut.dwell_radius)
+        made = trips_of_points(table.con, cut, marked=bool(marked))
+        if not marked:
             _refuse_all_day(made.trips)
         notes = (*made.notes, f"Trips are runs of points with '{flag}' set.") if flag else made.notes
         return replace(made, trips=table.with_timezone(made.trips), notes=notes)
@@ -160,44 +162,34 @@ def _refuse_all_day(trips: pa.Table) -> None:
         )
 
 
-def trips_of_points(
-    con: Any, *, gap: float, dwell: float | None, dwell_radius: float, keep_one_point: bool = False
-) -> Prepared:
-    """Returns the trips of the points in the table ``picked`` (person, us, lat, lon) of a database."""
-    n, n_usable = _count_points(con, _USABLE)
-    # Of two points at the same instant the smaller coordinates count, whatever the order of the rows.
-    con.execute(
-        "CREATE TABLE points AS SELECT person, us, min(lat) AS lat, arg_min(lon, (lat, lon)) AS lon "
-        f"FROM picked WHERE {_USABLE} GROUP BY person, us"
-    )
-    step = round(gap * 1e6)
-    trips = _cut_at_gaps(con, step) if dwell is None else _cut_at_stays(con, step, dwell, dwell_radius)
-    return _prepared(trips, n - n_usable, keep_one_point=keep_one_point)
-
-
-def _count_points(con: Any, usable: str) -> tuple[int, int]:
-    """Returns the number of points in ``picked``, and how many are usable."""
-    n, n_usable = con.execute(f"SELECT count(*), count(*) FILTER ({usable}) FROM picked").fetchall()[0]
-    if n_usable == 0:
-        raise DataError(
-            f"No point can be used: of {n:,} points none has a person, a time and coordinates on the earth. "
-            "Hint: name the columns with --person, --time, --lat and --lon."
+def trips_of_points(con: Any, rules: Rules, *, marked: bool = False, keep_one_point: bool = False) -> Prepared:
+    """Returns the trips of the points in the table ``picked`` (person, us, lat, lon; if marked, trip) of a database."""
+    usable = f"{_USABLE} AND trip IS NOT NULL" if marked else _USABLE
+    dropped = drop_rows(con, {"points that cannot be used": f"({usable}) IS NOT TRUE"}, none_left=_NO_POINT)
+    if marked:
+        trips = _ends_of_trips(con, "picked")
+    else:
+        # Of two points at the same instant the smaller coordinates count, whatever the order of the rows.
+        con.execute(
+            "CREATE TABLE points AS SELECT person, us, min(lat) AS lat, arg_min(lon, (lat, lon)) AS lon "
+            "FROM picked GROUP BY person, us"
         )
-    return n, n_usable
-
-
-def _marked_trips(con: Any) -> Prepared:
-    """Returns the trips of the points in ``picked``, which has a column ``trip``: one for each person and mark.
-
-    Of points at one instant, the coordinates decide which is the first or the last, not the order of the rows.
-    """
-    usable = f"{_USABLE} AND trip IS NOT NULL"
-    n, n_usable = _count_points(con, usable)
-    return _prepared(_ends_of_trips(con, f"(SELECT * FROM picked WHERE {usable})"), n - n_usable)
+        step = round(rules.gap * 1e6)
+        trips = _cut_at_gaps(con, step) if rules.dwell is None else _cut_at_stays(con, step, rules)
+    trips = trips.cast(TRIPS)
+    several = trips.column("points").to_numpy() > 1
+    n_single = int((~several).sum())
+    if keep_one_point:
+        notes = (f"{n_single:,} of {len(several):,} trips have one point: they end where they start.",)
+        return Prepared(trips, dropped, notes if n_single else ())
+    return Prepared(trips.filter(pa.array(several)), {**dropped, "trips of one point": n_single})
 
 
 def _ends_of_trips(con: Any, points: str) -> pa.Table:
-    """Returns the trips of points that have a column ``trip``, which distinguishes the trips of a person."""
+    """Returns the trips of points that have a column ``trip``, which distinguishes the trips of a person.
+
+    Of points at one instant, the coordinates decide which is the first or the last, not the order of the rows.
+    """
     return fetch_table(
         con,
         "SELECT person AS person_id, make_timestamp(min(us)) AS start_time, make_timestamp(max(us)) AS end_time, "
@@ -205,17 +197,6 @@ def _ends_of_trips(con: Any, points: str) -> pa.Table:
         "arg_max(lat, (us, lat, lon)) AS end_lat, arg_max(lon, (us, lat, lon)) AS end_lon, count(DISTINCT us) AS "
         f"points FROM {points} GROUP BY person, trip ORDER BY person, start_time, end_time, trip",
     )
-
-
-def _prepared(trips: pa.Table, n_unusable: int, *, keep_one_point: bool = False) -> Prepared:
-    trips = trips.cast(TRIPS)
-    several = trips.column("points").to_numpy() > 1
-    n_single = int((~several).sum())
-    dropped = {"points that cannot be used": n_unusable}
-    if keep_one_point:
-        notes = (f"{n_single:,} of {len(several):,} trips have one point: they end where they start.",)
-        return Prepared(trips, dropped, notes if n_single else ())
-    return Prepared(trips.filter(pa.array(several)), {**dropped, "trips of one point": n_single})
 
 
 def _cut_at_gaps(con: Any, step: int) -> pa.Table:
@@ -227,13 +208,13 @@ def _cut_at_gaps(con: Any, step: int) -> pa.Table:
     return _ends_of_trips(con, f"({numbered})")
 
 
-def _cut_at_stays(con: Any, step: int, dwell: float, radius: float) -> pa.Table:
+def _cut_at_stays(con: Any, step: int, rules: Rules) -> pa.Table:
     points = fetch_table(
         con,
         "SELECT person, us, lat, lon, dense_rank() OVER (ORDER BY person) AS number FROM points ORDER BY person, us",
     )
     number, us, lat, lon = (points.column(name).to_numpy() for name in ("number", "us", "lat", "lon"))
-    stay = stays(number, us, lat, lon, dwell=dwell, radius=radius)
+    stay = stays(number, us, lat, lon, dwell=rules.dwell or 0.0, radius=rules.dwell_radius)
     begins = np.ones(len(us), dtype=np.bool_)
     begins[1:] = (number[1:] != number[:-1]) | (us[1:] - us[:-1] > step)
     a, b = _moving_runs(stay, begins)
@@ -275,10 +256,9 @@ def stays(
 
 
 def _moving_runs(stay: NDArray[np.bool_], begins: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Returns the first and last point of each run of points outside stays.
+    """Returns the first and last point of each run outside stays, with the end and start of the stays around it.
 
-    The last point of a stay is where the next trip starts, its first point is where the trip before it ends: both
-    belong to these trips, the points between them to none. ``begins`` marks points after a gap or of another person.
+    ``begins`` marks points after a gap or of another person.
     """
     moving = ~stay
     first, last = moving.copy(), moving.copy()

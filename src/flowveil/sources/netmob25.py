@@ -22,7 +22,7 @@ from flowveil.paths import named_path
 from flowveil.reading.database import fetch_table, in_own_words, open_database
 from flowveil.reading.sql import csv_sql, literal_path, number_sql
 from flowveil.reading.times import MICROSECONDS, decide
-from flowveil.sources.gps import LATITUDES, LONGITUDES, trips_of_points
+from flowveil.sources.gps import LATITUDES, LONGITUDES, Rules, trips_of_points
 from flowveil.sources.tables import Column, Prepared, choose_columns, opened
 
 #: Seconds without a point after which a trip has ended.
@@ -73,8 +73,7 @@ def prepare_netmob25(
         raise ParameterError(
             f"'{folder.name}' is not a folder. Hint: name the folder that the data set was unpacked into."
         )
-    if gap <= 0:
-        raise ParameterError(f"gap must be above 0; found {gap!r}.")
+    rules = Rules(gap=gap, dwell=None)
     tables = sorted(p for p in folder.rglob("*") if p.suffix.lower() in (".csv", ".txt"))
     named = None if individuals is None else named_path(individuals, what="the individuals")
     people_file = named or _find_individuals(tables)
@@ -89,7 +88,7 @@ def prepare_netmob25(
         )
     with open_database(None) as con, in_own_words("the GNSS files"):
         unread = _load_points(con, files)
-        prepared = trips_of_points(con, gap=gap, dwell=None, dwell_radius=1.0, keep_one_point=keep_one_point)
+        prepared = trips_of_points(con, rules, keep_one_point=keep_one_point)
         located = {person for (person,) in con.execute("SELECT DISTINCT person FROM points").fetchall()}
         trips = _join_people(con, prepared.trips, people)
     recorded = {p.stem for p in files}
@@ -218,10 +217,7 @@ def _points_sql(delimiter: str, names: Sequence[str]) -> str:
 
 
 def _insert(con: Any, sql: str, files: list[Path]) -> list[Path]:
-    """Adds the points of these files to ``located`` and returns the files that cannot be read.
-
-    An insertion adds all or nothing, so if one fails its halves are tried.
-    """
+    """Adds the points of these files to ``located``, by halves if that fails; returns the files that cannot be read."""
     try:
         con.execute(f"INSERT INTO located {sql}", [[literal_path(path) for path in files]])
     except duckdb.InvalidInputException:

@@ -6,7 +6,6 @@ With zone ids the trips are to be read together with the zone map (``--zones``);
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -14,7 +13,7 @@ import pyarrow as pa
 from flowveil.errors import DataError
 from flowveil.headers import Header, plain_name
 from flowveil.reading.database import fetch_table
-from flowveil.sources.tables import Column, OpenTable, Prepared, opened
+from flowveil.sources.tables import Column, Prepared, drop_rows, opened
 
 #: Ids of an unknown place or one outside the city, used if no zone table is given.
 NO_PLACE = ("264", "265")
@@ -37,37 +36,31 @@ _POINT_GAPS = {
 
 
 def prepare_nyc_tlc(source: Any, *, zones: Any = None) -> Prepared:
-    """Makes trips from TLC trip records.
+    """Makes trips from TLC trip records; DataError if the columns are neither those of zones nor those of coordinates.
 
     Args:
         source: trip records of any year, in any form `flowveil.read_trips` takes.
         zones: the zone table (``LocationID``): ids that are not in it are dropped. Without it, 264 and 265 are.
 
-    Returns:
-        Trips with ``start_zone`` and ``end_zone`` (text), or ``start_lat``, ``start_lon``, ``end_lat``, ``end_lon``;
-        ``start_time`` and, where known, ``end_time``. These files know neither drivers nor passengers.
-
-    Raises:
-        DataError: the columns are neither those of zones nor those of coordinates.
+    Returns trips with ``start_zone`` and ``end_zone`` (text), or ``start_lat``, ``start_lon``, ``end_lat``,
+    ``end_lon``; ``start_time`` and, where known, ``end_time``. These files know neither drivers nor passengers.
     """
     with opened(source) as table:
         keys = {plain_name(name) for name in table.table.names}
         times = [name for name, usual in _TIMES.items() if name == "start_time" or keys & set(usual)]
-        if all(keys & set(usual) for usual in _ZONES.values()):
-            _pick(table, "text", _ZONES, times)
-            return _prepared(table.con, _ZONES, times, _zone_gaps(table.con, zones))
-        if all(keys & set(usual) for usual in _POINTS.values()):
-            _pick(table, "number", _POINTS, times)
-            return _prepared(table.con, _POINTS, times, _POINT_GAPS)
-        raise DataError(
-            "These are not TLC trip records: needed are PULocationID and DOLocationID, or pickup and dropoff latitude "
-            f"and longitude. {Header(table.table.names).described()}"
-        )
-
-
-def _pick(table: OpenTable, kind: str, ends: Mapping[str, tuple[str, ...]], times: list[str]) -> None:
-    columns = {name: Column(kind, name, usual) for name, usual in ends.items()}
-    table.pick(**columns, **{name: Column("time", name, _TIMES[name]) for name in times})
+        ends = next((ends for ends in (_ZONES, _POINTS) if all(keys & set(usual) for usual in ends.values())), None)
+        if ends is None:
+            raise DataError(
+                "These are not TLC trip records: needed are PULocationID and DOLocationID, or pickup and dropoff "
+                f"latitude and longitude. {Header(table.table.names).described()}"
+            )
+        kind = "text" if ends is _ZONES else "number"
+        columns = {name: Column(kind, name, usual) for name, usual in ends.items()}
+        table.pick(**columns, **{name: Column("time", name, _TIMES[name]) for name in times})
+        dropped = drop_rows(table.con, _zone_gaps(table.con, zones) if ends is _ZONES else _POINT_GAPS)
+        selected = ", ".join([*ends, *(f"make_timestamp({time}) AS {time}" for time in times)])
+        trips = fetch_table(table.con, f"SELECT {selected} FROM picked ORDER BY ALL")
+    return Prepared(trips, dropped, ("There are no persons in these files, so people cannot be protected.",))
 
 
 def _zone_gaps(con: Any, zones: Any) -> dict[str, str]:
@@ -86,16 +79,3 @@ def _zone_gaps(con: Any, zones: Any) -> dict[str, str]:
         "missing zones": "start_zone IS NULL OR end_zone IS NULL",
         "zones that are not on the map": f"start_zone {unknown} OR end_zone {unknown}",
     }
-
-
-def _prepared(con: Any, ends: Mapping[str, Any], times: list[str], gaps: Mapping[str, str]) -> Prepared:
-    """Returns the trips without gaps; a row with several gaps is counted under the first."""
-    reason = " ".join(f"WHEN {gap} THEN {i}" for i, gap in enumerate(gaps.values()))
-    con.execute(f"CREATE TABLE judged AS SELECT *, CASE {reason} END AS gap FROM picked")
-    counts = dict(con.execute("SELECT gap, count(*) FROM judged WHERE gap IS NOT NULL GROUP BY gap").fetchall())
-    selected = ", ".join([*ends, *(f"make_timestamp({time}) AS {time}" for time in times)])
-    return Prepared(
-        fetch_table(con, f"SELECT {selected} FROM judged WHERE gap IS NULL ORDER BY ALL"),
-        {name: counts.get(i, 0) for i, name in enumerate(gaps)},
-        ("There are no persons in these files, so people cannot be protected.",),
-    )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from flowveil.reading.database import fetch_table
-from flowveil.sources.tables import Column, Prepared, opened
+from flowveil.sources.tables import Column, Prepared, drop_rows, opened
 
 #: Seconds between two points of a track.
 SECONDS_PER_POINT = 15
@@ -22,18 +22,14 @@ _COLUMNS = {
 
 
 def prepare_porto(source: Any) -> Prepared:
-    """Makes trips from the Porto file.
+    """Makes trips from the Porto file; DataError if columns are missing.
 
     Args:
         source: ``train.csv`` or ``test.csv`` of the data set, zipped or not as `flowveil.read_trips` takes files.
 
-    Returns:
-        Trips with ``person_id`` (the taxi: its drivers are not known), ``start_time``, ``end_time`` (15 seconds a
-        point; local time of Porto), ``start_lat``, ``start_lon``, ``end_lat``, ``end_lon``, ``points``,
-        ``call_type``, and ``missing_data`` as in the file.
-
-    Raises:
-        DataError: columns are missing.
+    Returns trips with ``person_id`` (the taxi: its drivers are not known), ``start_time``, ``end_time`` (15 seconds a
+    point; local time of Porto), ``start_lat``, ``start_lon``, ``end_lat``, ``end_lon``, ``points``, ``call_type``, and
+    ``missing_data`` as in the file.
     """
     with opened(source, timezone="Europe/Lisbon") as table:
         table.pick(
@@ -42,11 +38,6 @@ def prepare_porto(source: Any) -> Prepared:
                 for alias, name in _COLUMNS.items()
             }
         )
-        con = table.con
-        con.execute(
-            "CREATE TABLE tracks AS SELECT * REPLACE (regexp_replace(coalesce(line, '[]'), '\\s+', '', 'g') AS line) "
-            "FROM picked"
-        )
         ends = ", ".join(
             f"TRY_CAST(regexp_extract(line, {point}, {axis}) AS DOUBLE) AS {name}"
             for name, point, axis in (
@@ -54,20 +45,23 @@ def prepare_porto(source: Any) -> Prepared:
             )
         )  # fmt: skip
         points = "CAST(greatest(length(line) - length(replace(line, '[', '')) - 1, 0) AS BIGINT)"
-        con.execute(f"CREATE TABLE ended AS SELECT *, {points} AS points, {ends} FROM tracks")
-        unreadable = "points > 1 AND (start_lat IS NULL OR start_lon IS NULL OR end_lat IS NULL OR end_lon IS NULL)"
-        empty, single, strange = con.execute(
-            "SELECT count(*) FILTER (points = 0), count(*) FILTER (points = 1), "
-            f"count(*) FILTER ({unreadable}) FROM ended"
-        ).fetchall()[0]
+        table.con.execute(
+            f"CREATE OR REPLACE TABLE picked AS SELECT *, {points} AS points, {ends} FROM (SELECT * REPLACE "
+            "(regexp_replace(coalesce(line, '[]'), '\\s+', '', 'g') AS line) FROM picked)"
+        )
+        dropped = drop_rows(
+            table.con,
+            {
+                "empty tracks": "points = 0",
+                "tracks of one point": "points = 1",
+                "tracks that cannot be read": "start_lat + start_lon + end_lat + end_lon IS NULL",
+            },
+        )
         trips = fetch_table(
-            con,
+            table.con,
             "SELECT person AS person_id, make_timestamp(us) AS start_time, make_timestamp(us + (points - 1) * "
             f"{SECONDS_PER_POINT * 1_000_000}) AS end_time, start_lat, start_lon, end_lat, end_lon, points, call_type, "
-            f"missing_data FROM ended WHERE points > 1 AND NOT ({unreadable}) ORDER BY person, us, trip",
+            "missing_data FROM picked ORDER BY person, us, trip",
         )
-    return Prepared(
-        trips,
-        {"empty tracks": empty, "tracks of one point": single, "tracks that cannot be read": strange},
-        ("A person is a taxi: several drivers may share one, and passengers are not known.",),
-    )
+    notes = ("A person is a taxi: several drivers may share one, and passengers are not known.",)
+    return Prepared(trips, dropped, notes)

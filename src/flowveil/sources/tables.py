@@ -20,12 +20,9 @@ from flowveil.reading.times import MICROSECONDS, check_time_options, decide
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """Trips made from a known data set.
+    """Trips made from a known data set, ready for `flowveil.read_trips`.
 
-    Attributes:
-        trips: one row for each trip, ready for `flowveil.read_trips`.
-        dropped: number of rows, points or trips that cannot be used, by reason.
-        notes: properties of these trips that a user should know.
+    ``dropped`` counts rows, points or trips that cannot be used, by reason; ``notes`` are for the user.
     """
 
     trips: pa.Table
@@ -109,12 +106,22 @@ def opened(source: Any, *, time_format: str | None = None, timezone: str | None 
             yield OpenTable(con, table, time_format, timezone)
 
 
-def choose_columns(wanted: Iterable[Column], names: Sequence[str]) -> dict[str, str]:
-    """Returns the column of each role: the one named, or else one with a usual name.
+def drop_rows(con: Any, reasons: Mapping[str, str], *, none_left: str = "") -> dict[str, int]:
+    """Removes the rows of ``picked`` for which a reason holds, in SQL, and counts each under its first reason.
 
-    Raises:
-        DataError: columns are missing; all are reported at once. A first line of data is not quoted.
+    Raises DataError with the text ``none_left``, where it is given, if no row stays.
     """
+    cases = [f"WHEN {rule} THEN '{name}'" for name, rule in reasons.items()]
+    reason = f"CASE {' '.join(cases)} END"
+    counts = dict(con.execute(f"SELECT {reason} AS reason, count(*) FROM picked GROUP BY reason").fetchall())
+    if none_left and None not in counts:
+        raise DataError(none_left.format(n=f"{sum(counts.values()):,}"))
+    con.execute(f"DELETE FROM picked WHERE {reason} IS NOT NULL")
+    return {name: counts.get(name, 0) for name in reasons}
+
+
+def choose_columns(wanted: Iterable[Column], names: Sequence[str]) -> dict[str, str]:
+    """Returns the named or usual column of each role; DataError with all missing ones, never a first line of data."""
     header = Header(names)
     by_key = {plain_name(name): name for name in reversed(names)}
     chosen: dict[str, str] = {}

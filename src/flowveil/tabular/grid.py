@@ -1,11 +1,8 @@
-"""Numbers on a grid, so that the edges of published ranges reveal no single record.
+"""Numbers on a grid, so that the edges of published ranges reveal no single record (docs/tabular/mondrian.md).
 
-A range from the lowest to the highest number of a class publishes two people's exact numbers. So numbers are put into
-cells of a grid before anything is cut: cells begin at the multiples of a step, `[20, 30)` holds 20 and not 30. Unless
-they are declared public, the cells at both ends are open: `(-inf, 20)` and `[90, inf)`, each with at least k records.
-
-A step that is not declared is round and depends on the records through their number and the two k-th outermost values
-alone. A finer one has to be confirmed: with a step as fine as the numbers, every edge is a person's number again.
+Cells begin at the multiples of a step, `[20, 30)` holds 20 and not 30. Unless they are declared public, the cells at
+both ends are open, each with at least k records. A step that is not declared depends on the number of records and the
+two k-th outermost values alone. A finer one has to be confirmed: its edges could be single people's numbers.
 """
 
 from __future__ import annotations
@@ -55,12 +52,10 @@ class Grid:
 
 
 def encode_on_grid(table: pa.Table, attribute: Attribute, *, k: int) -> tuple[Column, Grid | None]:
-    """Number a quasi-identifier as `encode` does; numbers, dates and times by the cells of a grid, else None.
+    """Numbers a quasi-identifier as `encode` does; numbers, dates and times by the cells of a grid, else None.
 
-    Raises:
-        ParameterError: the step or the range cannot be, is given for a column of categories, or the step is finer than
-            the default one and that is not confirmed.
-        DataError: numbers lie outside the range that is declared public (counted, never quoted).
+    Raises ParameterError for an impossible step or range, or an unconfirmed step finer than the default; DataError if
+    numbers lie outside the range that is declared public (counted, never quoted).
     """
     column = records.encode(table, attribute)
     if column.position is None:
@@ -75,7 +70,7 @@ def encode_on_grid(table: pa.Table, attribute: Attribute, *, k: int) -> tuple[Co
                 "are then multiples of a step), or list the categories with an order."
             )
         return column, None
-    array = records.plain_array(table.column(attribute.name))
+    array = records.named_array(table, attribute.name)
     values, kind = _numbers(array, attribute.name), array.type
     low, high = _public_range(attribute, kind)
     outside = 0 if low is None else int(np.sum(values < low))

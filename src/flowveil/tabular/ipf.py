@@ -1,19 +1,11 @@
 """Synthetic records from noisy margins: iterative proportional fitting with differential privacy (Raab 2022).
 
-Count chosen margins, add discrete Laplace (or Gaussian) noise, fit a distribution to the noisy margins, draw records
-from it. Only the noisy counts depend on the data.
-
-The guarantee:
-
-- Neighbouring tables differ by one record, added or removed, which changes one cell of each of M margins by 1. Discrete
-  Laplace noise of scale M/ε on every cell, empty ones included, makes all noisy counts together ε-differentially
-  private. Discrete Gaussian noise of standard deviation σ is ρ-zCDP with ρ = M/(2σ²), and so (ε, δ)-differentially
-  private for ε = ρ + 2 √(ρ ln(1/δ)) (Bun and Steinke 2016).
-- Prior count, clipping, fitting, the estimated number of records and the drawing are post-processing.
-- Not covered: the variables, margins, categories, edges of bins, ε, and a declared number of records. They are taken
-  as public, and the release states it.
-- A person with several records is protected at ε times their number. For tables of one size, which differ by one
-  record replaced, a release is 2ε-private (with Gaussian noise 2ρ-zCDP).
+Only the noisy counts depend on the data; everything after them is post-processing (docs/tabular/ipf.md). The guarantee:
+neighbouring tables differ by one record, which changes one cell of each of M margins by 1. So discrete Laplace noise of
+scale M/ε on every cell, empty ones included, is ε-differentially private. Discrete Gaussian noise of deviation σ is
+ρ-zCDP with ρ = M/(2σ²). Not covered, and stated as public: variables, margins, categories, edges of bins, ε, and a
+declared number of records. A person with several records is protected at ε times their number; one record replaced is
+2ε-private (2ρ-zCDP).
 """
 
 from __future__ import annotations
@@ -189,9 +181,8 @@ def synthesize_records(records: Any, *, epsilon: float | None, **options: Any) -
     from_data = asked.domains_from_data or epsilon is None
     declared = {"domains": asked.domains, "bins": asked.bins}
     coded = [code_variable(table, name, **declared, from_data=from_data) for name in chosen]
-    domains = [domain for domain, _ in coded]
     wanted: list[Margin] = [tuple(sorted(chosen.index(name) for name in m)) for m in named]
-    tree = build_junction_tree([len(domain.values) for domain in domains], wanted)
+    tree = build_junction_tree([len(values) for values, _ in coded], wanted)
     _refuse_large(tree, wanted, chosen, asked.max_cells)
     if mechanism is not None:
         _refuse_noise(tree.shape, wanted, mechanism, asked.n_records)
@@ -208,7 +199,8 @@ def synthesize_records(records: Any, *, epsilon: float | None, **options: Any) -
     settled = TOLERANCE * 1e-2 if epsilon is None else 1e-2 / n
     gap, cycles, converged = fit(model, wanted, targets, settled=settled, max_cycles=asked.max_cycles)
     drawn = model.sample(n, generator)
-    made = [domain.values.take(pa.array(drawn[:, i])) for i, domain in enumerate(domains)]
+    made = [values.take(pa.array(drawn[:, i])) for i, (values, _) in enumerate(coded)]
+    read = [name for name in chosen if name not in {**(asked.domains or {}), **(asked.bins or {})}]
     noise = mechanism and {"law": _DISTRIBUTIONS[mechanism.kind], "scale": mechanism.scale(len(named))}
     report: dict[str, Any] = {
         "method": "ipf",
@@ -221,7 +213,7 @@ def synthesize_records(records: Any, *, epsilon: float | None, **options: Any) -
         "n_cells": prod(tree.shape),
         "n_records": n,
         "n_records_from": source,
-        "categories_read_from_the_data": [d.name for d in domains if mechanism is not None and not d.declared],
+        "categories_read_from_the_data": read if mechanism is not None else [],
         "fit": {"gap": gap, "cycles": cycles, "converged": converged},
     }
     return Synthesis(pa.table(made, names=chosen), {**report, "statement": _statement(report)}, model)

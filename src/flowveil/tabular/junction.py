@@ -38,10 +38,7 @@ class JunctionTree:
 
 
 def build_junction_tree(shape: Sequence[int], margins: Sequence[Margin]) -> JunctionTree:
-    """Triangulate the graph of the margins (least fill of cells first) and join the cliques.
-
-    Deterministic; looks at the numbers of categories only, never at data.
-    """
+    """Triangulates the graph of the margins (least fill first) and joins the cliques; independent of the data."""
     n = len(shape)
     neighbours: list[set[int]] = [set() for _ in range(n)]
     for margin in margins:
@@ -80,10 +77,7 @@ def _joined(shape: tuple[int, ...], cliques: list[Margin]) -> JunctionTree:
 
 
 class JunctionModel:
-    """A distribution on a junction tree: one table a clique, all agreeing on what they share.
-
-    Starts uniform. Changed by `fit_margin` only, which keeps the tables in agreement.
-    """
+    """A distribution on a junction tree, at first uniform: one table a clique, kept in agreement by `fit_margin`."""
 
     def __init__(self, tree: JunctionTree) -> None:
         self.tree = tree
@@ -111,10 +105,7 @@ class JunctionModel:
         self.tables[clique] *= ratio.reshape(shape)
 
     def fit_margin(self, margin: Margin, target: Floats) -> Floats:
-        """Rescale so that these variables have the target distribution, and return the one they had before.
-
-        A cell that is zero in the model stays zero whatever the target.
-        """
+        """Rescales to the target distribution of these variables, zeros stay zero; returns the one they had before."""
         home = self.tree.home(margin)
         before = self._summed(home, margin)
         self._scale(home, margin, _ratio(target, before))

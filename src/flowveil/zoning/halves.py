@@ -1,15 +1,9 @@
-"""Trees refined into halves: parts between a zone and its children, for H3 and for maps.
+"""Trees refined into halves: parts between a zone and its children, for H3 and for maps (docs/zones.md).
 
-H3: every cell is divided into two parts, these into two, always the same way: by child digits {0,4,6,2} and {3,1,5};
-then {0,4}, {6,2} and {3,1}, {5}; then single children. The digits of H3 go around the centre (0) in the order 4, 6, 2,
-3, 1, 5, so every part is contiguous. A pentagon has no child 1; 3 and 5 are neighbours there.
-
-A user's map: the children of a zone are ordered along the longer side of the extent of their points, from south to
-north or from west to east, and cut in the middle; the first half is larger by one if their number is odd. Halves are
-cut again until single children are left. The point of a zone is the mean of its tiles' centres, in integer
-ten-millionths of a degree, so that rounding cannot change the parts.
-
-Guarantees: the division does not depend on the trips; every zone is still a node; a part with one child is that child.
+H3 cells divide by child digits {0,4,6,2} and {3,1,5}; then {0,4}, {6,2} and {3,1}, {5}; then single children. So every
+part is contiguous. Children of a user's zone are ordered along the longer side of their extent and cut in the middle,
+until single ones are left; the first half is larger by one if their number is odd. Points are integer ten-millionths of
+a degree, so that rounding cannot change the parts. Guaranteed: the division does not depend on the trips.
 """
 
 from __future__ import annotations
@@ -165,10 +159,7 @@ def halved_map(tree: Hierarchy) -> Hierarchy:
 
 
 def _points(tree: Hierarchy, where: ZoneGeography) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Returns mean latitude and longitude of the tiles of each node, in units.
-
-    Longitudes are relative to the tile with the first code, so that a map across 180 degrees is contiguous.
-    """
+    """Returns mean latitude and longitude of each node's tiles, longitudes relative to the tile with the first code."""
     at = where.start[tree.leaf_node]
     lat = np.rint(where.places.lat[at] * _UNITS).astype(np.int64)
     lon = np.rint(where.places.lon[at] * _UNITS).astype(np.int64)

@@ -1,9 +1,8 @@
 """The H3 cell of each of many points, vectorised in numpy, with exactly the results of the library ``h3``.
 
-A point is projected onto the nearest of the 20 faces of an icosahedron, which has planar hexagonal grids. Rounding
-finds the finest hexagon, division by seven its parents; each step is a digit of the cell. The base cell and rotation of
-the coarsest hexagons are derived from ``h3`` once. A point is passed to ``h3`` wherever rounding could decide: close to
-the border of two cells or faces, in the middle of a face, or below a pentagon.
+Points are projected onto the nearest face of an icosahedron and rounded to a hexagon; division by seven gives its
+parents. A point is passed to ``h3`` wherever rounding could decide: near a border, in the middle of a face, or below a
+pentagon (docs/decisions/0031-points-are-indexed-in-numpy.md).
 """
 
 from __future__ import annotations
@@ -51,11 +50,7 @@ def index_one_by_one(lat: Column, lon: Column, resolution: int) -> Cells64:
 
 
 def index_points(lat: Column, lon: Column, resolution: int) -> Cells64:
-    """Returns the H3 cell of each point, equal to `index_one_by_one`.
-
-    Raises:
-        h3.H3LatLngDomainError: a coordinate is missing or infinite.
-    """
+    """Returns the H3 cell of each point as `index_one_by_one`; h3.H3LatLngDomainError if one is missing or infinite."""
     if len(lat) < _FEW or not np.isfinite(lat.sum() + lon.sum()):
         return index_one_by_one(lat, lon, resolution)
     cells = np.empty(len(lat), dtype=np.uint64)

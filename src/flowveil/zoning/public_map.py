@@ -1,7 +1,4 @@
-"""Places of published zones: functions of zone codes and of the map, never of trips.
-
-Boxes are rectangles between lines of longitude and latitude, in integer 10⁻⁷ degrees.
-"""
+"""Places of published zones: functions of zone codes and of the map, never of trips. Boxes are in 10⁻⁷ degrees."""
 
 from __future__ import annotations
 
@@ -37,14 +34,8 @@ _H3_CODE = re.compile(rf"([0-9a-f]{{15}})({'|'.join(map(re.escape, H3_PARTS[1:])
 class ZonePlaces:
     """Properties of zones, in the order of their codes; None if unknown for all.
 
-    Attributes:
-        level: level in the hierarchy.
-        tiles: tiles that each zone could hold, seen or not.
-        lat, lon: centres; NaN for `outside`.
-        area_km2: areas; None where the outlines of `h3_cells` decide.
-        polygons: outlines; None as for areas.
-        names: names on the map; empty where it has none for a zone.
-        h3_cells: the H3 cells of each zone, as few as possible.
+    ``tiles`` are those that a zone could hold, seen or not; centres are NaN for `outside`; areas and outlines are None
+    where the outlines of ``h3_cells`` decide, which are as few as possible; ``names`` are empty where the map has none.
     """
 
     level: Ints
@@ -86,11 +77,9 @@ class H3Map:
 
 @dataclass(frozen=True, eq=False)
 class TreeMap:
-    """A map of the operator.
+    """A map of the operator, with parts of zones and ``outside`` where the release has them.
 
-    Attributes:
-        tree: the hierarchy over all of its tiles, with parts of zones and ``outside`` where the release has them.
-        counted: whether the tree has all tiles of a map, so that possible tiles can be counted.
+    ``counted``: the tree has all tiles of a map, so that possible tiles can be counted.
     """
 
     tree: Hierarchy

@@ -19,6 +19,7 @@ import pytest
 import flowveil
 from conftest import trip_table
 from flowveil.analysis.papers import PRESETS
+from flowveil.analysis.study import describe_data
 from flowveil.analysis.study_tables import published_results, published_sheet
 from flowveil.analysis.tables import HEADS
 from flowveil.cli import cli, main
@@ -303,6 +304,12 @@ def test_named_protections_answer_whether_a_column_holds_persons(survey, tmp_pat
     assert "--person" in capsys.readouterr().err
     main(["compare", *asked, "--protect", "trips", "--out", str(tmp_path / "b")])
     assert (tmp_path / "b" / "comparison.csv").exists()
+
+
+def test_the_represented_population_is_a_sum_over_persons(survey):
+    flows = flowveil.read_slices(survey, by="sex", **READ)
+    weight = dict(zip(survey["person_id"].to_pylist(), survey["weight"].to_pylist(), strict=True))
+    assert describe_data(flows, 5, ())["population"] == pytest.approx(sum(weight.values()))
 
 
 def test_reasons_of_failed_runs_are_in_the_results(survey, tmp_path):

@@ -1,15 +1,8 @@
-"""Noisy releases: the form of their guarantee, and one test that exact counts are not sold as noise.
+"""Noisy releases: the form of their guarantee, and one test that exact counts are not presented as noise.
 
-Noisy counts cannot be recounted. Checked is that the stated noise keeps the stated ε and δ, and that no number below
-the smallest one that may be listed is listed.
-
-**The test.** Discrete Laplace noise of scale s leaves a listed count exact with a probability of at most p = 1 -
-exp(-1/s), whatever the count: P(X = 0) / P(X >= 0) = p. Counts made consistent from the top down share corrections
-within a family, the pairs below one pair of coarser zones. If all m pairs with trips of a family are exact, their draws
-are among two neighbouring numbers; that has a probability of at most 2 r**(m - 1), r being the probability of the two
-likeliest neighbours. Counts, or families, are independent. Of n independent events of mean probability p, m or more
-happen with a probability of at most exp(-n KL(m/n, p)) (Hoeffding 1963). An honest release is accused with a
-probability of at most `FALSE_ALARM`.
+Noisy counts cannot be recounted. Checked is that the stated noise keeps the stated ε and δ, and that no number is
+listed below the smallest one allowed. Section 12 of docs/reference/recount.md has the test, and proves that an honest
+release fails it with a probability of at most `FALSE_ALARM`.
 """
 
 from __future__ import annotations
@@ -218,10 +211,7 @@ def _likeliest_two(scale: float, gaussian: bool) -> float:
 
 
 def _families(release: Release, trips: Trips, counts: Counts, assigned: Any, exact: Any) -> tuple[Any, Any]:
-    """Returns for each family of pairs of H3 cells how many pairs with trips it has, and whether all are exact.
-
-    Zones of a map are not grouped: a pair is then a family of one, about which nothing can be said.
-    """
+    """Returns of each family of pairs its pairs with trips, and whether all are exact; of maps, a pair is a family."""
     level, (inside, region) = release.guarantee["domain"]["level"], _rows_in_region(release, trips)
     if not len(region) or not isinstance(level, int) or level < 1:
         return np.zeros(0), np.zeros(0, dtype=np.bool_)

@@ -1,19 +1,6 @@
-"""Perturbed releases: the form of what they state, and with the secret key every count computed again.
+"""Perturbed releases: the form of their statement, and with the secret key every count computed again.
 
-A record's key is the first 32 bits of the HMAC-SHA-256, under the secret key, of ``record`` and the columns of the
-record, each preceded by the character 31: the id that the report names, or all columns of the input by name. Values are
-text without outer blanks, moments are microseconds since 1970. The key of a cell is the sum of the keys of its records
-modulo 2**32, mixed by the finaliser of MurmurHash3. *Cell keys*: the noise of a count n is the first column of row n of
-the table (the last row for larger n) at which the running sum exceeds the cell key; columns are noise from -maximum to
-maximum. *Rounding*: a count is raised to the next multiple of the base if cell key x base < remainder x 2**32, else
-lowered. Counts that become 0 are not listed, all others are.
-
-*Controlled rounding* of one table: remainders are edges between origins and destinations, in the order of their codes.
-A further destination, then a further origin, then an edge between both complete the sums of all nodes to multiples of
-the base. A path begins at each origin in turn and leaves each node by its last edge between 0 and the base that it did
-not come by. Where it meets itself, the edges of the cycle are raised and lowered in turn as far as possible: the first
-one is raised if drawn x (up + down) < down x 2**32, else lowered; drawn is the mixed sum of the keys of the cycle and
-the number of cycles before. The path continues from where the cycle began.
+Section 12 of docs/reference/recount.md defines the keys, the look-up of noise, and random and controlled rounding.
 """
 
 from __future__ import annotations

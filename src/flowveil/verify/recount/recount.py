@@ -1,53 +1,8 @@
-"""Recount a release from the raw trips: an independent check that its numbers are right and its guarantee holds.
+"""Recounts a release from the raw trips: an independent check that its numbers are right and its guarantee holds.
 
-This package imports nothing of flowveil, so a mistake in the program cannot repeat itself here. This page is the
-specification; the code below follows it section by section.
-
-**Input.** A release folder (report.json of version 0.3, flows.parquet, zones.parquet) and the raw `Trips`: for each
-slice, origin tile and destination tile the number of trips, their weight in whole millionths, and who made them.
-**Output.** A `Result`: findings (contradictions; none may remain), notes (what could not be compared, or only bounded)
-and what was counted. A finding has numbers of cells, never a value of a cell, a place or a person.
-
-1. *Zones.* A zone is a set of tiles. It is a node of a tree (tree.py) or a box (geometry.py). zones.parquet lists
-   exactly the zones that flows.parquet uses, by role.
-2. *Cells.* A row of flows.parquet is a cell: an origin zone, a destination zone, and where there are such columns a
-   slice, a span of time (`time_from` up to, but not including, `time_to`), groups of values of attributes (a value or
-   a node above it, on the tree that the parameters state) and a layer. It counts the trips that begin and end in its
-   zones, in its slice, span and groups. Cells of one matrix share no trip. Slices of different detail (a total,
-   its parts) are different matrices of the same trips. With layers, a trip belongs to the first layer that has a cell
-   around it.
-3. *Suppression rule.* `short cells`: trips in no cell are suppressed. `hopeless flows` (ODkAnon): first, flows are
-   removed. A flow is hopeless if the cell around it is below the guarantee after both ends are lifted by 0, 1, ...,
-   `levels` steps of the tree, at most to the smallest node that holds all tiles. The highest level decides alone,
-   because a cell there contains those below. At most a share `beta` of the flows (rounded down) is removed, those with
-   the least volume first, then by origin code, then by destination code. Removed flows are in no cell.
-4. *Counts.* `trips` is the sum of trips, `weight` the sum of weights, exact to the millionth.
-5. *Guarantee.* Every cell has at least `trips` trips, `people` different persons, a weight of `population`, and its
-   trips begin, and end, in at least `locations` different tiles (or listed places, if `l_places` says so). A
-   population of null means k times the mean weight of a trip, rounded up to a millionth. Rows without a known person
-   count as trips and add no person. The guarantee is not weaker than the parameters require.
-6. *Post rules.* `dominance`: in no cell does one person make more than this share of the trips. `stricter`: cells whose
-   zones contain a listed place reach the k and l listed there. `t`: for every origin zone, the destinations of its
-   published trips differ from those of all published trips by a total variation of at most t; likewise for the origins
-   of every destination zone. Zones that do not are removed as a whole.
-7. *Homogeneous.* If the release says so, zones of one role do not overlap, and every cell that reaches the guarantee
-   and the post rules is published: otherwise a missing cell would reveal something.
-8. *Slices.* A published slice, or combination of span and groups, holds at least k persons where persons are known.
-   Over common zones, a coarser matrix is the sum of the published cells of the finest slices.
-9. *Subtraction.* A coarser matrix minus published cells of finer ones inside it leaves nothing, or a remainder that
-   reaches the guarantee, unless the release says that differences are accepted.
-10. *Boxes.* Where boxes may overlap, a trip may be in several, and which cell counts it is not known. Then no cell has
-    more than its boxes contain, and cells lack no more than is suppressed. A note says so.
-11. *Shares.* Three shares of the input are stated: dropped while reading, outside the study area, suppressed. The basis
-    is weight if the population is protected, else trips. The whole is the volume of all input rows. The dropped share
-    is the larger of those of rows and of volume. Of several matrices of the same trips, the finest count. A share is
-    stated as the smallest multiple of a step that is not below it, at least one step and at most 1. The step is
-    max(1 %, k / published trips), at most 1. The suppressed share has three exceptions. In layers and slices it is at
-    least the parameter `max_suppressed`. A pair without a cell is empty, or suppressed with at most k - 1 trips (of
-    mean weight), so one trip less than a multiple of k - 1 has the share of that multiple. In a homogeneous release,
-    if nearly all pairs of listed zones without a cell must be full, the share of all of them full is stated.
-12. *Revisions* (revisions.py) and *noise* (noise.py).
-13. *Numbers* (values.py): means, totals and medians.
+This package imports nothing of flowveil, so a mistake in the program cannot repeat itself here. It follows the
+specification, docs/reference/recount.md, section by section. Findings have numbers of cells, never a value of a cell, a
+place or a person.
 """
 
 from __future__ import annotations
@@ -89,12 +44,9 @@ def recount(
 ) -> Result:
     """Compares a release folder with the raw trips, read as the report says.
 
-    Args:
-        folder: the release.
-        trips: the raw trips.
-        earlier: folders of the releases that this one revises, the oldest first; empty if they are not available.
-        expect: guarantee that the reader requires: ``k``, ``protect``, ``k_population``, ``l``.
-        test_noise: whether counts of a noisy release are tested; not before it is published.
+    ``earlier`` are the folders of the releases that this one revises, the oldest first; empty if not available.
+    ``expect`` is the guarantee that the reader requires: ``k``, ``protect``, ``k_population``, ``l``. ``test_noise``
+    tests the counts of a noisy release; not before it is published.
     """
     notes: list[str] = []
     counted: dict[str, Any] = {"read_by": trips.read_by}
@@ -130,10 +82,7 @@ def _distinct(group: Ints, member: Ints, n: int, worth: Counts) -> Counts:
 
 
 def _numbered(*columns: NDArray[Any]) -> tuple[Ints, int, NDArray[np.int64]]:
-    """Returns the number of each row's combination of values, how many there are, and a row of each.
-
-    Values are small whole numbers; -1 in any column gives -1.
-    """
+    """Returns the number of each row's combination of values (-1 if one is), how many there are, and a row of each."""
     key = np.zeros(len(columns[0]), dtype=np.int64)
     for column in columns:
         key = key * (int(column.max(initial=0)) + 1) + column
@@ -576,11 +525,7 @@ def _shown_suppressed(
 
 
 def _far_from_all(origin: Any, destination: Any, trips: Counts, t: float) -> NDArray[np.bool_]:
-    """Returns which cells have an origin or destination zone whose trips are farther than t from all trips.
-
-    The distance of a zone is half the sum, over all zones of the other end, of the absolute difference between the
-    share of its trips and the share of all trips there.
-    """
+    """Returns which cells have a zone whose trips are farther than t, in total variation, from all trips."""
     far = np.zeros(len(trips), dtype=np.bool_)
     for own, other in ((origin, destination), (destination, origin)):
         _, zone = np.unique(own, return_inverse=True)

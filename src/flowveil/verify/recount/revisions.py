@@ -1,11 +1,7 @@
 """Revisions: which cells may have a new value, and whether the others kept that of the earlier release.
 
-A reader can subtract the earlier value of a cell from the new one. So a cell is revised only if that difference, from
-every earlier release that has the cell, is nothing or reaches the guarantee; otherwise it keeps its value of
-the latest earlier release. Earlier trips are not available, only what was published of them. The fewest persons and
-tiles that can be behind a difference follow from the corrected trips, because added trips are among these. A cell
-whose value would not change counts as kept. Where zones overlap every earlier cell stays, so trips stay in their cells.
-A slice is compared with the same slice of the earlier releases.
+A reader can subtract the earlier value of a cell from the new one, so the difference from every earlier release must be
+nothing or reach the guarantee. Section 12 of docs/reference/recount.md has the rules.
 """
 
 from __future__ import annotations
@@ -136,10 +132,7 @@ def _values(release: Release, table: pa.Table) -> tuple[Any, Counts, Counts]:
 
 
 def _most_trips_of_few(release: Release, trips: Trips, cell: Any) -> list[Counts]:
-    """Returns, for people and for locations, the most trips of each cell that one member too few can have made.
-
-    Trips of unknown persons may be anybody's, so they count as made by these few.
-    """
+    """Returns by unit the most trips of each cell that one member too few can have made; unknown persons included."""
     found, n = [], len(release)
     rows = np.flatnonzero(cell >= 0)
     if "people" in release.least and isinstance(trips.persons, PersonRows):

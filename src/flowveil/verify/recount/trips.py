@@ -1,11 +1,4 @@
-"""Independent reader of trips from CSV and Parquet files, with the settings of a report.
-
-Follows docs/reading.md. A file, a folder with its subfolders, or a pattern is one table. Ends are coordinates, H3
-cells, codes of a map, or coordinates inside the outlines of a map. Rows are dropped if an end is missing, off the earth
-or at 0,0, if its tile is unknown (and such rows may be skipped) or in no zone, or if a count, weight, time or attribute
-is missing. Rows with an end outside the study area are counted separately, and kept with that end as the tile `outside`
-if the report says so. Rows of 0 trips do not count at all. Persons are the same if they differ in blanks, invisible
-characters, a decimal point or (unless the report keeps it) case; placeholders are no persons.
+"""Independent reader of trips from CSV and Parquet files, with the settings of a report; follows docs/reading.md.
 
 A map is an argument: the rebuild of the folder compares it. Other inputs (other file formats, times in unusual forms)
 are refused with `UnreadableInputError`. The caller then takes the flows of the engine and says so.

@@ -1,22 +1,4 @@
-"""Section 13 of the recount: means, totals and medians of columns of the input.
-
-`mean_C`, `total_C` and `median_C` are of the values of column C of the trips that a cell counts, weighted by their
-weight, or else by their number of trips, rounded to three significant digits. A value that is missing or outside
-`between` does not count; its trip does. The weighted median has at most half of the weight above it and at most half
-below; it is the middle of all such values.
-
-A number is null unless all of this holds. At least k contributors, and at least 1 + 2 / `value_share`, have a value and
-a weight above 0: persons, or rows where the input has no persons. Rows without a known person are one contributor
-together, and do not count towards k. Let contributions be weight * (value - low), summed by contributor: their total is
-above 0, the largest is at most `value_share` of it, and the total without the two largest is at least `p_percent` % of
-the largest. The same holds for contributions weight * (high - value). For a median, the two largest weights of
-contributors are together below half of all weights, and it lies between the bounds, not at one.
-
-Of two columns that both have a mean or total in a cell, the later one (in the order mean, total, and of the request) is
-null if all differences of the two, row by row, have one sign, and weight * difference breaks one of the rules above.
-
-Numbers are published of matrices that share no trip: not of totals of slices, boxes, revisions and inexact counts.
-"""
+"""Section 13 of docs/reference/recount.md: means, totals and medians of columns of the input."""
 
 from __future__ import annotations
 
