@@ -419,7 +419,7 @@ def _is_release(folder: Path) -> bool:
 
 @contextmanager
 def scratch_folder(prefix: str = SPILL, parent: str | Path | None = None) -> Iterator[Path]:
-    """Creates a locked folder with mode 0700 and removes it at the end, and before, those left by killed processes."""
+    """Creates a locked folder with mode 0700, removed at the end; first removes those left by killed processes."""
     system = Path(tempfile.gettempdir())
     place = system if parent is None else Path(parent)
     for folder in {place, system}:

@@ -163,7 +163,7 @@ def _plan_each(
 
 
 def _plans(task: SliceTask, keys: Sequence[Key], workers: int) -> Iterator[Plan | None]:
-    """Yields the plans in the order of keys; after some seconds from processes, unless memory or people forbid it."""
+    """Yields the plans in the order of the keys; after a few seconds, worker processes plan the remaining slices."""
     workers = 1 if is_limited() or isinstance(task.flows.slices[0].people, RemotePeople) else workers
     start = time.monotonic()
     at = 0

@@ -215,7 +215,10 @@ class Solution:
 def confined_components(
     ground: Ground, sides: Sequence[Side], below: int, values: Sequence[NDArray[np.int64]]
 ) -> Solution:
-    """Returns the classes that layers of the same trips confine. ``values``: by layer, cell and column; -1 for all."""
+    """Returns the classes that layers of the same trips confine; the cells of each layer share no trip.
+
+    ``values`` holds for each layer and cell its value in each slice column; -1 for all values.
+    """
     areas = _classes(ground, sides, values)
     left = [side.trips.astype(np.int64).copy() for side in sides]
     fixed = _fixed(list(areas), left)

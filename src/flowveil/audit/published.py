@@ -244,6 +244,7 @@ def derived_places(releases: Sequence[PublishedRelease]) -> set[int]:
         source = release.report["statement"].get("derived_from")
         picked = (release.report["parameters"].get("derive") or {}).get("pick", ())
         of_steps = [steps.get(text.removeprefix("time=")) for text in picked]
+        # A period of a series states the hash of the manifest hashes of its steps.
         joined = "\n".join(manifest for manifest in of_steps if manifest is not None)
         if source is not None and source in {*manifests, hashlib.sha256(joined.encode()).hexdigest()}:
             found.add(i)

@@ -102,7 +102,7 @@ def cells_containing(flows: Flows, cells: tuple[Any, Any], rows: Any, layer: Cou
 def recounted(
     groups: Sequence[Group], releases: Sequence[PublishedRelease], flows: Sequence[Flows | None]
 ) -> tuple[int, int]:
-    """Returns how many groups were counted in the trips (None where not placed), and how many are within bounds."""
+    """Returns how many groups of two homogeneous releases were counted in the trips, and how many are in bounds."""
     placed = {i: place_trips(releases[i], f) for i, f in enumerate(flows) if f is not None}
     checked = true = 0
     for group in groups:

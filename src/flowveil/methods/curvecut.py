@@ -244,6 +244,7 @@ class Curve:
 
     def _spent(self, within: Cut, over: Cut, budget: float) -> Pieces:
         """Returns the pieces within the limit, with those over it where they save most per suppressed volume."""
+        # Between positions where a piece begins in both, the pieces can be exchanged. The mean must become lower.
         begins = within.pieces.begins() & over.pieces.begins()
         segment = np.cumsum(begins) - 1
         saved, more = np.zeros(segment[-1] + 1), np.zeros(segment[-1] + 1)

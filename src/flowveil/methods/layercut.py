@@ -148,7 +148,7 @@ class _Layers:
     def _add(
         self, rows: Positions, table: PairTable, divide: Callable[[PairTable], Division | None], *, lenient: bool
     ) -> _Layers:
-        """Adds a layer without refused cells, if it has any; ``lenient`` cells may determine counts of their parts."""
+        """Adds a layer without refused cells (none: no change); ``lenient`` cells may determine counts of parts."""
         last = (MAX_DIVISIONS if self.cell_rule is None else MAX_DIVISIONS_WITH_RULE) - 1
         for number in range(last + 1):
             division = divide(table)

@@ -378,7 +378,7 @@ def refuse_unnamed_persons(used: ColumnMap, names: Sequence[str], *, sample: Sam
     found = [name for name in _free(used, names) if used.person is None and _looks_like_persons(name, sample)]
     if not found:
         return
-    name = found[0] if found[0] in Header(names).quotable else "COLUMN"
+    name = found[0] if found[0] in _header(names).quotable else "COLUMN"
     raise ParameterError(
         f"{'Columns look' if len(found) > 1 else 'A column looks'} like persons ({_named(found, names)}), and no "
         f"person is named, so people would not be protected. Say which: {with_value('person', name)} protects people; "
@@ -427,8 +427,13 @@ def _free(used: ColumnMap, names: Sequence[str]) -> list[str]:
     return sorted(free, key=lambda name: not _words_of(name) & _PERSONS)[:_MOST_COLUMNS]
 
 
+def _header(names: Sequence[str]) -> Header:
+    """Returns the header of a table whose ends were found by name; so it is one, unless a name looks like a value."""
+    return Header(names, declared=not Header(names).has_values)
+
+
 def _named(found: Sequence[str], names: Sequence[str]) -> str:
-    shown = Header(names).listed(found[:_MOST_NAMED])
+    shown = _header(names).listed(found[:_MOST_NAMED])
     return f"{shown} and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else shown
 
 

@@ -20,14 +20,11 @@ from flowveil.reading.times import MICROSECONDS, check_time_options, decide
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """Trips made from a known data set, ready for `flowveil.read_trips`.
+    """Trips made from a known data set."""
 
-    ``dropped`` counts rows, points or trips that cannot be used, by reason; ``notes`` are for the user.
-    """
-
-    trips: pa.Table
-    dropped: Mapping[str, int] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
+    trips: pa.Table  # one row for each trip, ready for `flowveil.read_trips`
+    dropped: Mapping[str, int] = field(default_factory=dict)  # rows, points or trips that cannot be used, by reason
+    notes: tuple[str, ...] = ()  # properties of these trips that a user should know
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "dropped", {reason: n for reason, n in self.dropped.items() if n})
