@@ -1,14 +1,15 @@
 """Decides whether messages may quote the names of columns.
 
 In a file without a header line, the names are a record, with a person's name, home and destination. So only names made
-of words for columns are quoted, and none if most are not, or if one of the others looks like a value or a person.
+of words for columns are quoted, and none if most are not, if one of the others looks like a value or a person, or if
+one recurs as a value.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from flowveil.errors import DataError, did_you_mean
@@ -51,6 +52,7 @@ class Header:
 
     names: Sequence[str]
     declared: bool = False
+    below: Iterable[Iterable[object]] = field(default=(), repr=False)  # some values of each column; read when needed
 
     @cached_property
     def may_be_data(self) -> bool:
@@ -58,7 +60,10 @@ class Header:
         names = [name.strip() for name in self.names if name.strip()]
         unknown = [name for name in names if not _names_a_column(name)]
         values = any(_LIKE_DATA.search(name) or _LIKE_A_NAME.fullmatch(name) for name in unknown)
-        return not self.declared and (values or 2 * len(unknown) > len(names))
+        if self.declared or values or 2 * len(unknown) > len(names):
+            return not self.declared
+        held = {str(value).strip().casefold() for column in self.below for value in column}
+        return any(name.casefold() in held for name in names)
 
     @cached_property
     def quotable(self) -> list[str]:
