@@ -40,10 +40,9 @@ MAX_FLOWS: Final = 1_000_000_000
 def _areas() -> tuple[Cells64, Floats, Floats]:
     """Returns the H3 cells of resolution 7 that cover the region, in order, and their centres in the plane."""
     east, north = np.meshgrid(np.arange(-70.0, 95.0, 0.9), np.arange(-85.0, 55.0, 0.9))
-    x, y = east.ravel(), north.ravel()
-    kept_x, kept_y = keep_inside(x, y)
-    inside = (kept_x == x) & (kept_y == y)
-    found = {h3_int.latlng_to_cell(*at, _AREA_RESOLUTION) for at in zip(*degrees(x[inside], y[inside]), strict=True)}
+    points = np.stack([east.ravel(), north.ravel()])
+    inside = points[:, np.all(keep_inside(points) == points, axis=0)]
+    found = {h3_int.latlng_to_cell(*at, _AREA_RESOLUTION) for at in zip(*degrees(inside), strict=True)}
     cells = np.array(sorted(found), dtype=np.uint64)
     centre = np.array([h3_int.cell_to_latlng(cell) for cell in cells.tolist()])
     return cells, (centre[:, 1] - LON0) * KM_PER_LON, (centre[:, 0] - LAT0) * KM_PER_LAT

@@ -49,10 +49,7 @@ _DEFAULT_K = _Default(10)
 
 @dataclass(frozen=True)
 class Thresholds:
-    """Thresholds as the caller gave them; None where nothing was given, so that a given value differs from a default.
-
-    ``usual_share`` is the method's default of ``max_suppressed``.
-    """
+    """Thresholds as the caller gave them; None where nothing was given. ``usual_share`` is the method's default."""
 
     k: int | None = None
     protect: str | Sequence[str] | None = None

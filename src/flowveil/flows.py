@@ -141,10 +141,7 @@ class People:
         return int(np.count_nonzero(np.bincount(self.person)))
 
     def largest(self, group: NDArray[Any], n_groups: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Returns the trips of the person with the most, and with the second most, in each group of cells.
-
-        ``group`` is the group of each cell; -1 for none. The trips of persons must be known.
-        """
+        """Returns the trips of the persons with the most and second most in each group of cells (-1: no group)."""
         assert self.trips is not None
         rows = np.flatnonzero(group[self.cell] >= 0)
         merged = People.aggregate(group[self.cell[rows]], self.person[rows], self.trips[rows])
@@ -284,10 +281,7 @@ class Cells:
         return Cells(self.origin[order], self.destination[order], self.trips[order], **others)
 
     def merge(self, origin: Ints, destination: Ints, n_origins: int, n_destinations: int) -> Merged:
-        """Gives every row new ends, below these bounds, and adds up rows with equal ends; -1 removes a row.
-
-        The new table is sorted by origin then destination.
-        """
+        """Gives every row new ends below these bounds (-1 removes it) and adds up equal ones; the result is sorted."""
         group = group_pairs(origin, destination, n_origins, n_destinations)
         others = self._members_of(group.row) | self.added(group.sum_exactly)
         cells = Cells(group.origin, group.destination, group.sum_exactly(self.trips), **others)

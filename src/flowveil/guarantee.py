@@ -160,9 +160,7 @@ class Guarantee:
     ) -> Guarantee:
         """Converts a request, with the arguments of `flowveil.anonymize`, into thresholds for these flows.
 
-        Raises:
-            ParameterError: k or l is out of range, or a unit is unknown.
-            DataError: the data has no persons or no weights.
+        Raises ParameterError if k or l is out of range or a unit unknown, DataError if persons or weights are missing.
         """
         check_whole("k", k)
         check_whole("l", 1 if l is None else l)
@@ -225,10 +223,7 @@ class Guarantee:
         return self.asks(next(unit.name for unit in UNITS.values() if unit.basis == basis), flows)
 
     def prepare(self, flows: Flows) -> Flows:
-        """Returns the flows with all data that `safe` needs in merged cells.
-
-        Tiles are carried through merges only if locations are protected, because they cost as much as people.
-        """
+        """Returns the flows with all data that `safe` needs in merged cells; tiles only if locations are protected."""
         return flows if self.locations is None else flows.with_tile_members(most=self.locations)
 
     def raised(self, flows: Cells, *, k: int = 0, l: int = 0) -> Guarantee:  # noqa: E741  # the papers' letter
@@ -309,10 +304,12 @@ class Guarantee:
         return {"k": self.claimed_k, "protect": list(self.units), **self.thresholds}
 
 
-def check_whole(name: str, value: Any, *, least: int = 1) -> None:
-    """Raises ParameterError unless a value is a whole number of at least ``least``."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise ParameterError(f"{name} must be a whole number of at least {least}; found {value!r}.")
+def check_whole(name: str, value: Any, *, least: int = 1, most: int | None = None) -> None:
+    """Raises ParameterError unless a value is a whole number from ``least`` to ``most``."""
+    is_whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not is_whole or value < least or (most is not None and value > most):
+        allowed = f"of at least {least}" if most is None else f"from {least} to {most}"
+        raise ParameterError(f"{name} must be a whole number {allowed}; found {value!r}.")
 
 
 def check_max_suppressed(share: float) -> None:

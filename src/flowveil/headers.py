@@ -55,15 +55,21 @@ class Header:
     below: Iterable[Iterable[object]] = field(default=(), repr=False)  # some values of each column; read when needed
 
     @cached_property
+    def has_values(self) -> bool:
+        """Whether a name looks like a value or a person, or recurs as a value."""
+        if any(_LIKE_DATA.search(name) or _LIKE_A_NAME.fullmatch(name) for name in self._unknown):
+            return True
+        held = {str(value).strip().casefold() for column in self.below for value in column}
+        return any(name.strip().casefold() in held for name in self.names if name.strip())
+
+    @cached_property
     def may_be_data(self) -> bool:
         """Whether no name may be quoted."""
-        names = [name.strip() for name in self.names if name.strip()]
-        unknown = [name for name in names if not _names_a_column(name)]
-        values = any(_LIKE_DATA.search(name) or _LIKE_A_NAME.fullmatch(name) for name in unknown)
-        if self.declared or values or 2 * len(unknown) > len(names):
-            return not self.declared
-        held = {str(value).strip().casefold() for column in self.below for value in column}
-        return any(name.casefold() in held for name in names)
+        return not self.declared and (self.has_values or 2 * len(self._unknown) > len(self.names))
+
+    @cached_property
+    def _unknown(self) -> list[str]:
+        return [name.strip() for name in self.names if name.strip() and not _names_a_column(name.strip())]
 
     @cached_property
     def quotable(self) -> list[str]:

@@ -244,10 +244,7 @@ def remove_stale_drafts(folder: Path) -> None:
 
 
 def _stale_folders(parent: Path, is_ours: Callable[[str], bool]) -> Iterator[Path]:
-    """Yields folders of this user that no living process has locked; each stays locked until the next one.
-
-    Yields nothing on systems without file locks, where a stale folder cannot be recognised.
-    """
+    """Yields, locked in turn, folders of this user that no living process has locked; none without file locks."""
     try:
         folders = [parent / entry.name for entry in os.scandir(parent) if is_ours(entry.name)]
     except OSError:
@@ -422,11 +419,7 @@ def _is_release(folder: Path) -> bool:
 
 @contextmanager
 def scratch_folder(prefix: str = SPILL, parent: str | Path | None = None) -> Iterator[Path]:
-    """Creates a locked folder with mode 0700, and removes it at the end.
-
-    Folders with the same prefix that killed processes left in `parent`, or in the system's temporary folder (the
-    default), are removed first.
-    """
+    """Creates a locked folder with mode 0700, removed at the end; first removes those left by killed processes."""
     system = Path(tempfile.gettempdir())
     place = system if parent is None else Path(parent)
     for folder in {place, system}:

@@ -1,10 +1,8 @@
 """Paths given by users, and untrusted files.
 
-Python takes an empty path for the current folder. A script with an unset variable would then read or write there, so
-empty paths are refused.
-
-Release folders are untrusted. Their files are opened here, without following links and without reading pipes or
-devices; JSON that parsers understand differently is refused.
+Empty paths are refused: Python takes them for the current folder, and a script may have an unset variable. Files of
+release folders are untrusted. They are opened here, without following links and without reading pipes or devices; JSON
+that parsers understand differently is refused.
 """
 
 from __future__ import annotations

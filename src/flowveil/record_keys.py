@@ -46,10 +46,7 @@ class SecretKey:
         return hmac.digest(self._secret, b"flowveil: fingerprint of a key", "sha256").hex()[:16]
 
     def blocks(self) -> tuple[bytes, bytes]:
-        """Returns the inner and the outer block of HMAC: a hash of the outer block and a hash of inner block and text.
-
-        DuckDB has SHA-256 and no HMAC.
-        """
+        """Returns the inner and the outer block of HMAC, because DuckDB has SHA-256 and no HMAC."""
         padded = self._secret.ljust(_BLOCK, b"\0")
         return bytes(byte ^ 0x36 for byte in padded), bytes(byte ^ 0x5C for byte in padded)
 

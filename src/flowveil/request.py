@@ -1,11 +1,9 @@
-"""Everything that can be asked of flowveil, described once.
+"""Everything that can be requested of flowveil, described once.
 
 A `Request` is a tree of frozen dataclasses. Each field carries its meaning, allowed values, default, example and tier.
-The command line, recipe files, checks of keyword arguments, the workbench's form, the reading recorded in report.json,
-and the reference page are generated from these fields: a new option is one new field here.
-
-Names are unique over all sections. A name is the keyword argument in Python, the key in a recipe and, with dashes, the
-flag of the command line.
+The command line, recipes, keyword arguments, the workbench's form, report.json and the reference page are generated
+from these fields: a new option is one new field here. Names are unique over all sections: the keyword argument in
+Python, the key in a recipe and, with dashes, the flag.
 """
 
 from __future__ import annotations
@@ -471,10 +469,7 @@ class Request:
 
     @classmethod
     def from_report(cls, report: Mapping[str, Any]) -> Request:
-        """From the parameters of a report.json: the reading and the protection of that release.
-
-        Paths are not published, so a map, listed places and earlier releases are missing here.
-        """
+        """From the parameters of a report.json: reading and protection, without paths, which are not published."""
         parameters = report["parameters"]
         recorded = {one.name: parameters.get(one.name) for one in settings() if one.recorded}
         given = {name: value for name, value in recorded.items() if value is not None}

@@ -163,10 +163,7 @@ def _plan_each(
 
 
 def _plans(task: SliceTask, keys: Sequence[Key], workers: int) -> Iterator[Plan | None]:
-    """Yields the plans in the order of the keys. After a few seconds the remaining slices go to worker processes.
-
-    No worker processes are used if memory is limited, or if persons stay on a cluster.
-    """
+    """Yields the plans in the order of the keys; after a few seconds, worker processes plan the remaining slices."""
     workers = 1 if is_limited() or isinstance(task.flows.slices[0].people, RemotePeople) else workers
     start = time.monotonic()
     at = 0
@@ -210,10 +207,7 @@ _ARRAYS = ("origin_zone", "destination_zone", "kept", "origin_nodes", "destinati
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A private folder with the plan of each decided slice, which shows what is suppressed.
-
-    Plans of another ``version`` of the program are not used.
-    """
+    """A private folder with the plan of each slice decided by this ``version``, which shows what is suppressed."""
 
     folder: Path
     version: str = ""

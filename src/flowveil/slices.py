@@ -110,12 +110,8 @@ class SlicedFlows:
     def folded(self, trees: Mapping[str, Hierarchy] | None = None) -> Flows:
         """Returns all slices as one table whose slice columns are ends like the places, so that values can be merged.
 
-        Args:
-            trees: the tree of each attribute (`flowveil.read_tree`); the time has its own.
-
-        Raises:
-            ParameterError: a slice column has no tree, or steps of time cannot be folded.
-            DataError: an attribute has values that its tree does not list.
+        ``trees`` has the tree of each attribute (`flowveil.read_tree`). Raises ParameterError if one is missing or
+        steps of time cannot be folded, DataError if an attribute has values that its tree does not list.
         """
         refuse_many_combinations(self)
         given = dict(trees or {})

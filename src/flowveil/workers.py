@@ -63,7 +63,6 @@ def run_tasks(
         time_limit: seconds for a task after its process is ready.
         prepare: called before each task, outside its time limit, for imports and compilation.
         fresh: use a new process for every task, so that none profits from an earlier one.
-        in_order: yield in the order of the tasks; otherwise as they end.
     """
     load = pickle.dumps((work, prepare, shared), protocol=pickle.HIGHEST_PROTOCOL)
     children: list[_Child] = []

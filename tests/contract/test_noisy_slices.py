@@ -103,12 +103,13 @@ def test_one_person_changes_all_slices_together_by_the_bound_at_most(rows, bound
         flows = SlicedFlows(("mode",), tuple((str(key),) for key in keys), tuple(parts))
         options = {"region": f"{PLACE:x}", "level": 8, "bound": bound}
         counted = _counted(METHODS["topdown"], flows, [("0",), ("1",), ("2",)], options)
+        names = ("origin", "destination", "person", "trips")
         counts.append(
             Counter(
                 {
                     (key, o, d, who): n
                     for key, part in counted.items()
-                    for o, d, who, n in zip(part.origin, part.destination, part.person, part.trips, strict=True)
+                    for o, d, who, n in zip(*(part[name] for name in names), strict=True)
                 }
             )
         )

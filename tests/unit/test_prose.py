@@ -32,7 +32,7 @@ ALLOWED = {
     "tests/unit/test_prose.py",
 }
 #: Today's counts. Lower them when the count falls; never raise them.
-LIMITS = {"src": 44, "docs": 1, "tests": 11, "benchmarks": 1}
+LIMITS = {"src": 42, "docs": 1, "tests": 11, "benchmarks": 1}
 
 
 def count(folder: str) -> int:

@@ -255,7 +255,7 @@ def _attach_noise(statement: Statement, table: pa.Table, flows: Flows) -> NoisyR
         zone = [np.where(number >= 0, tree.node_of_zone[number], -1) for number in ends]
     rows = [_numbers(own, table[name].to_pylist()) for own, name in zip(zones, _ENDS, strict=True)]
     if method == "privtree":
-        cell = containing_cells([tree.parent] * 2, rows, zone)
+        cell = containing_cells([tree.tree.parent] * 2, rows, zone)
         zone = [np.where(cell >= 0, row[cell], number) for row, number in zip(rows, zone, strict=True)]
         plan = replace(
             plan,

@@ -62,11 +62,7 @@ def _of_end(own: Ints, zones: NodeZones, other: Ints, others: NodeZones, trips: 
 
 
 def _metres(own: Any, other: Ints, trips: Floats, zones: NodeZones) -> Floats | None:
-    """Returns the cost of moving each zone's distribution of trips to that of all trips; None without a map.
-
-    Every edge of the tree carries the difference of the shares below it. Levels are processed from the deepest up;
-    below nodes without trips of the zone, the difference is the share of the whole.
-    """
+    """Returns the cost of moving each zone's trips to the distribution of all, edge by edge; None without a map."""
     tree, node = zones.hierarchy, zones.nodes[other].astype(np.int64)
     total, share = _sums(own, trips), _sums(node, trips, tree.n_nodes) / trips.sum()
     length = _lengths(zones, share)

@@ -222,10 +222,7 @@ def _noisy_tasks(methods: Sequence[Method], choices: Settings) -> Iterator[Task]
 
 
 def _with_time_weights(flows: Flows, task: Task, hierarchy: str | None) -> list[Task]:
-    """Returns the task; where time is folded and no weight is given, once for each of `TIME_WEIGHTS`.
-
-    They show what finer places cost in wider times. The default is the method's weight on the tree of these flows.
-    """
+    """Returns the task; where time is folded without a weight, once for each of `TIME_WEIGHTS` to show the choice."""
     given = task.arguments
     if not any(fold.every for fold in flows.folds) or given.get("time_weight") is not None:
         return [task]

@@ -185,10 +185,7 @@ def describe_flows(
     max_suppressed: float = 0.1,
     hierarchy: str | None = None,
 ) -> Description:
-    """Describe flows before anything is anonymised; see `flowveil.describe`.
-
-    Of folded flows, folded time is estimated as well; all else is then of the matrix of all times.
-    """
+    """Describes flows before anything is anonymised (`flowveil.describe`); of folded ones, also the folded time."""
     if len(flows) == 0:
         raise DataError("There are no flows to describe.")
     check_max_suppressed(max_suppressed)

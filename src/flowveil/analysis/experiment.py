@@ -1,7 +1,4 @@
-"""The runner of comparisons and studies: settings, tasks, and their runs in worker processes. Private.
-
-Each task runs one method on one set of flows with a time limit. Measures are exact.
-"""
+"""Settings, tasks and the runner of comparisons and studies: one method on one set of flows, in time. Private."""
 
 from __future__ import annotations
 
@@ -73,11 +70,8 @@ class Settings:
     ) -> Settings:
         """Returns the complete settings: what was chosen, then those of a paper, then defaults.
 
-        ``protections`` are those of a caller who names none; ``noisy`` are the methods of a comparison by ε.
-
-        Raises:
-            ParameterError: a name or number is not allowed.
-            DataError: the data lack the persons or weights that a protection needs.
+        ``protections`` are those of a caller who names none; ``noisy`` are the methods of a comparison by ε. Raises
+        ParameterError for a wrong name or number, DataError if the data lack the persons or weights of a protection.
         """
         whole = flows.whole if isinstance(flows, SlicedFlows) else flows
         chosen = {method.name: method for method in (*methods, *noisy)}
@@ -101,10 +95,7 @@ class Settings:
         return complete
 
     def check(self, flows: Flows, *, confirm: bool) -> None:
-        """Refuse resolved settings that cannot be run on these flows.
-
-        With ``confirm``, the population alone is refused where persons are known, as `flowveil.anonymize` does.
-        """
+        """Refuses what these flows do not allow; ``confirm``: also the population alone where persons are known."""
         for allowed, chosen, name in ((TREES, self.trees, "trees"), (READINGS, self.reading, "reading")):
             if chosen not in allowed:
                 raise ParameterError(f"{name} must be {' or '.join(allowed)}; found {chosen!r}.")
@@ -133,10 +124,7 @@ class Settings:
         return float(self.limits.get(method, self.max_suppressed))
 
     def arguments(self, method: Method, k: int, protect: Sequence[str], whole: Flows) -> dict[str, Any]:
-        """Returns the arguments of `flowveil.anonymize` for one run.
-
-        The flows of the whole data set decide the population's threshold, so that segments compare.
-        """
+        """Returns the arguments of `anonymize` for one run; the whole data set decides the population's threshold."""
         options = dict(self.options.get(method.name, {}))
         if method.promises != "k":
             return {"method": method, **options}

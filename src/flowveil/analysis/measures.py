@@ -252,10 +252,7 @@ def _combined_spread(slices: Slices, key: str) -> float | None:
 
 
 def _reconstruction_distance(subject: Subject, scale: float) -> float | None:
-    """Returns the sum of abs(reconstructed / scale - original / input volume) over all tile pairs, in O(flows).
-
-    A pair in several cells gets a share of each. Empty pairs are counted, never listed.
-    """
+    """Returns the sum of abs(reconstructed / scale - original / volume) over all tile pairs, empty ones unlisted."""
     if subject.total == 0 or scale == 0:
         return None
     release, (size_o, size_d), folded = subject.release, subject.sizes, subject.release.plan.folded
@@ -444,10 +441,7 @@ def _floor(flows: Flows, sizes: Floats | None, max_suppressed: float, basis: str
 
 
 def smallest_safe_sizes(flows: Flows, guarantee: Guarantee) -> Floats | None:
-    """Returns for each flow the smallest |o| + |d| over pairs of nodes that hold it and whose cell is safe.
-
-    Infinite where no such pair is safe; None for all where the trees are too deep.
-    """
+    """Returns each flow's smallest |o| + |d| over safe pairs around it, or infinity; None if the trees are too deep."""
     flows, guarantee = guarantee.to_fixed_point(flows)
     origins = sketch(flows.origins, flows.origin, flows, guarantee)
     destinations = sketch(flows.destinations, flows.destination, flows, guarantee)

@@ -68,10 +68,7 @@ class Preset:
         return None if number is None else f"{self.chapter}{number}"
 
     def label_of_comparison(self, segmentation: int, protect: str, basis: str) -> str | None:
-        """Returns the number of a table that compares methods; None if the paper lacks it.
-
-        Segmentation 0 is the whole data set, then the attributes follow in their order.
-        """
+        """Returns the number of the table of a segmentation (0: the whole data set); None if the paper lacks it."""
         if self.comparisons is None or protect not in _PROTECTIONS or segmentation > 3:
             return None
         place = 4 * segmentation + 2 * _PROTECTIONS.index(protect) + _BASES.index(basis)

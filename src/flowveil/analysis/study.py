@@ -79,14 +79,11 @@ def run_study(
     progress: Callable[[float], None] | None = None,
     **choices: Any,
 ) -> Study:
-    """Run all tasks that have no stored result, and write the tables; see `flowveil.run_study`.
+    """Runs all tasks that have no stored result, and writes the tables; see `flowveil.run_study`.
 
-    Args:
-        flows: the flows by all attributes, or by time steps; what `flowveil.read_slices` returns.
-        directory: a new or empty folder, or an earlier study of the same data, which is continued.
-        workers: processes in parallel. Times are most comparable with one.
-        progress: called with the share of runs that are done.
-        **choices: see `flowveil.analysis.experiment.Settings`. What is given overrides the preset.
+    ``flows`` are by all attributes, or by time steps. An earlier study of the same data in the folder is continued.
+    Times are most comparable with one of ``workers``. ``choices`` are `flowveil.analysis.experiment.Settings`, and
+    override the preset.
     """
     given = {name: value for name, value in choices.items() if value is not None}
     settings = study_settings(flows, Settings(**{"time_limit": TIME_LIMIT, **given}))
@@ -186,10 +183,7 @@ def _results(
     workers: int,
     progress: Callable[[float], None],
 ) -> Iterator[Run]:
-    """Yields all runs in order, after making those that are not stored yet.
-
-    They are on the whole data set and on the values of each attribute, or on the time steps.
-    """
+    """Yields all runs in order, on the whole and each segment or step, after making those that are not stored."""
     segments: list[tuple[str | None, str | None]] = [(flows.columns[0], step) for step in steps] or [
         (None, None),
         *((by, value) for at, by in enumerate(flows.columns) for value in sorted({key[at] for key in flows.keys})),

@@ -1,7 +1,4 @@
-"""The tables of a study, the planner's error first, and published results of the papers next to ours.
-
-Written as CSV, Parquet, Markdown, LaTeX and a page.
-"""
+"""The tables of a study, the planner's error first, with published results of the papers next to ours."""
 
 from __future__ import annotations
 

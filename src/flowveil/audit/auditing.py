@@ -1,7 +1,4 @@
-"""Runs every attack on published releases; with the trips, also says how much of the result is true.
-
-The report for the data protection officer is Markdown and a page, both marked internal.
-"""
+"""Runs every attack on published releases; with the trips, also says how much of the result is true. Internal."""
 
 from __future__ import annotations
 

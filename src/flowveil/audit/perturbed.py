@@ -116,29 +116,25 @@ class _Tables:
     """Tables of the same trips, and the bounds of their counts. A count is named by its slice and two nodes."""
 
     def __init__(self, releases: Sequence[PublishedRelease], places: Sequence[int]) -> None:
-        self.releases, self.places, self.ground = releases, places, ground_of([releases[i] for i in places])
+        self.releases, self.places = releases, places
+        self.ground = ground_of({i: releases[i] for i in places})
         self.number: dict[tuple[Values, int, int], int] = {}
         self.sums: dict[tuple[Any, ...], tuple[list[int], int]] = {}  # by whole: parts, the most that is not listed
         self.totals: dict[int, tuple[int, int]] = {}  # bounds of totals of controlled rounding
         self.rules: dict[int, _Rule] = {}
-        self.nodes: dict[tuple[int, int], Counts] = {}
         self.shown: dict[tuple[int, Values], dict[Any, int]] = {}
-        self.codes: dict[int, str] = {}
-        for n, i in enumerate(places):
+        for i in places:
             stated, given = releases[i].report["guarantee"], releases[i].report["parameters"]
             columns, every = given.get("columns") or {}, (given.get("slices") or {}).get("every")
             # Draws of controlled rounding depend on the whole table.
             key = i if stated.get("mode") == "controlled" else (stated["key"], columns.get("record_id"))
             self.rules[i] = _Rule(key, stated, np.cumsum(stated.get("table", [[0]]), axis=1).tolist())
-            for end, codes in enumerate((releases[i].origin_zones, releases[i].destination_zones)):
-                self.nodes[i, end] = self.ground.nodes(n, codes)
-                self.codes.update(zip(self.nodes[i, end].tolist(), codes, strict=True))
             for matrix in releases[i].matrices:
-                ends = (self.nodes[i, 0][matrix.origin].tolist(), self.nodes[i, 1][matrix.destination].tolist())
+                ends = (nodes.tolist() for nodes in self.ground.ends(i, matrix))
                 fixed = fixed_values(releases[i], matrix).items()  # labels of 15 minutes and of hours look alike
                 own = frozenset((c, f"{v} ({every})" if c == TIME and "T" in v[10:] else v) for c, v in fixed)
                 self.shown[i, own] = dict(zip(zip(*ends, strict=True), matrix.trips.tolist(), strict=True))
-        self.near = {place: self.ground.nearest(nodes) for place, nodes in self.nodes.items()}
+        self.near = {place: self.ground.nearest(nodes) for place, nodes in self.ground.nodes.items()}
 
     def _unknown(self, values: Values, o: int, d: int) -> int:
         return self.number.setdefault((values, o, d), len(self.number))
@@ -174,7 +170,8 @@ class _Tables:
             if chances and max(chances) >= CERTAIN * sum(chances) and not is_exact:
                 found.figures.update(determined=int(a == b), single_trips=int(a == b == 1), certain=int(a < b))
                 kind = ", ".join(["determined" if a == b else "almost certain", *map("=".join, sorted(values))])
-                found.groups.append(Group(tuple(self.places), kind, self.codes[o], self.codes[d], a, b, single=True))
+                origin, destination = self.ground.codes[o], self.ground.codes[d]
+                found.groups.append(Group(tuple(self.places), kind, origin, destination, a, b, single=True))
 
     def _add_sums(self) -> None:
         """Adds every whole that is the sum of cells or slices of a table; then pairs that became 0, and their sums."""
@@ -210,7 +207,7 @@ class _Tables:
 
     def _zones_inside(self, i: int, j: int, end: int) -> tuple[list[int], list[int]]:
         """Returns the zone of release i around each node, and how many zones of release j, listed or not, it has."""
-        near, zones, size = self.near[i, end], self.nodes[j, end], self.ground.size
+        near, zones, size = self.near[i, end], self.ground.nodes[j, end], self.ground.size
         kept = zones[near[zones] >= 0]
         listed, filled = (np.bincount(near[kept], of, len(size)) for of in (None, size[kept]))
         is_even = bool(self.releases[j].h3_cells) and len(np.unique(size[zones])) == 1

@@ -1,9 +1,8 @@
 """A release as a reader has it: its published tables and what its report says, nothing else.
 
-Guaranteed: nothing here reads trips, and nothing is assumed that the folder does not say. Where the folder leaves
-something open (whether an unlisted pair is below the threshold, whether a cell counts all of its trips), the answer is
-the one that lets a reader conclude less. Also decides, from what releases state, which of their matrices are of the
-same trips, of a part of them, or of others.
+Guaranteed: nothing here reads trips or assumes what the folder does not say. Where the folder leaves something open
+(whether an unlisted pair is below the threshold), the answer lets a reader conclude less. Also decides, from what
+releases state, which of their matrices are of the same trips, of a part of them, or of others.
 """
 
 from __future__ import annotations
@@ -237,10 +236,7 @@ def disjoint_parts(releases: Sequence[PublishedRelease], places: Sequence[int], 
 
 
 def derived_places(releases: Sequence[PublishedRelease]) -> set[int]:
-    """Returns the places of releases that state to be derived from others of these: they reveal nothing more.
-
-    A period of a series states the hash of the manifest hashes of its steps.
-    """
+    """Returns the places of releases that state to be derived from others of these: they reveal nothing more."""
     manifests = {release.manifest for release in releases if release.manifest is not None}
     steps = {release.report["parameters"].get("during"): release.manifest for release in releases}
     found = set()
@@ -248,6 +244,7 @@ def derived_places(releases: Sequence[PublishedRelease]) -> set[int]:
         source = release.report["statement"].get("derived_from")
         picked = (release.report["parameters"].get("derive") or {}).get("pick", ())
         of_steps = [steps.get(text.removeprefix("time=")) for text in picked]
+        # A period of a series states the hash of the manifest hashes of its steps.
         joined = "\n".join(manifest for manifest in of_steps if manifest is not None)
         if source is not None and source in {*manifests, hashlib.sha256(joined.encode()).hexdigest()}:
             found.add(i)
@@ -295,12 +292,10 @@ def sums_over_slices(release: PublishedRelease) -> Iterator[PublishedMatrix]:
                         yield _sum(key, slices)
 
 
-#: Columns of a matrix that every release has.
-COLUMNS = ("origin", "destination", "trips")
-
-
 def _sum(key: tuple[str | None, ...], slices: Sequence[PublishedMatrix]) -> PublishedMatrix:
-    origin, destination, trips = (np.concatenate([getattr(m, name) for m in slices]) for name in COLUMNS)
+    origin, destination, trips = map(
+        np.concatenate, zip(*((m.origin, m.destination, m.trips) for m in slices), strict=True)
+    )
     weights = [m.weight for m in slices if m.weight is not None]
     n_o, n_d = int(origin.max(initial=0)) + 1, int(destination.max(initial=0)) + 1
     pairs = group_pairs(origin.astype(np.int32), destination.astype(np.int32), n_o, n_d)

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from flowveil.audit import published
 from flowveil.audit.bounds import UNKNOWN, Blocks, Side, blocks_of, confined, confined_components
-from flowveil.audit.published import COLUMNS, PublishedMatrix, PublishedRelease
-from flowveil.audit.zone_forest import Ground, Nodes, ground_of
+from flowveil.audit.published import PublishedMatrix, PublishedRelease
+from flowveil.audit.zone_forest import Ground, ground_of
 from flowveil.errors import DataError
 from flowveil.flows import MILLION
 from flowveil.zoning.covering import containing_cells
@@ -105,11 +105,11 @@ def confined_groups(releases: Sequence[PublishedRelease]) -> Groups:
     kept = [i for i in range(len(releases)) if i not in derived]
     placed = [i for i in kept if releases[i].nodes and not releases[i].noisy]
     try:
-        work = _Work(releases, placed, ground_of([releases[i] for i in placed]))
+        work = _Work(releases, placed, ground_of({i: releases[i] for i in placed}))
     except DataError as problem:
         if len(kept) < 2:
             raise
-        work = _Work(releases, [], ground_of([]), misplaced=str(problem))
+        work = _Work(releases, [], ground_of({}), misplaced=str(problem))
     for i, j in combinations(kept, 2):
         work.compare(i, j)
     for i in work.places:
@@ -133,17 +133,12 @@ class _Work:
     counts: Counter[str] = field(default_factory=Counter)  # entries of `Groups`, and cells that ``met`` others
     # The matrices of each release, and those that follow by summing over slices.
     _wholes: dict[int, tuple[PublishedMatrix, ...]] = field(default_factory=dict)
-    _nodes: dict[tuple[int, int], Nodes] = field(default_factory=dict)
-    _codes: dict[int, str] = field(default_factory=lambda: {-1: ""})
 
     def __post_init__(self) -> None:
-        for n, i in enumerate(self.places):
+        for i in self.places:
             matrices = self.releases[i].matrices
             sums = published.sums_over_slices(self.releases[i]) if len(matrices) > 1 else ()
             self._wholes[i] = (*matrices, *sums)
-            for end, codes in enumerate((self.releases[i].origin_zones, self.releases[i].destination_zones)):
-                self._nodes[i, end] = self.ground.nodes(n, codes)
-                self._codes.update(zip(self._nodes[i, end].tolist(), codes, strict=True))
 
     # ---- which matrices are of which trips ------------------------------------------------------------------
 
@@ -220,7 +215,7 @@ class _Work:
         self, key: tuple[Any, ...], nodes: Sequence[Any], low: float, high: float, kind: str = "remainder", **more: Any
     ) -> None:
         """Adds a group; its key begins with the places of its releases, and more of the same key replace it."""
-        origin, destination = (self._codes[int(node)] for node in nodes)
+        origin, destination = (self.ground.codes[int(node)] for node in nodes)
         self.found[key] = Group(key[0], kind, origin, destination, low, high, **{"single": False, **more})
 
     def _population_limit(self, places: Sequence[int]) -> float | None:
@@ -230,10 +225,10 @@ class _Work:
     def _side(self, i: int, family: Sequence[PublishedMatrix]) -> Side:
         """All cells of matrices that share no trip, as one side."""
         release = self.releases[i]
-        origin, destination, trips = (np.concatenate([getattr(m, name) for m in family]) for name in COLUMNS)
+        columns = zip(*((*self.ground.ends(i, m), m.trips) for m in family), strict=True)
+        origin, destination, trips = map(np.concatenate, columns)
         most = UNKNOWN if release.most_unlisted is None else release.most_unlisted
-        nodes = self._nodes[i, 0][origin], self._nodes[i, 1][destination]
-        return Side(*nodes, trips, int(most), release.whole_cells)
+        return Side(origin, destination, trips, int(most), release.whole_cells)
 
     def _compare_matrices(self, one: Placed, other: Placed) -> None:
         places = one[0], other[0]
@@ -244,7 +239,7 @@ class _Work:
         n_compared, n_met = int(np.count_nonzero(both & whole)), int(np.count_nonzero(both))
         self.counts.update(contradictions=int(blocks.contradictions.sum()), compared=n_compared, met=n_met)
         for found in confined(blocks, min(self.releases[i].k for i in places)):
-            names = [self._codes.get(node, "") for node in found.members]
+            names = [self.ground.codes.get(node, "") for node in found.members]
             key = (places, found.kind, found.block, found.side, found.members)
             absent, pairs = (*places, -1)[found.side], tuple(zip(names[::2], names[1::2], strict=True))
             more: dict[str, Any] = {"single": bool(found.members), "absent": absent, "pairs": pairs}
@@ -273,12 +268,11 @@ class _Work:
         # The others must share no trip with each other, and hold no trip that the matrix does not count.
         if not fine or not self.releases[whole].whole_cells:
             return
-        origin, destination = self._nodes[whole, 0][matrix.origin], self._nodes[whole, 1][matrix.destination]
+        origin, destination = self.ground.ends(whole, matrix)
         left, n_inside = matrix.trips.copy(), np.zeros(len(matrix.trips), np.int64)
         weight = _millionths(matrix)
         for j, part in fine:
-            points = self._nodes[j, 0][part.origin], self._nodes[j, 1][part.destination]
-            cell = containing_cells([self.ground.parent] * 2, (origin, destination), points)
+            cell = containing_cells([self.ground.parent] * 2, (origin, destination), self.ground.ends(j, part))
             held = cell >= 0
             np.subtract.at(left, cell[held], part.trips[held])
             np.add.at(n_inside, cell[held], 1)
@@ -324,7 +318,7 @@ class _Work:
 
     def _solve(self, places: tuple[int, ...], layers: Sequence[tuple[int, list[PublishedMatrix]]]) -> None:
         sides = [self._side(i, family) for i, family in layers]
-        below = min(self.releases[i].k for i in places)
+        below, codes = min(self.releases[i].k for i in places), self.ground.codes
         known = {(g.origin, g.destination, g.low, g.high) for g in self.found.values()}
         found = confined_components(self.ground, sides, below, self._values_of_cells(layers))
         self.counts.update(solved=found.solved, bounded=found.bounded)
@@ -333,9 +327,9 @@ class _Work:
             self.unchecked.append((places, reason))
         for n, one in enumerate(found.shared):
             # Remainders and crossings may have been found by comparing two of the matrices.
-            if (*(self._codes[node] for node in one.block), one.low, one.high) not in known:
+            if (*(codes[node] for node in one.block), one.low, one.high) not in known:
                 pairs = tuple(
-                    ("", "") if c < 0 else (self._codes[int(side.origin[c])], self._codes[int(side.destination[c])])
+                    ("", "") if c < 0 else (codes[int(side.origin[c])], codes[int(side.destination[c])])
                     for side, c in zip(sides, one.members, strict=True)
                 )
                 single = min(one.members) >= 0

@@ -19,7 +19,7 @@ from flowveil.hierarchy import OUTSIDE, VIRTUAL_ROOT
 from flowveil.zoning.h3 import resolution_of
 
 if TYPE_CHECKING:
-    from flowveil.audit.published import PublishedRelease
+    from flowveil.audit.published import PublishedMatrix, PublishedRelease
 
 Nodes = NDArray[np.int64]
 Ranges = list[tuple[int, int]]
@@ -37,11 +37,12 @@ class Ground:
 
     parent: Nodes  # of each node; -1 at the top. Parents come before their children
     size: Nodes  # how much each node covers, in a unit of this forest
-    node_of: tuple[Mapping[str, int], ...]  # the node of each zone, by release and code
+    nodes: Mapping[tuple[int, int], Nodes]  # of the zones of each release and end (0: origins)
+    codes: Mapping[int, str]  # of the zone of each node; "" for -1
 
-    def nodes(self, release: int, codes: Sequence[str]) -> Nodes:
-        """The nodes of these zones of a release."""
-        return np.array([self.node_of[release][code] for code in codes], dtype=np.int64)
+    def ends(self, release: int, matrix: PublishedMatrix) -> tuple[Nodes, Nodes]:
+        """The nodes of the origin and of the destination of each cell."""
+        return self.nodes[release, 0][matrix.origin], self.nodes[release, 1][matrix.destination]
 
     def nearest(self, marked: Nodes) -> Nodes:
         """For each node, the smallest marked one that holds it or is it; -1 if no marked one does."""
@@ -53,14 +54,11 @@ class Ground:
         return found
 
 
-def ground_of(releases: Sequence[PublishedRelease]) -> Ground:
-    """The forest of all zones of these releases.
-
-    Raises:
-        DataError: two zones overlap in part, or zones have neither H3 cells nor outlines.
-    """
+def ground_of(numbered: Mapping[int, PublishedRelease]) -> Ground:
+    """Returns the forest of all zones; DataError if two overlap in part, or have neither H3 cells nor outlines."""
     known: dict[tuple[str, str], Ranges] = {}
     shapes: dict[tuple[str, str], bytes] = {}
+    releases = numbered.values()
     for release in releases:
         for code in {*release.origin_zones, *release.destination_zones}:
             if code in release.h3_cells:
@@ -90,7 +88,7 @@ def ground_of(releases: Sequence[PublishedRelease]) -> Ground:
         # Where trips from and to outside the area are kept, the zone of everything holds them too.
         if (release.ground, VIRTUAL_ROOT) in known and release.report["parameters"].get("outside") == "keep":
             known[release.ground, VIRTUAL_ROOT] = [(0, 3 * _NOWHERE)]
-    return _forest(releases, known)
+    return _forest(numbered, known)
 
 
 def _ranges(cells: Sequence[str]) -> Ranges:
@@ -151,7 +149,7 @@ def _placed_outlines(shapes: Mapping[tuple[str, str], bytes]) -> dict[tuple[str,
     return ranges
 
 
-def _forest(releases: Sequence[PublishedRelease], known: Mapping[tuple[str, str], Ranges]) -> Ground:
+def _forest(releases: Mapping[int, PublishedRelease], known: Mapping[tuple[str, str], Ranges]) -> Ground:
     distinct = {tuple(ranges) for ranges in known.values()}
     ordered = sorted(distinct, key=lambda ranges: (-sum(b - a for a, b in ranges), ranges))
     number = {ranges: i for i, ranges in enumerate(ordered)}
@@ -167,11 +165,11 @@ def _forest(releases: Sequence[PublishedRelease], known: Mapping[tuple[str, str]
         size[node] = sum(b - a for a, b in ranges)
         for a, b in spans:
             owner[a:b] = node
-    node_of = tuple(
-        {
-            code: number[tuple(known[release.ground, code])]
-            for code in (*release.origin_zones, *release.destination_zones)
-        }
-        for release in releases
-    )
-    return Ground(parent, size, node_of)
+    nodes: dict[tuple[int, int], Nodes] = {}
+    codes = {-1: ""}
+    for i, release in releases.items():
+        for end, zones in enumerate((release.origin_zones, release.destination_zones)):
+            own = [number[tuple(known[release.ground, code])] for code in zones]
+            nodes[i, end] = np.array(own, dtype=np.int64)
+            codes.update(zip(own, zones, strict=True))
+    return Ground(parent, size, nodes, codes)

@@ -52,11 +52,7 @@ _columns = options(
 
 
 def _roles(given: dict[str, Any]) -> dict[str, Any]:
-    """Remove the options of columns and return them as arguments of the library.
-
-    Raises:
-        ParameterError: direct identifiers are neither named nor said to be absent, or a setting is wrong.
-    """
+    """Removes the options of columns and returns them as arguments; ParameterError if identifiers are not declared."""
     from flowveil.tabular.records import Attribute, read_value_hierarchy
 
     quasi, identifiers = given.pop("quasi"), list(given.pop("identifiers"))

@@ -1,7 +1,4 @@
-"""Engines read trips into flows.
-
-An engine is a module with a function ``read`` that is an `Engine`. Engines are loaded when they are used.
-"""
+"""Engines read trips into flows: modules with a function ``read`` that is an `Engine`, loaded when used."""
 
 from __future__ import annotations
 

@@ -276,10 +276,7 @@ def _record_columns(table: Table, reading: Reading) -> list[str]:
 
 
 def _refuse_unknown_hours(times: TimeForm, reading: Reading, places: Callable[[], Point]) -> None:
-    """Raises ParameterError if a slice needs a date that times lack, or a local hour without a named zone.
-
-    The zone that the message suggests is guessed from some places of trips.
-    """
+    """Raises ParameterError if slices need a date that times lack, or a local hour without a zone; suggests one."""
     column = reading.columns.time
     if times.of_day and (reading.every is None or reading.every.name != "hour"):
         raise ParameterError(

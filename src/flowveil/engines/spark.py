@@ -77,10 +77,7 @@ def read(source: Any, reading: Reading, *, progress: Callable[[float], None] | N
 
 
 def _parts(spark: Any, table: SparkTable) -> int:
-    """Returns the number of tasks that group rows: that of the partitions, but not more than Spark's default.
-
-    Every task starts a database, so many small tasks are slow.
-    """
+    """Returns the number of tasks that group rows: at most Spark's default, because every task starts a database."""
     most, context = int(spark.conf.get("spark.sql.shuffle.partitions")), context_of(spark)
     if context is None:
         return most
@@ -120,10 +117,7 @@ class _Task:
         return f"SELECT * REPLACE ({who} AS person), {placeholder_sql(who)} AS placeholder FROM ({self.query.sql})"
 
     def screened(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yields the used rows with the tiles of their ends; last, one row with the counters.
-
-        Errors are returned in that row too: a task that raises would be repeated.
-        """
+        """Yields the used rows with their tiles; last, counters and errors, because a task that raises is repeated."""
         screening = Screening(self.query.reading, self.query.tiling, times=self.query.times)
         nobody, refusal = Counter[str](), None
 
@@ -322,10 +316,7 @@ def _staged(con: Any, tables: Iterable[pa.Table], reading: Reading, task: _Task,
 
 
 def _with_ranks(rows: Any, batches: Any) -> Iterator[pa.Table]:
-    """Yields the rows with persons as numbers 0, 1, ... in the order of their names.
-
-    Spark sorts the names; the driver gets only the bucket and number of each.
-    """
+    """Yields the rows with persons as numbers in the order of names, which Spark sorts and the driver does not get."""
     from pyspark.sql import functions as F  # noqa: N812  # as everybody writes it
 
     names = (

@@ -63,10 +63,7 @@ def hash_of_a_word() -> str:
 
 @dataclass(frozen=True)
 class Grouping:
-    """The keys and sums of a grouping; sent to the workers.
-
-    Rows may have a person, by name or, after the second grouping, by number. The second grouping has ``parts`` tasks.
-    """
+    """The keys and sums of a grouping, sent to the workers. Persons are names, after the second grouping numbers."""
 
     slices: tuple[str, ...]
     person: bool

@@ -166,10 +166,9 @@ def _escaped(path: PurePosixPath | str) -> str:
 def _open_text(
     con: Any, session: Any, label: str, files: Sequence[PurePosixPath], partitions: tuple[str, ...]
 ) -> SparkTable:
-    """Opens text files: every column is text, and malformed rows are marked in `BROKEN`.
+    """Opens text files, first lines included: every column is text, malformed rows are marked in `BROKEN`.
 
-    After an unclosed quote Spark reads the rest of the file as one value. So a value with a line break is refused, and
-    a file is read by one task. The first line of every file is a row here; `FirstLines` removes it.
+    After an unclosed quote Spark reads the rest of a file as one value: line breaks are refused, one task reads a file.
     """
     names, delimiter = _first_line(session, label, files[0])
     columns = [f"c{i}" for i in range(len(names))]

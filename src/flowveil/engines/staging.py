@@ -49,9 +49,8 @@ _TIMEOUT = 0.2
 class StreamingQuery:
     """A statement of DuckDB that reads the table ``arriving`` once, while it is filled.
 
-    Memory grows with the groups, not with the rows, and DuckDB spills what does not fit. The statement runs in a
-    separate thread, on a connection of its own; the producer stays in its thread, with its limits, errors and
-    interrupts.
+    Memory grows with the groups, not with the rows. The statement runs in a separate thread, on a separate connection;
+    the producer stays in its thread, with its limits, errors and interrupts.
     """
 
     def __init__(self, con: Any, sql: str, schema: pa.Schema) -> None:
@@ -216,10 +215,7 @@ class Staged:
             self._as_persons = self._learn_names("rows" if "trips" in self._amounts else "trips")
 
     def _learn_names(self, rows: str) -> bool:
-        """Assigns every spelling the number of its person, in the order of names; null for placeholders.
-
-        Returns whether every spelling is a different person, so that rows are already grouped by person.
-        """
+        """Numbers persons in the order of names, null for placeholders; returns whether each is spelled one way."""
         self._read_spellings()
         self._con.execute(
             "INSERT INTO names SELECT name, row_number() OVER (ORDER BY name) - 1 FROM "
@@ -257,10 +253,7 @@ class Staged:
         return int(self._con.execute(f"SELECT count(*) FROM {table}").fetchall()[0][0])
 
     def sliced(self, intake: ReadSummary) -> SlicedFlows:
-        """Returns the flows of all slices, over the same two trees.
-
-        Only integers are summed, so the order of the rows has no effect.
-        """
+        """Returns the flows of all slices, over the same two trees; integers are summed, so order has no effect."""
         grouped = self._grouped()
         if not self._reading.by_many:
             names = {name: s for name, s in zip(self._slice_names, self._slices, strict=True) if name != TIME}

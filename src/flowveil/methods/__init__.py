@@ -87,11 +87,7 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,59}")
 
 
 def find_method(method: str | Method | Callable[..., Any]) -> Method:
-    """Returns the method for a name of ours or of another package, a `Method`, or a function.
-
-    Raises:
-        ParameterError: the name is unknown or invalid, or a user's method has the name of one of ours.
-    """
+    """Returns the method for a name, a `Method` or a function; ParameterError if unknown, invalid or named as ours."""
     if not isinstance(method, str):
         custom = _from_object(method)
         if custom.name in METHODS and custom.plan is not METHODS[custom.name].plan:

@@ -132,10 +132,7 @@ def _first_guess(volume: Ints, guarantee: Guarantee, unit: int) -> float:
 def _balanced(
     candidate: Callable[[float, float], _Candidate | None], *, start: float, bounds: tuple[float, float]
 ) -> _Candidate | None:
-    """Searches the grid from a first guess to where the imbalance, which grows with the target, changes its sign.
-
-    Returns the better side. Targets without a solution are skipped.
-    """
+    """Returns the better side of where the imbalance, which grows with the target, changes its sign on the grid."""
     best = here = candidate(start, 64.0)
     if here is not None and here.imbalance == 0:
         return here

@@ -67,11 +67,8 @@ def best_cuts(
     """Returns the cheapest partition of an order into safe runs and suppressed flows.
 
     A run costs its volume times the sum of the four sides of its box, a suppressed flow its volume times the price.
-    Dynamic programming over prefixes. Ties are published. ``ends`` has the end of the shortest safe run from each
-    position; a run may exceed it by ``longer`` flows.
-
-    Returns:
-        Start of each piece, whether it is a published run, cost of the runs, and suppressed volume.
+    ``ends`` has the end of the shortest safe run from each position; a run may exceed it by ``longer`` flows. Returned
+    are the start of each piece, whether it is a published run, the cost of the runs, and the suppressed volume.
     """
     n = len(point)
     best, before = np.full(n + 1, np.inf), np.zeros(n + 1, np.int64)
@@ -126,17 +123,12 @@ def _backtrack(
 def repartition(
     pieces: Any, stretches: NDArray[np.int64], points: Any, price: float, longer: int, most_flows: int
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_], NDArray[np.bool_], NDArray[np.float64], NDArray[np.float64]]:
-    """Repartitions every stretch of pieces for which that is cheaper.
+    """Repartitions every stretch of pieces for which that is cheaper, unless it has more than ``most_flows``.
 
-    Args:
-        pieces: flows piece after piece; start of each piece and the end; whether each piece is a published box.
-        stretches: first piece of each stretch, and the end.
-        points: the fields of `flowveil.methods.curvecut.Points`.
-        most_flows: longer stretches are left unchanged.
-
-    Returns:
-        The flows in their new order; whether each starts a piece, and is published; and by stretch, the gain at the
-        price and the additional suppressed volume.
+    ``pieces`` are the flows piece after piece, the start of each piece and the end, and whether it is a published box;
+    ``stretches`` the first piece of each stretch, and the end; ``points`` the fields of `Points` in `curvecut`. Returns
+    the flows in their new order, whether each starts a piece and is published; by stretch, the gain at the price and
+    the additional suppressed volume.
     """
     flows, first, published = pieces
     point, volume, step, safety = points
@@ -310,17 +302,13 @@ def merge_boxes(
 
     Only pairs of neighbours are candidates; a merged box has the neighbours of its parts. If no candidate is left, each
     box gets its cheapest partner as neighbour. Ties go to the smaller numbers; merged boxes are numbered in order of
-    merging, after the flows.
+    merging, after the flows. Returns the box that each box was merged into (-1 if none), and the state of each box.
 
     Args:
         low, high, weight, total: bounds in whole centimetres, so that equal costs are equal, weight in the cost of a
             merge, and sums of each flow; with as many rows again for merged boxes.
-        least: the thresholds of a safe box.
         counted: the `flowveil.guarantee.Members` of the flows.
         graph: start of each flow's neighbours, and the neighbours; symmetric.
-
-    Returns:
-        The box that each box was merged into (-1 if none), and the state of each box.
     """
     n = len(low) // 2
     (start, member, kind, fewest), (near_start, near) = counted, graph

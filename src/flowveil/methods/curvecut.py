@@ -81,10 +81,7 @@ def curvecut(
 
 @dataclass(frozen=True, eq=False)
 class Pieces:
-    """An order of the flows, the start of each piece in it, and whether a piece is a published box.
-
-    Pieces that are not published are single flows.
-    """
+    """An order of the flows, the start of each piece, and whether it is a published box; others are single flows."""
 
     order: Places
     first: Places
@@ -246,10 +243,8 @@ class Curve:
         return 3.0 * float(np.median([(np.ptp(run, axis=0).astype(np.int64) + 1) @ self.points.step for run in some]))
 
     def _spent(self, within: Cut, over: Cut, budget: float) -> Pieces:
-        """Returns the pieces within the limit, with those over it where they save most per suppressed volume.
-
-        Between positions where a piece begins in both, they are interchangeable. The mean must become lower.
-        """
+        """Returns the pieces within the limit, with those over it where they save most per suppressed volume."""
+        # Between positions where a piece begins in both, the pieces can be exchanged. The mean must become lower.
         begins = within.pieces.begins() & over.pieces.begins()
         segment = np.cumsum(begins) - 1
         saved, more = np.zeros(segment[-1] + 1), np.zeros(segment[-1] + 1)
@@ -309,10 +304,7 @@ def improved(points: Points, pieces: Pieces, price: float, budget: float, window
 def exchanged(
     points: Points, pieces: Pieces, aside: Mask, price: float, left: float, window: int, number: int
 ) -> Pieces:
-    """Runs the round of this number: consecutive boxes on its curve are repartitioned.
-
-    Pieces that are ``aside`` are excluded; ``left`` is the additional volume that may be suppressed.
-    """
+    """Repartitions neighbours on this round's curve, not those ``aside``; ``left`` is the volume it may suppress."""
     hulls = points.hulls(pieces)
     middle = hulls.low.astype(np.int64) + hulls.high
     pieces = pieces.rearranged(np.lexsort((other_curve(middle, number), aside)))

@@ -1,15 +1,12 @@
 """Checks of ε, and the noise that ε and δ require, shared by everything that adds noise.
 
-ε bounds the factor exp(ε) by which one person may change the probability of a release. At 10 that factor is 22,026, at
-20 it is 485 million, and noise of scale 1/20 changes one count in 240 million. A larger ε is refused.
-
-Zero-concentrated differential privacy (ρ) adds up over steps, unlike ε and δ of Gaussian noise. A mechanism with ρ
-satisfies, for every α above 1,
+ε bounds the factor exp(ε) by which one person may change the probability of a release; above 20 it is refused. ρ of
+zero-concentrated differential privacy adds up over steps. It implies, for every α above 1,
 
     δ = exp((α - 1)(α ρ - ε)) / (α - 1) * (1 - 1 / α)**α
 
-(Canonne, Kamath and Steinke 2020, proposition 12 and corollary 13). Any single α is a proof. α and the largest ρ are
-searched in floating point; the result is then proved with many digits, rounded in favour of privacy.
+(Canonne, Kamath and Steinke 2020, corollary 13). α and the largest ρ are searched in floating point; the result is then
+proved with many digits, rounded in favour of privacy.
 """
 
 from __future__ import annotations
@@ -60,12 +57,15 @@ def weakness(epsilon: float) -> str | None:
     )
 
 
+def rounded_up(scale: Fraction) -> float:
+    """Returns the scale as a float, rounded up."""
+    nearest = float(scale)
+    return nearest if Fraction(nearest) >= scale else math.nextafter(nearest, math.inf)
+
+
 def noise_scale(sensitivity: int, epsilon: float) -> float:
     """Returns the scale of discrete Laplace noise: sensitivity / ε, rounded up."""
-    scale = sensitivity / epsilon
-    while Fraction(scale) * Fraction(epsilon) < sensitivity:
-        scale = math.nextafter(scale, math.inf)
-    return scale
+    return rounded_up(sensitivity / Fraction(epsilon))
 
 
 def gaussian_deviation(squared_sensitivity: int, epsilon: float, delta: float) -> float:

@@ -61,10 +61,7 @@ def glove_sk(
     neighbors: int = 100,
     grid_m: float | None = None,
 ) -> Plan:
-    """Plans boxes by scikit-learn's agglomerative clustering: complete linkage, L1, ignoring volumes.
-
-    Arguments as in `glove`.
-    """
+    """Plans boxes by scikit-learn's complete-linkage clustering (L1), ignoring volumes; arguments as in `glove`."""
     check_whole("neighbors", neighbors)
     frame = Frame.of(flows, grid_m=grid_m)
     merges = _dendrogram(_points(frame), neighbors)
@@ -155,10 +152,7 @@ def _absorb(
 def _costliest(
     volume: NDArray[Any], frame: Frame, group: Ints, kept: NDArray[np.bool_], budget: float
 ) -> NDArray[np.bool_]:
-    """Returns the flows of the boxes with the longest sides, within the remaining budget.
-
-    A box of a single square costs nothing and stays.
-    """
+    """Returns the flows of the boxes with the longest sides, within the budget; boxes of a single square stay."""
     left = budget - float(volume[~kept].sum())
     hulls = Hulls.around(frame.point, group)
     reach = frame.step_cm @ (hulls.high - hulls.low)

@@ -105,11 +105,9 @@ def best_within(
 def _combine(
     costs: Costs, price: float, nodes: Positions, gap: float, savings: tuple[Floats, Floats, Floats]
 ) -> tuple[_Set, Work]:
-    """Returns all combinations of decisions at these nodes that lose at most the gap, and the work.
-
-    ``savings`` are that of each node as a zone, the largest in its subtree, and the same if the node is divided.
-    """
+    """Returns all combinations of decisions at these nodes that lose at most the gap, and the work."""
     axis = costs.axis
+    # Of each node: as a zone, the largest in its subtree, and that if the node is divided.
     saving, best, divided = savings
     published, below = costs.volume.copy(), np.zeros(len(axis))
     for layer, _, siblings, above in reversed(axis.layers):

@@ -49,15 +49,12 @@ def layercut(
     fold_weight: float | None = None,
     cell_rule: CellRule | None = None,
 ) -> Plan:
-    """Plans cells in layers that together publish nearly all flows.
+    """Plans cells in layers that together publish nearly all flows; InfeasibleError if that is impossible.
 
     Args:
         max_suppressed: largest share of the volume in no layer; never exceeded, and usually far from reached.
         time_weight, fold_weight: as for PairCut.
         cell_rule: refuses cells although they satisfy the guarantee; not an option of users.
-
-    Raises:
-        InfeasibleError: no cells within the limit satisfy the guarantee and the rule.
     """
     given = {"time_weight": time_weight, "fold_weight": fold_weight}
     weights = fold_weights(flows, guarantee, USUAL_SHARE, "error", given)
@@ -132,10 +129,7 @@ class _Layers:
         return self if table is None else self._add(rows, table, lambda pairs: pairs.divide(price), lenient=False)
 
     def add_within(self, budget: float) -> _Layers | None:
-        """Adds a layer that leaves at most a volume; None if that is impossible.
-
-        The rule on determined counts does not apply if this is the only layer: the limit is then PairCut's.
-        """
+        """Adds a layer that leaves at most a volume, or None; if it is the only one, counts may be determined."""
         rows, table = self._left_pairs()
         if table is None:
             return None
@@ -154,10 +148,7 @@ class _Layers:
     def _add(
         self, rows: Positions, table: PairTable, divide: Callable[[PairTable], Division | None], *, lenient: bool
     ) -> _Layers:
-        """Adds a layer: a division of these flows without refused cells; the same layers if it has no cell.
-
-        With ``lenient`` cells may determine counts of their parts.
-        """
+        """Adds a layer without refused cells (none: no change); ``lenient`` cells may determine counts of parts."""
         last = (MAX_DIVISIONS if self.cell_rule is None else MAX_DIVISIONS_WITH_RULE) - 1
         for number in range(last + 1):
             division = divide(table)
@@ -205,10 +196,7 @@ class _Layers:
         return unexplained
 
     def _determined(self, rows: Positions, cell: Positions, nodes: Sequence[Ints]) -> Mask:
-        """Returns the flows of cells whose trips are k - 1 times the number of their parts.
-
-        Parts are flows, or tiles or child zones at one end. No part reaches k, so each would have exactly k - 1.
-        """
+        """Returns the flows of cells with k - 1 trips for each part: no part reaches k, so each has exactly k - 1."""
         largest = self.guarantee.k - 1
         determined = np.zeros(len(cell), dtype=np.bool_)
         if self.guarantee.k < LEAST_K_OF_RULE or not np.any(cell >= 0):

@@ -102,11 +102,7 @@ class Method:
             )
 
     def on_hierarchy(self, flows: Read, hierarchy: str | None) -> tuple[Read, dict[str, str]]:
-        """Returns the flows on the requested tree or the method's default, and the parameters to record.
-
-        Raises:
-            ParameterError: halves are requested, but the method uses no tree or this tree cannot be refined.
-        """
+        """Returns the flows on the requested or default tree, and parameters; ParameterError for impossible halves."""
         find_setting("hierarchy").check(hierarchy)
         if self.hierarchy is None:
             if hierarchy == "halves":

@@ -10,18 +10,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import product
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flowveil.errors import DataError, ParameterError
 from flowveil.flows import Flows
-from flowveil.hierarchy import Ints
 from flowveil.methods.epsilon import check_epsilon
 from flowveil.methods.method import Method
-from flowveil.methods.noise_guarantee import Counts, bounded_trips
-from flowveil.methods.public_domain import pair_domain
+from flowveil.methods.noise_guarantee import bounded_trips
+from flowveil.methods.public_domain import PairDomain, pair_domain
 from flowveil.release.noisy import NoisyCounts, PrivacyLoss
 from flowveil.slices import MOST_SLICES, Key, SlicedFlows
 from flowveil.times import TIME, Every
@@ -29,17 +28,8 @@ from flowveil.times import TIME, Every
 _SEED = "unsafe_seed_for_tests"
 
 
-class _Counted(NamedTuple):
-    """The counted trips of one slice: at most the bound of each person over all slices."""
-
-    origin: Ints
-    destination: Ints
-    trips: Counts
-    person: Ints | None
-
-    def select(self, kept: NDArray[np.bool_]) -> _Counted:
-        person = None if self.person is None else self.person[kept]
-        return _Counted(self.origin[kept], self.destination[kept], self.trips[kept], person)
+#: Counted trips of a slice, at most the bound of each person over all slices: arguments of `Flows.from_pairs`.
+_Rows = dict[str, NDArray[Any]]
 
 
 def noisy_matrices(
@@ -53,12 +43,8 @@ def noisy_matrices(
 ) -> tuple[PrivacyLoss, list[tuple[Key, Flows, NoisyCounts]]]:
     """Returns the guarantee of all matrices; and for each, coarsest first, its key, the counted flows and the counts.
 
-    Args:
-        flows: the slices that were read; undeclared slices are not counted.
-        values: the declared values of the slice columns.
-        options: options of the method; ε is that of one layer.
-        steps: longer time steps with additional matrices.
-        total: whether to add a matrix of everything.
+    Slices without declared ``values`` are not counted. ``options`` are those of the method, ε that of one layer;
+    ``steps`` are longer time steps with additional matrices, ``total`` adds one of everything.
     """
     finest = list(product(*(values[name] for name in flows.columns)))
     layers = _layers(flows, finest, steps, total=total)
@@ -69,10 +55,14 @@ def noisy_matrices(
     if isinstance(epsilon, int | float):
         check_epsilon(epsilon * len(layers))
     counted = _counted(method, flows, finest, options)
+    whole_map = flows.slices[0].whole_map
     made: list[tuple[Key, Flows, NoisyCounts]] = []
     for layer in layers:
         for key, members in layer.items():
-            counted_flows = _flows_of([counted[member] for member in members], flows)
+            rows = _joined([counted[member] for member in members])
+            counted_flows = Flows.from_pairs(
+                **rows, origins=flows.origins, destinations=flows.destinations, intake=flows.intake, whole_map=whole_map
+            )
             seed = options.get(_SEED)
             drawn = {**options, **({} if seed is None else {_SEED: seed + len(made)})}
             made.append((key, counted_flows, method.plan(counted_flows, **drawn)))
@@ -100,53 +90,44 @@ def _layers(
 
 def _counted(
     method: Method, flows: SlicedFlows, finest: Sequence[tuple[str, ...]], options: Mapping[str, Any]
-) -> dict[tuple[str, ...], _Counted]:
-    """Returns the counted trips of each declared slice.
-
-    The trips of a person are ordered by slice and tile, so the choice does not depend on other persons.
-    """
+) -> dict[tuple[str, ...], _Rows]:
+    """Returns the counted trips of each declared slice; those of a person do not depend on other persons."""
     first = flows.slices[0]
     level, region, listed = options.get("level"), options.get("region"), not options.get("delta")
     domain = pair_domain(first, level, region, listed=listed, method=method.name)
     read = dict(zip(flows.keys, flows.slices, strict=True))
     parts = {key: _rows(read[key], domain) for key in finest if key in read}
-    nothing = np.zeros(0, dtype=np.int32)
-    empty = _Counted(nothing, nothing, nothing.astype(np.int64), None if first.people is None else nothing)
-    if first.people is not None and options.get("bound") is not None and parts:
-        persons = [part.person for part in parts.values() if part.person is not None]
-        trips = np.concatenate([part.trips for part in parts.values()])
-        bounded = bounded_trips(np.concatenate(persons), trips, int(options["bound"]))
-        edges = np.cumsum([len(part.trips) for part in parts.values()])[:-1]
-        for (key, part), bounded_part in zip(parts.items(), np.split(bounded, edges), strict=True):
-            parts[key] = part._replace(trips=bounded_part).select(bounded_part > 0)
+    persons = {} if first.people is None else {"person": np.zeros(0, dtype=np.int32)}
+    empty: _Rows = {**dict.fromkeys(("origin", "destination", "trips"), np.zeros(0, dtype=np.int64)), **persons}
+    if persons and options.get("bound") is not None and parts:
+        joined = _joined(list(parts.values()))
+        bounded = bounded_trips(joined["person"], joined["trips"], int(options["bound"]))
+        edges = np.cumsum([len(part["trips"]) for part in parts.values()])[:-1]
+        for (key, part), trips in zip(parts.items(), np.split(bounded, edges), strict=True):
+            parts[key] = _selected({**part, "trips": trips}, trips > 0)
     return {key: parts.get(key, empty) for key in finest}
 
 
-def _rows(part: Flows, domain: Any) -> _Counted:
+def _rows(part: Flows, domain: PairDomain) -> _Rows:
     """Returns the trips of a slice inside the region, by person if persons are known."""
     inside = domain.plan(part).kept
+    rows: _Rows = {"origin": part.origin, "destination": part.destination, "trips": part.trips}
     people = part.people
     if people is None:
-        return _Counted(part.origin, part.destination, part.trips, None).select(inside)
+        return _selected(rows, inside)
     if people.trips is None:
         raise DataError(
             "The slices do not contain the trips of each person, so they cannot be bounded. "
             "Hint: read them with read_slices."
         )
-    rows = _Counted(part.origin[people.cell], part.destination[people.cell], people.trips, people.person)
-    return rows.select(inside[people.cell])
-
-
-def _flows_of(parts: Sequence[_Counted], flows: SlicedFlows) -> Flows:
-    """Returns the counted trips of some slices as one table."""
-    first = flows.slices[0]
-    return Flows.from_pairs(
-        np.concatenate([part.origin for part in parts]),
-        np.concatenate([part.destination for part in parts]),
-        np.concatenate([part.trips for part in parts]),
-        origins=flows.origins,
-        destinations=flows.destinations,
-        person=None if first.people is None else np.concatenate([p.person for p in parts if p.person is not None]),
-        intake=flows.intake,
-        whole_map=first.whole_map,
+    return _selected(
+        {**_selected(rows, people.cell), "trips": people.trips, "person": people.person}, inside[people.cell]
     )
+
+
+def _selected(rows: _Rows, which: NDArray[Any]) -> _Rows:
+    return {name: values[which] for name, values in rows.items()}
+
+
+def _joined(parts: Sequence[_Rows]) -> _Rows:
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal
@@ -67,12 +66,6 @@ def check_scale(what: str, scale: float | Fraction) -> None:
             f"The {what} gives noise of scale {float(scale):,.0f}, which makes the counts useless; at most "
             f"{LARGEST_SCALE:,.0f} is allowed. Hint: a larger epsilon or share of it, or a smaller bound."
         )
-
-
-def rounded_up(scale: Fraction) -> float:
-    """Returns the scale as a float for reports, rounded up."""
-    steps = float(scale)
-    return steps if Fraction(steps) >= scale else math.nextafter(steps, math.inf)
 
 
 def _unit_and_bound(method: str, flows: Flows, bound: int | None) -> tuple[Literal["person", "trip"], int]:

@@ -77,10 +77,7 @@ def odkanon(
 def volume_budget_cuts(
     flows: Flows, guarantee: Guarantee, *, max_suppressed: float, suppressed: Callable[[Cuts], float] | None = None
 ) -> Cuts:
-    """Returns the zones of ``budget="volume"``.
-
-    ``suppressed`` returns the volume that cuts suppress, exactly; without it, cells are merged and counted.
-    """
+    """Returns the zones of ``budget="volume"``; ``suppressed``, if given, computes exactly what cuts suppress."""
     schedule = Schedule.from_flows(flows, flows, guarantee)
     allowed = max_suppressed * float(np.sum(flows.volume(guarantee.basis)))
     if suppressed is None:
@@ -121,10 +118,7 @@ def _lifted_tiles(tree: Hierarchy, levels: int) -> Ints:
 
 @dataclass(frozen=True, eq=False)
 class Axis:
-    """The merges of one axis: nodes in order, and the number of zones after each merge.
-
-    ``idle`` marks the nodes without flows; they count as merged from the start.
-    """
+    """The merges of one axis in order, and the zones after each; ``idle`` nodes have no flows and count as merged."""
 
     hierarchy: Hierarchy
     idle: NDArray[np.bool_]
@@ -133,10 +127,7 @@ class Axis:
 
     @classmethod
     def from_volumes(cls, tree: Hierarchy, tile: Ints, volume: NDArray[Any]) -> Axis:
-        """Orders the merges by total volume, then deeper first, then code.
-
-        Merges are the nodes above a tile with flows, up to the smallest node that contains all these tiles.
-        """
+        """Orders the nodes above tiles with flows, up to their common one, by volume, then deeper first, then code."""
         active = tree.sum_over(np.bincount(tile, minlength=tree.n_tiles) > 0)
         total = tree.sum_over(np.bincount(tile, weights=volume, minlength=tree.n_tiles))
         present = active > 0
@@ -193,10 +184,7 @@ class Schedule:
 
 
 def _interleave(left_o: NDArray[np.int64], left_d: NDArray[np.int64]) -> Ints:
-    """Returns for every t how many of the first t steps merge origins.
-
-    Each choice depends on the counts after all earlier ones, so this loop has no vector form. It runs over inner nodes.
-    """
+    """Returns for every t how many of the first t steps merge origins; each choice depends on all earlier ones."""
     n_o, n_d = len(left_o) - 1, len(left_d) - 1
     counts_o, counts_d = left_o.tolist(), left_d.tolist()
     start = counts_o[0] / counts_d[0] if counts_d[0] else 1.0
@@ -255,10 +243,7 @@ def _first_good_step(schedule: Schedule, cells: Cells, guarantee: Guarantee, all
 
 
 def common_cuts(sliced: SlicedFlows, guarantee: Guarantee, *, max_suppressed: float) -> Cuts:
-    """Returns the finest common cuts of all slices with little enough volume below the threshold in any slice.
-
-    They are a step of the schedule of all slices together.
-    """
+    """Returns the finest step of the common schedule with little enough volume below the threshold in every slice."""
     rows = concat_cells([guarantee.to_fixed_point(part)[0] for part in sliced.slices])
     whole, guarantee = guarantee.to_fixed_point(sliced.whole)
     schedule = Schedule.from_flows(whole, whole, guarantee)

@@ -45,10 +45,7 @@ def oigh(flows: Flows, guarantee: Guarantee, *, max_suppressed: float = 0.1) -> 
 
 
 def one_level(flows: Flows, guarantee: Guarantee, *, max_suppressed: float = 0.1) -> Plan:
-    """Plans zones of one level for both ends: the lowest level with little enough volume below the threshold.
-
-    Arguments as in `oigh`; both ends are tiles of one tree.
-    """
+    """Plans the lowest common level with little enough volume below the threshold; arguments as in `oigh`."""
     lattice = Lattice(flows, guarantee, max_suppressed)
     up = bisect_left(range(lattice.origins.top), True, key=lambda level: lattice.average(level, level) is not None)
     return lattice.plan(up, up)

@@ -52,12 +52,10 @@ class PairTable:
 
     Attributes:
         node: the nodes of the full hierarchies, one row for each end.
-        volume, cost: of each pair as a cell.
         up: for each end, the position of the pair with the parent at that end among the pairs one level up; the number
             of pairs there if it is missing.
         level: the pairs of the i-th sum of depths are the slice ``level[i]:level[i + 1]``.
         found, start, stop, orders: the flows of a pair are the slice ``start:stop`` of ``orders[found]``.
-        objective: what is minimised.
         thinned: a tree was too deep and lost nodes.
         evaluated: cache of `evaluate`, by price.
     """
@@ -79,11 +77,7 @@ class PairTable:
     def from_flows(
         cls, flows: Flows, guarantee: Guarantee, goal: Goal, *, weights: Sequence[float] = ()
     ) -> PairTable | None:
-        """Finds the safe pairs; None without one. ``weights`` are those of the folds (`PairCost`).
-
-        Raises:
-            ParameterError: the pairs do not fit into memory.
-        """
+        """Finds the safe pairs, None without one; ParameterError if they do not fit. ``weights`` as in `PairCost`."""
         # Values are not places: their number says nothing about the locations of a cell.
         rules = [guarantee, guarantee, *(replace(guarantee, locations=None) for _ in flows.folds)]
         sketches = [

@@ -16,9 +16,11 @@ import numpy as np
 
 from flowveil.errors import ParameterError
 from flowveil.flows import Cells, Flows, concat_cells
+from flowveil.guarantee import check_whole
 from flowveil.hierarchy import Ints
 from flowveil.methods.discrete_noise import Bits, Counts, DiscreteLaplace, random_bits
-from flowveil.methods.noise_guarantee import CountedTrips, NoiseGuarantee, check_scale, rounded_up
+from flowveil.methods.epsilon import rounded_up
+from flowveil.methods.noise_guarantee import CountedTrips, NoiseGuarantee, check_scale
 from flowveil.methods.public_domain import PublicTree, public_domain
 from flowveil.methods.topdown import parse_shares
 from flowveil.release.noisy import NoiseStep, NoisyCounts
@@ -104,8 +106,7 @@ class _Budget:
         shares = parse_shares(budget, PARTS)
         if isinstance(decay, bool) or not isinstance(decay, int | float) or not 1.01 <= decay <= 1e6:
             raise ParameterError(f"decay must be a number from 1.01 to 1,000,000; found {decay!r}. Hint: 8.")
-        if isinstance(divide_above, bool) or not isinstance(divide_above, int) or not 0 <= divide_above <= 1 << 40:
-            raise ParameterError(f"divide_above must be a whole number of at least 0; found {divide_above!r}.")
+        check_whole("divide_above", divide_above, least=0, most=1 << 40)
         parts = [share * Fraction(privacy.epsilon) for share in shares]
         b = Fraction(decay)
         scales = privacy.bound * (2 * b - 1) / ((b - 1) * parts[0]), privacy.bound / parts[1]
@@ -133,8 +134,8 @@ def divide_pairs(
 
     Flows are given by their zones and counted trips; the pair of a flow without counted trips is arbitrary.
     """
-    places = tree.place[origin], tree.place[destination]
-    pairs, pair = _top(tree, *places)
+    tiles = [tree.tree.leaf_start[tree.node_of_zone[end]] for end in (origin, destination)]
+    pairs, pair = _top(tree, *tiles)
     done = []
     leaf = np.zeros(len(trips), dtype=np.int64)
     rows, n_done, depth = np.arange(len(trips)), 0, 0
@@ -147,7 +148,7 @@ def divide_pairs(
         done.append(Cells(*pairs, count).select(~divides))
         n_done += int(np.sum(~divides))
         rows, pair = rows[~stays], pair[~stays]
-        pairs, pair = _below(tree, pairs, divides, pair, places[0][rows], places[1][rows])
+        pairs, pair = _below(tree, pairs, divides, pair, tiles[0][rows], tiles[1][rows])
         if n_done + len(pairs[0]) > MOST_PAIRS:
             raise ParameterError(
                 f"More than {MOST_PAIRS:,} pairs would be counted. Hint: a larger decay, a coarser level, or topdown."
@@ -156,14 +157,13 @@ def divide_pairs(
     return concat_cells(done), leaf.astype(np.int32)
 
 
-def _top(tree: PublicTree, from_: Counts, to: Counts) -> tuple[tuple[Ints, Ints], Counts]:
+def _top(tree: PublicTree, from_: Ints, to: Ints) -> tuple[tuple[Ints, Ints], Counts]:
     """Returns all pairs of top nodes, and the pair of each flow."""
-    roots = tree.roots[np.argsort(tree.first[tree.roots])]
-    n = len(roots)
+    tops, n = tree.narrowest[tree.tops], len(tree.tops)
     if n * n > MOST_PAIRS:
         raise ParameterError(f"The region has {n:,} cells and {n * n:,} pairs of them. Hint: fewer, coarser cells.")
-    at = [np.searchsorted(tree.first[roots], place, side="right") - 1 for place in (from_, to)]
-    return (np.repeat(roots, n), np.tile(roots, n)), at[0] * n + at[1]
+    at = [np.searchsorted(tree.tree.leaf_start[tops], tile, side="right") - 1 for tile in (from_, to)]
+    return (np.repeat(tops, n), np.tile(tops, n)), at[0] * n + at[1]
 
 
 def _divides(
@@ -182,24 +182,21 @@ def _below(
     pairs: tuple[Ints, Ints],
     divides: np.ndarray[tuple[int], np.dtype[np.bool_]],
     pair: Counts,
-    from_: Counts,
-    to: Counts,
+    from_: Ints,
+    to: Ints,
 ) -> tuple[tuple[Ints, Ints], Counts]:
-    """Returns the children of the divided pairs, and the child of each of their flows.
-
-    A pair is divided at the end with more possible tiles, the origin on ties, unless that end is a leaf.
-    """
+    """Returns the children of divided pairs, at the end with more possible tiles, and the child of each flow."""
     o, d = pairs[0][divides], pairs[1][divides]
     number = np.cumsum(divides) - 1
     pair = number[pair]
-    at_origin = (tree.n_children[o] > 0) & ((tree.tiles[o] >= tree.tiles[d]) | (tree.n_children[d] == 0))
+    larger = tree.zones.size[o] >= tree.zones.size[d]
+    at_origin = (tree.n_children[o] > 0) & (larger | (tree.n_children[d] == 0))
     node = np.where(at_origin, o, d)
     order, start = tree.children
     size = tree.n_children[node]
     first = np.cumsum(size) - size
     family = np.repeat(np.arange(len(node)), size)
-    child = order[start[node][family] + np.arange(len(family)) - first[family]]
+    child = tree.narrowest[order[start[node][family] + np.arange(len(family)) - first[family]]]
     moved = at_origin[family]
     below = np.where(moved, child, o[family]), np.where(moved, d[family], child)
-    place = np.where(at_origin[pair], from_, to)
-    return below, first[pair] + tree.child_of(node[pair], place)
+    return below, first[pair] + tree.child_of(node[pair], np.where(at_origin[pair], from_, to))

@@ -19,10 +19,7 @@ from flowveil.hierarchy import Floats, Hierarchy, Ints
 
 
 def best_cut(tree: Hierarchy, penalty: Floats) -> Ints:
-    """Returns the cut with the smallest sum of penalties; the coarser one on ties.
-
-    Nodes of the cut are narrowed along single children: the same tiles, the smallest area.
-    """
+    """Returns the cut with the smallest sum of penalties, the coarser one on ties, narrowed along single children."""
     best = penalty.astype(np.float64)
     split = np.zeros(tree.n_nodes, dtype=np.bool_)
     for depth in range(tree.max_depth, 0, -1):
@@ -97,10 +94,7 @@ class _Point(NamedTuple):
 
 
 def _bracket(pruned: Prunable, budget: float, near: float) -> tuple[_Point | None, _Point]:
-    """Returns a point over the budget (None if even a multiplier of 0 is within it) and one within it.
-
-    The two are neighbours in the sequence 0, 1/4, 1, 4, 16, 64, ... times the first multiplier.
-    """
+    """Returns neighbours among 0, 1/4, 1, 4, ... times the first multiplier: over the budget (or None), and within."""
     left, right = None, _Point(near, *pruned.evaluate(near))
     while right.slope > budget:
         left, right = right, _Point(right.at * 4, *pruned.evaluate(right.at * 4))

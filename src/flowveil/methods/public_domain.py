@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from typing import Any
 
 import h3.api.basic_int as h3_int
@@ -200,18 +199,13 @@ def _cut_at(tree: Hierarchy, level: int | None) -> Ints:
     return np.flatnonzero((tree.level == level) | (tree.is_leaf & (tree.level < level))).astype(np.int32)
 
 
-def _is_below(tree: Hierarchy, zones: Ints, node: int) -> Any:
-    return (tree.leaf_start[zones] >= tree.leaf_start[node]) & (tree.leaf_stop[zones] <= tree.leaf_stop[node])
-
-
 def _zones_below(tree: Hierarchy, cut: Ints, names: list[str]) -> NDArray[np.bool_]:
-    codes = tree.code_text(np.arange(tree.n_nodes, dtype=np.int32))
     inside = np.zeros(len(cut), dtype=np.bool_)
     for name in names:
-        node = np.flatnonzero(codes == name)
-        if len(node) == 0:
+        node = tree.node_of_code.get(name)
+        if node is None:
             raise ParameterError(f"region: the map has no zone '{name}'. Hint: codes of the map, with commas between.")
-        below = _is_below(tree, cut, int(node[0]))
+        below = (cut >= node) & (cut < tree.stop[node])
         if not below.any():
             raise ParameterError(f"region: zone '{name}' is finer than the level of the published zones.")
         inside |= below
@@ -240,37 +234,74 @@ def public_domain(method: str, flows: Flows, level: int | None, region: str | No
     return domain
 
 
-def named_levels(domain: PairDomain) -> list[tuple[str, NDArray[np.uint64]]]:
-    """Returns name and ancestor of each zone for every level, from the top of the region or map down to the zones."""
-    zones, region = domain.origins.zones, domain.described.get("region")
-    if isinstance(zones, H3Zones):
-        tree = h3_hierarchy(zones.cells)
-        chains = _lifted(tree, tree.leaf_node, [format(int(name, 16), "x") for name in region or []])
-        coarsest = int(tree.level[chains[0]].min())
-        return [(str(coarsest + i), tree.code[nodes]) for i, nodes in enumerate(chains)]
-    assert isinstance(zones, NodeZones)
-    tree = zones.hierarchy
-    return [(str(int(tree.level[n].max())), n.astype(np.uint64)) for n in _lifted(tree, zones.nodes, region)]
+@dataclass(frozen=True, eq=False)
+class PublicTree:
+    """The tree above the zones of a public domain.
 
-
-def _lifted(tree: Hierarchy, zones: Ints, region: list[str] | None) -> list[Ints]:
-    """Returns the ancestors of zones, from the root, or from the zones of the region, down.
-
-    A zone that ends early is repeated.
+    ``zones`` are all of its nodes, ``node_of_zone`` the nodes of the domain's zones, below which nothing is used.
+    ``tops`` are the nodes that hold them, in node order: the root of the map, or the cells or zones of the region.
     """
-    highest = np.zeros(len(zones), dtype=np.int64)
-    if region is not None:
-        codes = tree.code_text(np.arange(tree.n_nodes, dtype=np.int32))
-        highest[:] = tree.depth[zones]
-        for node in np.flatnonzero(np.isin(codes, region)).tolist():
-            below = _is_below(tree, zones, node)
-            highest[below] = np.minimum(highest[below], tree.depth[node])
-    chains = [zones]
-    while np.any(tree.depth[chains[-1]] > highest):
-        depth = tree.depth[chains[-1]]
-        lifts = (depth > highest) & (depth == depth[depth > highest].max())
-        chains.append(np.where(lifts, tree.parent[chains[-1]], chains[-1]))
-    return chains[::-1]
+
+    tree: Hierarchy
+    zones: Zones
+    node_of_zone: Ints
+    tops: Ints
+
+    @classmethod
+    def from_domain(cls, domain: PairDomain) -> PublicTree:
+        """Returns the tree over the zones of a public domain."""
+        zones, region = domain.origins.zones, domain.described.get("region")
+        nodes: Zones
+        if isinstance(zones, H3Zones):
+            tree = h3_hierarchy(zones.cells)
+            nodes, node_of_zone = H3Zones(tree.code, zones.tile_resolution), tree.leaf_node
+            region = [format(int(name, 16), "x") for name in region or []]
+        else:
+            assert isinstance(zones, NodeZones)
+            tree, node_of_zone = zones.hierarchy, zones.nodes
+            nodes = NodeZones(tree, np.arange(tree.n_nodes, dtype=np.int32))
+        tops = np.zeros(1, dtype=np.int32)
+        if region is not None:
+            tops = np.unique([tree.node_of_code[name] for name in region]).astype(np.int32)
+            # Without those below others.
+            tops = tops[tops >= np.maximum.accumulate(np.append(0, tree.stop[tops][:-1]))]
+        return cls(tree, nodes, node_of_zone, tops)
+
+    @cached_property
+    def n_children(self) -> Counts:
+        """Number of children of each node; 0 for a zone of the domain."""
+        n_children = self.tree.n_children.astype(np.int64)
+        n_children[self.node_of_zone] = 0
+        return n_children
+
+    @cached_property
+    def narrowest(self) -> Ints:
+        """For each node the deepest one with the same zones of the domain."""
+        ends = np.where(self.n_children == 1, self.tree.n_nodes, np.arange(self.tree.n_nodes, dtype=np.int32))
+        return np.minimum.accumulate(ends[::-1])[::-1].astype(np.int32)
+
+    @cached_property
+    def children(self) -> tuple[Ints, Counts]:
+        """All nodes but the root, by parent; and the start of each parent's children."""
+        order = np.argsort(self.tree.parent, kind="stable")[1:].astype(np.int32)
+        return order, np.append(0, np.cumsum(self.tree.n_children))
+
+    def child_of(self, nodes: Ints, tile: Ints) -> Counts:
+        """Returns which child of each node, from 0, contains a tile."""
+        order, start = self.children
+        wide = self.tree.n_tiles + 1
+        key = self.tree.parent[order].astype(np.int64) * wide + self.tree.leaf_start[order]
+        return np.searchsorted(key, nodes.astype(np.int64) * wide + tile, side="right") - 1 - start[nodes]
+
+    def chains(self) -> list[Ints]:
+        """Returns the ancestors of the zones, from the tops down; a zone that ends early is repeated."""
+        tree, chains = self.tree, [self.node_of_zone]
+        highest = tree.depth[self.tops][np.searchsorted(self.tops, self.node_of_zone, side="right") - 1]
+        while np.any(tree.depth[chains[-1]] > highest):
+            depth = tree.depth[chains[-1]]
+            lifts = (depth > highest) & (depth == depth[depth > highest].max())
+            chains.append(np.where(lifts, tree.parent[chains[-1]], chains[-1]))
+        return chains[::-1]
 
 
 @dataclass(frozen=True, eq=False)
@@ -290,9 +321,12 @@ class Level:
 
 def public_levels(domain: PairDomain) -> list[Level]:
     """Returns the levels from a single node down to the zones of a public domain."""
+    public, is_h3 = PublicTree.from_domain(domain), isinstance(domain.origins.zones, H3Zones)
+    chains, level = public.chains(), public.tree.level
+    names = [level[chains[0]].min() + i if is_h3 else level[nodes].max() for i, nodes in enumerate(chains)]
     levels = [Level("all", np.zeros(len(domain.origins.zones), np.int32), np.zeros(0, np.int32), 1)]
-    numbered = [(name, _numbered(ancestor)) for name, ancestor in named_levels(domain)]
-    if not isinstance(domain.origins.zones, H3Zones) and len(numbered) > MOST_STEPS:
+    numbered = [(str(int(name)), _numbered(nodes)) for name, nodes in zip(names, chains, strict=True)]
+    if not is_h3 and len(numbered) > MOST_STEPS:
         growing = numbered[-1:]
         for name, node in numbered[-2::-1]:
             if (int(node.max()) + 1) * LEAST_GROWTH <= int(growing[-1][1].max()) + 1:
@@ -307,95 +341,9 @@ def public_levels(domain: PairDomain) -> list[Level]:
     return levels
 
 
-def _numbered(ancestor: NDArray[np.uint64]) -> Ints:
+def _numbered(ancestor: Ints) -> Ints:
     """Numbers the distinct nodes in order of first occurrence, so that zones keep their numbers."""
     _, first, inverse = np.unique(ancestor, return_index=True, return_inverse=True)
     rank = np.empty(len(first), dtype=np.int32)
     rank[np.argsort(first)] = np.arange(len(first), dtype=np.int32)
     return rank[inverse]
-
-
-@dataclass(frozen=True, eq=False)
-class PublicTree:
-    """Nodes of all depths, as zones in the order of their codes.
-
-    The roots are the cells of the region, the root of the map, or the named zones of the map; their parent is -1. A
-    node with a single child is represented by that child. ``order`` has the zones of the domain in tree order;
-    ``first:stop`` is the slice of it below each node, ``tiles`` the number of possible tiles there.
-    """
-
-    zones: Zones
-    parent: Ints
-    first: Counts
-    stop: Counts
-    order: Ints
-    node_of_zone: Ints
-    tiles: Counts
-
-    @classmethod
-    def from_domain(cls, domain: PairDomain) -> PublicTree:
-        """Returns the tree over the zones of a public domain."""
-        # Bottom-up: of nodes with the same zones, the deepest comes first.
-        chains = np.stack([codes for _, codes in reversed(named_levels(domain))])
-        order = np.lexsort(chains).astype(np.int32)
-        chains, n = chains[:, order], len(order)
-        area = np.empty(chains.shape, dtype=np.int64)
-        for level, codes in enumerate(chains):
-            edges = np.flatnonzero(np.concatenate(([True], codes[1:] != codes[:-1], [True])))
-            area[level] = np.repeat(edges[:-1] * (n + 1) + edges[1:], np.diff(edges))
-        areas, index, inverse = np.unique(area, return_index=True, return_inverse=True)
-        node = inverse.reshape(chains.shape)
-        above = np.full(len(areas), -1)
-        for here, up in pairwise(node):
-            above[here[here != up]] = up[here != up]
-        zones, by_code = _as_zones(domain, chains.ravel()[index])
-        rank = np.full(len(areas) + 1, -1, dtype=np.int32)
-        rank[by_code] = np.arange(len(areas), dtype=np.int32)
-        first, stop = np.divmod(areas[by_code], n + 1)
-        node_of_zone = np.empty(n, dtype=np.int32)
-        node_of_zone[order] = rank[node[0]]
-        size = np.concatenate(([0], np.cumsum(np.asarray(domain.origins.zones.size, np.int64)[order])))
-        return cls(zones, rank[above[by_code]], first, stop, order, node_of_zone, size[stop] - size[first])
-
-    @cached_property
-    def roots(self) -> Ints:
-        """The nodes at the top."""
-        return np.flatnonzero(self.parent < 0).astype(np.int32)
-
-    @cached_property
-    def n_children(self) -> Counts:
-        """Number of children of each node; 0 for a zone of the domain."""
-        return np.bincount(self.parent[self.parent >= 0], minlength=len(self.parent)).astype(np.int64)
-
-    @cached_property
-    def children(self) -> tuple[Ints, Counts]:
-        """All nodes with a parent, by parent and then in tree order; and the start of each parent's children."""
-        below = np.flatnonzero(self.parent >= 0)
-        order = below[np.lexsort((self.first[below], self.parent[below]))].astype(np.int32)
-        return order, np.concatenate(([0], np.cumsum(self.n_children)))
-
-    @cached_property
-    def place(self) -> Counts:
-        """Position of each zone of the domain in tree order."""
-        place = np.empty(len(self.order), dtype=np.int64)
-        place[self.order] = np.arange(len(self.order))
-        return place
-
-    def child_of(self, nodes: Ints, place: Counts) -> Counts:
-        """Returns which child of each node, from 0, contains the zone at this position of the order."""
-        order, start = self.children
-        wide = len(self.order) + 1
-        key = self.parent[order].astype(np.int64) * wide + self.first[order]
-        return np.searchsorted(key, nodes.astype(np.int64) * wide + place, side="right") - 1 - start[nodes]
-
-
-def _as_zones(domain: PairDomain, codes: NDArray[np.uint64]) -> tuple[Zones, NDArray[np.intp]]:
-    """Returns the nodes as zones in the order of their published codes, and that order."""
-    zones = domain.origins.zones
-    if isinstance(zones, H3Zones):
-        order = np.argsort(codes)
-        return H3Zones(codes[order], zones.tile_resolution), order
-    assert isinstance(zones, NodeZones)
-    nodes = codes.astype(np.int32)
-    order = np.argsort(zones.hierarchy.code_text(nodes))
-    return NodeZones(zones.hierarchy, nodes[order]), order

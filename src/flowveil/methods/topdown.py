@@ -21,8 +21,8 @@ from flowveil.errors import ParameterError
 from flowveil.flows import Cells, Flows, concat_cells
 from flowveil.hierarchy import Ints
 from flowveil.methods.discrete_noise import Bits, Counts, DiscreteGaussian, DiscreteLaplace, random_bits
-from flowveil.methods.epsilon import largest_rho
-from flowveil.methods.noise_guarantee import CountedTrips, NoiseGuarantee, check_scale, rounded_up
+from flowveil.methods.epsilon import largest_rho, rounded_up
+from flowveil.methods.noise_guarantee import CountedTrips, NoiseGuarantee, check_scale
 from flowveil.methods.public_domain import Level, public_domain, public_levels
 from flowveil.release.noisy import NoiseStep, NoisyCounts
 

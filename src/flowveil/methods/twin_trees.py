@@ -101,10 +101,7 @@ class TwinAxis:
     def from_pairs(
         cls, full: Hierarchy, reduced: Sketch, occurring: NDArray[np.bool_], length: Positions, pairs: Iterable[Pairs]
     ) -> TwinAxis:
-        """Lays out batches of pairs; ``length`` is the number of pairs of each node.
-
-        The batches of a node must come in the order of the other nodes.
-        """
+        """Lays out batches of pairs, for each node in the order of the other nodes; ``length``: pairs of each node."""
         nodes, number = np.flatnonzero(occurring), np.cumsum(occurring) - 1
         parent = np.where(nodes > 0, number[np.maximum(reduced.tree.parent[nodes], 0)], -1)
         layers = []
@@ -153,10 +150,7 @@ class TwinAxis:
             yield self.other[pairs], np.repeat(nodes.astype(np.int32), self.length[nodes]), self.volume[pairs], *stored
 
     def best(self, saving: Floats) -> tuple[Positions, Floats, Floats]:
-        """Returns the cut with the largest saving, and for each node the best saving and the saving if divided.
-
-        The coarser cut wins ties.
-        """
+        """Returns the coarsest cut with the largest saving, and for each node its best saving and that if divided."""
         best, divided = saving.copy(), np.full(len(self), -np.inf)
         for nodes, _, siblings, parents in reversed(self.layers):
             divided[parents] = np.add.reduceat(best[nodes], siblings)
@@ -263,8 +257,7 @@ class TwinTrees:
     def _sums(self, end: int, cut: Positions) -> Floats:
         """Returns for each node of the other tree the volume of its pairs, and the volume times the tiles at this end.
 
-        Only the pairs of nodes that differ from the last cut are read: they are added or subtracted. Sums are exact, so
-        the result does not depend on the last cut. Measured by `python -m benchmarks scale`.
+        Only pairs of nodes that differ from the last cut are read; sums are exact, so the result does not depend on it.
         """
         fixed, n_free = self.axis(end), len(self.axis(1 - end))
         last, sums = self.summed.get(end, (cut[:0], np.zeros((2, n_free))))
@@ -290,11 +283,7 @@ def _batches(length: Positions) -> Iterator[Positions]:
 
 
 def _occurring(reduced: Sketch, in_pairs: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Returns which nodes of a sketch are kept: those in safe pairs.
-
-    If a divisible node occurs but none of its children does, its first child is added to represent them. Dividing the
-    node then suppresses its volume.
-    """
+    """Returns the nodes in safe pairs; a divisible one without such a child keeps its first child to represent them."""
     tree, occurs = reduced.tree, in_pairs.copy()
     below = np.bincount(tree.parent[1:][occurs[1:]], minlength=tree.n_nodes)
     occurs[np.flatnonzero(occurs & ~tree.is_leaf & (below == 0)) + 1] = True
@@ -303,10 +292,7 @@ def _occurring(reduced: Sketch, in_pairs: NDArray[np.bool_]) -> NDArray[np.bool_
 
 @dataclass(frozen=True, eq=False)
 class Costs:
-    """Cost and volume of the nodes of one tree, with the cut of the other tree fixed; a `Prunable` problem.
-
-    ``halves`` is the cache of `at`, by price.
-    """
+    """Cost and volume of one tree's nodes, the other cut fixed: a `Prunable`. ``halves`` caches `at` by price."""
 
     axis: TwinAxis
     objective: Objective
@@ -425,11 +411,7 @@ class PairCost:
 
 
 def metres_moved(tree: Hierarchy, tile: NDArray[Any], centers: tuple[Floats, Floats] | None) -> Floats:
-    """Returns the geodesic distance (WGS 84) of each tile to its given centre.
-
-    Raises:
-        DataError: the tiles or the centres have no coordinates.
-    """
+    """Returns the geodesic distance of each tile to its given centre; DataError if coordinates are missing."""
     if tree.geography is None or centers is None:
         raise DataError(NO_PLACE)
     from pyproj import Geod

@@ -42,10 +42,7 @@ def twincut_same_zones(
     effort: float = 1.0,
     time_limit: float | None = None,
 ) -> Plan:
-    """Plans fine zones for both ends that suppress at most a share of the volume.
-
-    Both ends are tiles of one tree. Arguments as in `flowveil.methods.twincut.twincut`.
-    """
+    """Plans fine zones for both ends, tiles of one tree; arguments as in `flowveil.methods.twincut.twincut`."""
     check_goal(objective)
     deadline = search_deadline(effort, time_limit)
     merged = volume_budget_cuts(flows, guarantee, max_suppressed=max_suppressed)
@@ -77,19 +74,16 @@ class State(NamedTuple):
 
 
 class Moves(NamedTuple):
-    """Moves from a cut, with the change of cost and suppressed volume that each makes alone.
+    """Moves from a cut: each divides a node or unites its children, and changes cost and suppressed volume alone."""
 
-    A move divides the zone at position ``divided`` of the cut, or unites the children of a node; the other is -1.
-    """
-
-    divided: Ints
-    united: Ints
+    node: Ints
+    divides: NDArray[np.bool_]
     cost: Floats
     suppressed: Floats
 
     def select(self, which: NDArray[np.int64]) -> Moves:
         """Returns some of the moves."""
-        return Moves(self.divided[which], self.united[which], self.cost[which], self.suppressed[which])
+        return Moves(self.node[which], self.divides[which], self.cost[which], self.suppressed[which])
 
 
 class CutTable:
@@ -118,53 +112,36 @@ class CutTable:
     def moves(self, state: State) -> Moves:
         """Returns all possible moves from a cut, with their exact changes."""
         tree, cut = self.tree, state.cut
-        zone = tree.zone_of_tile(cut)
-        inner = ~tree.is_leaf[cut]
-        finer = self.divide(cut, np.flatnonzero(inner))
-        at = np.flatnonzero(inner)
-        divided = [change[at] for change in self._changes(zone, cut, np.where(inner, np.arange(len(cut)), -1), finer)]
         above = self.above[cut]
         there = np.bincount(above[above >= 0], minlength=tree.n_nodes)
         whole = (above >= 0) & (there[above] == tree.n_children[above])
-        nodes, group = np.unique(above[whole], return_inverse=True)
-        groups = np.full(len(cut), -1, dtype=np.int64)
-        groups[whole] = group
-        united = [c[: len(nodes)] for c in self._changes(zone, cut, groups, np.unique(np.where(whole, above, cut)))]
-        none = [np.full(n, -1, dtype=np.int32) for n in (len(nodes), len(at))]
-        return Moves(
-            np.concatenate((at.astype(np.int32), none[0])),
-            np.concatenate((none[1], nodes.astype(np.int32))),
-            np.concatenate((divided[0], united[0])),
-            np.concatenate((divided[1], united[1])),
-        )
+        columns = []
+        for divides, node, movable in ((True, cut, ~tree.is_leaf[cut]), (False, above, whole)):
+            nodes, number = np.unique(node[movable], return_inverse=True)
+            group = np.full(len(cut), -1, dtype=np.int64)
+            group[movable] = number
+            divided = np.full(len(nodes), divides)
+            changes = self._changes(cut, group, len(nodes), self.after(cut, nodes, divided))
+            columns.append((nodes, divided, *changes))
+        return Moves(*(np.concatenate(column) for column in zip(*columns, strict=True)))
 
-    def divide(self, cut: Ints, zones: NDArray[np.int64]) -> Ints:
-        """Returns the cut with these zones divided into the children of their nodes."""
-        tree = self.tree
-        divided = np.zeros(tree.n_nodes, dtype=np.bool_)
-        divided[cut[zones]] = True
-        children = np.flatnonzero(divided[np.maximum(tree.parent, 0)] & (tree.parent >= 0))
-        return np.sort(np.concatenate((np.delete(cut, zones), tree.narrowest[children]))).astype(np.int32)
+    def after(self, cut: Ints, nodes: Ints, divides: NDArray[np.bool_]) -> Ints:
+        """Returns the cut with these nodes divided or united; no zone may be both."""
+        tree, divided, united = self.tree, nodes[divides], nodes[~divides]
+        gone = np.isin(cut, divided) | np.isin(self.above[cut], united)
+        children = tree.narrowest[np.isin(tree.parent, divided)]
+        return np.sort(np.concatenate((cut[~gone], children, united))).astype(np.int32)
 
-    def apply(self, cut: Ints, moves: Moves) -> Ints:
-        """Returns the cut after these moves; no move may divide a zone that another one unites."""
-        together = np.isin(self.above[cut], moves.united[moves.united >= 0])
-        position = np.cumsum(~together) - 1
-        kept = cut[~together]
-        divided = self.divide(kept, position[moves.divided[moves.divided >= 0]])
-        return np.sort(np.concatenate((divided, moves.united[moves.united >= 0]))).astype(np.int32)
-
-    def _changes(self, zone: Ints, cut: Ints, group: NDArray[np.int64], other: Ints) -> tuple[Floats, Floats]:
-        """Returns the changes of cost and suppression if each group alone is replaced by its zones in ``other``.
+    def _changes(self, cut: Ints, group: NDArray[np.int64], n: int, other: Ints) -> tuple[Floats, Floats]:
+        """Returns the changes of cost and suppression if each of n groups alone is replaced by its zones in ``other``.
 
         A cell between two groups counts for each of them as if the other stayed.
         """
-        now, then = cut[zone], other[self.tree.zone_of_tile(other)]
-        of_tile = group[zone]
-        n = int(group.max(initial=-1)) + 1
+        zone = self.tree.zone_of_tile(cut)
+        now, then, of_tile = cut[zone], other[self.tree.zone_of_tile(other)], group[zone]
         o, d = of_tile[self.flows.origin], of_tile[self.flows.destination]
         inside = (o == d) & (o >= 0)
-        cost, suppressed = np.zeros(n + 1), np.zeros(n + 1)
+        cost, suppressed = np.zeros(n), np.zeros(n)
         for sign, node_o, node_d, rows, owner in (
             (-1, now, now, o >= 0, o),
             (-1, now, now, (d >= 0) & ~inside, d),
@@ -178,8 +155,8 @@ class CutTable:
             # Groups consist of whole zones, so all rows of a cell have the same owner.
             whose = np.zeros(len(cells.safe), dtype=np.int64)
             whose[cells.row[rows]] = owner[rows]
-            cost += sign * np.bincount(whose, weights=cells.cost, minlength=n + 1)
-            suppressed += sign * np.bincount(whose, weights=cells.suppressed, minlength=n + 1)
+            cost += sign * np.bincount(whose, weights=cells.cost, minlength=n)
+            suppressed += sign * np.bincount(whose, weights=cells.suppressed, minlength=n)
         return cost, suppressed
 
     def _cells(self, node_o: Ints, node_d: Ints, rows: NDArray[np.bool_] | None = None) -> Counted:
@@ -259,7 +236,7 @@ class LocalSearch:
         while not self._ended():
             moves = self.table.moves(state)
             gain = -(moves.cost + price * moves.suppressed)
-            chosen = self._compatible(state, moves, gain, ROUNDING * abs(state.priced(price)))
+            chosen = self._compatible(moves, gain, ROUNDING * abs(state.priced(price)))
             found = self._made(state, moves, chosen, price)
             if found is None:
                 return state
@@ -276,28 +253,24 @@ class LocalSearch:
             if len(scores) == 0:
                 return
             best_move = moves.select(np.array([np.argmin(scores)]))
-            if not self._offer(self.table.evaluate(self.table.apply(state.cut, best_move))):
+            if not self._offer(self.table.evaluate(self.table.after(state.cut, *best_move[:2]))):
                 return
 
-    def _compatible(self, state: State, moves: Moves, gain: Floats, least: float) -> NDArray[np.int64]:
+    def _compatible(self, moves: Moves, gain: Floats, least: float) -> NDArray[np.int64]:
         """Returns the moves that gain, best first; of moves on the same zones, the one that gains more."""
-        above = self.table.above[state.cut]
-        of_node = np.full(self.table.tree.n_nodes + 1, -np.inf)
-        of_node[moves.united[moves.united >= 0]] = gain[moves.united >= 0]
-        divides = moves.divided >= 0
-        best_division = np.full(self.table.tree.n_nodes + 1, -np.inf)
-        node = above[moves.divided]
-        np.maximum.at(best_division, node[divides], gain[divides])
-        wins = np.where(divides, gain >= of_node[node], gain > best_division[moves.united])
-        # A division that loses to uniting its siblings is excluded, even if another sibling's division wins.
-        wins &= np.where(divides, best_division[node] >= of_node[node], True)
+        divides = moves.divides
+        whole = np.where(divides, self.table.above[moves.node], moves.node)
+        of_uniting, of_division = np.full((2, self.table.tree.n_nodes + 1), -np.inf)
+        of_uniting[whole[~divides]] = gain[~divides]
+        np.maximum.at(of_division, whole[divides], gain[divides])
+        wins = np.where(divides, gain >= of_uniting[whole], gain > of_division[whole])
         chosen = np.flatnonzero(wins & (gain > least))
         return chosen[np.argsort(-gain[chosen], kind="stable")]
 
     def _made(self, state: State, moves: Moves, chosen: NDArray[np.int64], price: float) -> State | None:
         """Returns the state after these moves if it is a gain, else after the better half of them, and so on."""
         while len(chosen) and not self._ended():
-            found = self.table.evaluate(self.table.apply(state.cut, moves.select(chosen)))
+            found = self.table.evaluate(self.table.after(state.cut, *moves.select(chosen)[:2]))
             self._offer(found)
             if found.priced(price) < state.priced(price) - ROUNDING * abs(state.priced(price)):
                 return found

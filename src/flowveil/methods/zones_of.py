@@ -53,10 +53,7 @@ class ZonesOf(Method):
         return {}
 
     def on_hierarchy(self, flows: Read, hierarchy: str | None) -> tuple[Read, dict[str, str]]:
-        """Returns the flows on the tree of the frozen map, up to its top, and the parameters to record.
-
-        Raises ParameterError if the flows were read differently from the earlier release.
-        """
+        """Returns the flows on the whole tree of the frozen map, and parameters; ParameterError if read differently."""
         assert self.frozen is not None
         if hierarchy not in (None, self.frozen.hierarchy):
             raise ParameterError(
@@ -88,11 +85,8 @@ def plan_over(
 ) -> Plan:
     """Plans the release of these flows, on trees up to the top, over the zones of a frozen map.
 
-    With ``revise`` the release revises the one that has these zones.
-
-    Raises:
-        ParameterError: the map of these flows differs from that of the earlier release.
-        InfeasibleError: cells below the threshold exceed the limit.
+    With ``revise`` the release revises the one that has these zones. ParameterError if the map of these flows differs
+    from the earlier one, InfeasibleError if cells below the threshold exceed the limit.
     """
     # Checks that the zones are on this map with the same tiles.
     ends = [_Covering.from_map(flows, frozen, end) for end in ("origin", "destination")]
@@ -138,7 +132,7 @@ class _Covering:
             if flows.whole_map is None:
                 raise ParameterError("The earlier release uses a zone map. Hint: give the map with --zones.")
             larger = flows.whole_map
-        number = _node_of_code(larger)
+        number = larger.node_of_code
         nodes = np.array([number.get(code, -1) for code in codes], dtype=np.int32)
         same = bool(np.all(nodes >= 0))
         if same and TILES in frozen.table.column_names:
@@ -184,11 +178,6 @@ def _first_tile(cells: list[str], resolution: int) -> int:
         raise ParameterError("The earlier release lists cells that are not H3 cells of its resolution.") from None
 
 
-def _node_of_code(tree: Hierarchy) -> dict[str, int]:
-    """Returns the node of each published code."""
-    return {code: node for node, code in enumerate(tree.code_text(np.arange(tree.n_nodes, dtype=np.int32)).tolist())}
-
-
 def _published(flows: Flows, guarantee: Guarantee, cell: Ints, left_by: Ints, n_cells: int) -> Mask:
     """Returns the flows in cells that can be published.
 
@@ -223,7 +212,7 @@ class MapCells:
     @classmethod
     def from_map(cls, flows: Flows, frozen: FrozenMap) -> MapCells:
         """Finds the cells; raises InfeasibleError if none has trips at both ends."""
-        number = [_node_of_code(tree) for tree in (flows.origins, flows.destinations)]
+        number = [tree.node_of_code for tree in (flows.origins, flows.destinations)]
         cells = [(number[0][o], number[1][d], n) for o, d, n in frozen.cells if o in number[0] and d in number[1]]
         if not cells:
             raise InfeasibleError("No trip is in a cell of the earlier release. Hint: choose a new map.")

@@ -1,10 +1,8 @@
 """Title, source, period, licence and contact of a release, as the operator declares them; and dcat.jsonld.
 
-No recount can check free text. So it is short, one line of visible characters, and escaped in every file.
-
-dcat.jsonld describes a release for data portals and national access points: one ``dcat:Dataset`` by DCAT-AP and
-mobilityDCAT-AP 1.1. The publisher is the declared contact, the frequency is unknown, a missing licence is stated as
-missing. Addresses of files are relative, so that they are right wherever the folder is published.
+No recount can check free text. So it is short, one line of visible characters, and escaped in every file. dcat.jsonld
+describes a release for data portals by DCAT-AP and mobilityDCAT-AP 1.1, with relative addresses; what is not declared
+is stated as unknown or missing.
 """
 
 from __future__ import annotations
@@ -31,10 +29,7 @@ PERIOD = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}(/[0-9]{4}-[0-9]{2}-[0-9]{2})?")
 
 
 def checked(about: Mapping[str, Any]) -> dict[str, str]:
-    """Returns the entries that were given, stripped.
-
-    Raises ParameterError for unknown entries, long or invisible texts, and a period that is not a day or two in order.
-    """
+    """Returns the given entries, stripped; ParameterError for unknown, long or invisible ones and wrong periods."""
     given: dict[str, str] = {}
     for name, text in about.items():
         if name not in ENTRIES:

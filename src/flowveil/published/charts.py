@@ -175,10 +175,7 @@ class _Scale:
 
     @classmethod
     def around(cls, values: Sequence[float], *, log: bool) -> _Scale:
-        """From 0, or on a logarithmic axis from the mark below the smallest positive value to that above the largest.
-
-        Where a value is 0, which stands at the bottom, the axis begins below that mark.
-        """
+        """From 0, or on a logarithmic axis between the marks around all positive values, and below them for zeros."""
         if not log:
             return cls(0.0, max(values) or 1.0, log)
         known = [y for y in values if y > 0] or [1.0]

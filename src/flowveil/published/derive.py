@@ -1,9 +1,8 @@
 """A table computed from a published release alone: coarser zones, sums over slices, some slices, a part of the area.
 
-Everything here is a function of public inputs (cells, statement, map), so a derived release reveals nothing beyond its
-source. Every cell of the result is a cell of the source or a sum of cells, so each threshold still holds: trips and
-weights add up, distinct people and tiles number at least as many as in the largest part, and no person has a larger
-share of a sum than of one of its parts. Sums are exact, whatever their order.
+A derived release is a function of public inputs, so it reveals nothing beyond its source. Every cell is a cell of the
+source or a sum of cells, so each threshold still holds: trips and weights add up, people and tiles are at least those
+of the largest part, and no person has a larger share of a sum than of a part. Sums are exact, whatever their order.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """Pages that need nothing but themselves: style, script and data are inside.
 
-Every page and every drawing is a Jinja2 template of the folder ``page``. Templates escape whatever they are given, so a
-name from outside can neither add an element nor an attribute; what is markup already has passed a template before.
-
-The content security policy of every page forbids requests. The one exception is a tile server that the operator chose;
-the reader switches it on.
+Every page and drawing is a Jinja2 template of the folder ``page``, which escapes whatever it is given, so a name from
+outside adds no markup. The content security policy forbids requests, except to a tile server that the operator chose
+and the reader switches on.
 """
 
 from __future__ import annotations

@@ -76,10 +76,7 @@ def flow_map(
 
 
 def pack(values: NDArray[Any]) -> dict[str, str]:
-    """Returns a column as the smallest type that holds it exactly, little-endian, in base64.
-
-    Whole numbers become u1, u2, u4 or i4; others, and larger ones, f8.
-    """
+    """Returns a column in the smallest of u1, u2, u4, i4 and f8 that holds it exactly, little-endian, in base64."""
     values = np.asarray(values)
     kind = "f8"
     if len(values) == 0:

@@ -118,10 +118,7 @@ def write_files(content: FolderContent, folder: Path) -> dict[str, str]:
 
 
 def check_target(directory: str | PathLike[str], *, overwrite: bool = True) -> None:
-    """Refuses (OutputError) a folder that may not be written, before anything is computed.
-
-    It must be new, empty or a release alone, which ``overwrite`` allows to replace; its parent must be writable.
-    """
+    """Refuses (OutputError) a folder that is not new, empty or (``overwrite``) a release alone, or not writable."""
     target = place_for_folder(directory)
     try:
         found = {entry.name for entry in os.scandir(target)} - _LITTER if target.exists() else set()

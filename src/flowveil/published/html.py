@@ -252,10 +252,7 @@ _LARGEST = 10
 
 
 def render_series(index: Mapping[str, Any], steps: Mapping[str, tuple[pa.Table, pa.Table]]) -> str:
-    """Returns the page of a series: one map, a slider over the steps, and what each step publishes.
-
-    A pure function of index.json and of the published flows and zones of each step, by its label.
-    """
+    """Returns the page of a series with a slider over its steps: a pure function of index.json and their tables."""
     shapes, height = _drawn(steps)
     values, largest = {}, {}
     for step, (flows, _) in steps.items():

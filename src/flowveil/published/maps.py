@@ -204,10 +204,7 @@ def is_drawn(shapes: Geometries) -> NDArray[np.bool_]:
 def place_layers(
     layers: dict[str, Any], outlines: list[Geometries], *, frame: Frame | None = None
 ) -> tuple[Frame | None, list[list[list[int]]]]:
-    """Gives every layer the units of its centres, in place of degrees, and the numbers of its shapes.
-
-    Outlines that layers share are held once. What has no place has no units.
-    """
+    """Replaces degrees by units and outlines by numbers of shapes, each held once; what has no place has no units."""
     whole = np.concatenate(outlines)
     has_shape = is_drawn(whole)
     points = [np.column_stack([np.array(layer.pop(n), float) for n in ("lon", "lat")]) for layer in layers.values()]

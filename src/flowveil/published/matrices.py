@@ -173,10 +173,7 @@ def matrices_table(flows: pa.Table, slice_columns: Sequence[str]) -> pa.Table:
 
 
 def wide_table(flows: pa.Table, slice_columns: Sequence[str]) -> pa.Table:
-    """Returns a row for each published pair of zones, ``O`` and ``D``, and a column for each matrix.
-
-    A value is null where the matrix has no such cell.
-    """
+    """Returns a row for each published pair (``O``, ``D``), a column for each matrix; null where it has no cell."""
     matrices = list_matrices(flows, slice_columns)
     codes = pc.unique(pa.chunked_array([*flows[ENDS[0]].chunks, *flows[ENDS[1]].chunks])).sort()
     pairs = np.unique(_pair_numbers(flows, codes))

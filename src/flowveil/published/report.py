@@ -195,10 +195,7 @@ def _zone_radii(zones: pa.Table) -> list[tuple[str, pa.Table, NDArray[np.float64
 
 
 def typical_radius_m(flows: pa.Table, zones: pa.Table) -> float | None:
-    """The radius of a circle as large as the zone of a typical trip end, in metres; None where areas are not known.
-
-    Half of the published trip ends are in zones that are not larger.
-    """
+    """The radius in metres of a circle as large as the median zone of trip ends; None where areas are not known."""
     ends = _zone_radii(zones)
     if ends is None or pc.sum(flows["trips"]).as_py() <= 0:
         return None

@@ -155,10 +155,7 @@ def split_slices(flows: pa.Table, slice_columns: Sequence[str]) -> Iterator[tupl
 
 
 def finest_rows(flows: pa.Table, columns: Sequence[str], every: str | None) -> pa.Table:
-    """Returns the rows of the finest slices: a value in every slice column, and a time of the shortest step, ``every``.
-
-    Matrices of all values and of longer steps hold the same trips again.
-    """
+    """Returns the rows of the finest slices (time step ``every``); the other matrices hold the same trips again."""
     finest = pa.array([True] * len(flows), pa.bool_())
     for name in columns:
         finest = pc.and_(finest, pc.is_valid(flows[name]))

@@ -42,11 +42,7 @@ class Outline:
 
 
 def read_own_lines(path: str | PathLike[str]) -> str:
-    """Returns the outlines of a GeoJSON file in their published form.
-
-    Raises DataError for a file that is not GeoJSON in degrees, or holds other shapes than lines and polygons, or too
-    much.
-    """
+    """Returns the outlines of a GeoJSON file in published form; DataError for other content, shapes or too much."""
     place = named_path(path, what="the outlines")
     try:
         if place.stat().st_size > _MOST_BYTES:

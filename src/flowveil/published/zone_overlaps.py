@@ -89,10 +89,7 @@ def sum_by(number: Any, values: Any, n: int) -> Floats:
 
 
 def h3_overlap(zones: pa.Table, end: str, *, level: int, resolution: int, measure: Measure | None = None) -> Overlap:
-    """Returns the overlap of the zones of an end with the H3 cells of a level.
-
-    ``resolution`` is that of the tiles, ``measure`` what cells are worth; by default how many tiles they have.
-    """
+    """Returns the overlap of the zones of an end with the H3 cells of a level, by ``measure`` or number of tiles."""
     worth = measure or (lambda cells: n_descendants(cells, resolution).astype(np.float64))
     listed = zones_of(zones, end)
     codes = listed["zone"].to_pylist()
@@ -174,10 +171,7 @@ def map_overlap(
 def outline_overlap(
     zones: pa.Table, end: str, codes: NDArray[np.str_], outlines: Outlines, *, measure: Measure | None = None
 ) -> Overlap:
-    """Returns the parts of each zone in a reader's polygons; the rest is one area, ``outside``.
-
-    ``measure`` is what outlines are worth; by default their area.
-    """
+    """Returns the parts (``measure``, area by default) of each zone in a reader's polygons; the rest is ``outside``."""
     worth = measure or areas_km2
     listed = zones_of(zones, end)
     shapes = geometries(listed)

@@ -176,10 +176,7 @@ class Reading:
         return cls.from_arguments(**given)
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the settings that `flowveil.flows.ReadSummary` records.
-
-        A time column without slices of time is not recorded: it does not change the release.
-        """
+        """Returns the settings that `ReadSummary` records: all that change the release, so no time without slices."""
         used = self
         if self.every is None:
             used = replace(self, columns=replace(self.columns, time=None), timezone=None, time_format=None)

@@ -35,12 +35,9 @@ _WKB = "wkb:"
 
 @dataclass(frozen=True)
 class Area:
-    """A set of points: a box, H3 cells with all their descendants, or polygons; exactly one is given.
+    """A set of points: a box, H3 cells with all their descendants, or polygons in degrees; exactly one is given.
 
-    Attributes:
-        box: west, south, east, north; crosses the 180th meridian if west is larger than east.
-        cells: H3 cells of any resolutions, ascending.
-        outline: polygons of a file, in degrees.
+    A box is west, south, east, north; it crosses the 180th meridian if west is larger than east. Cells are ascending.
     """
 
     box: Bounds | None = None
@@ -96,11 +93,7 @@ class Area:
         return np.asarray(shapely.intersects_xy(self.outline, lon, lat), dtype=np.bool_)
 
     def holds_cells(self, cells: Cells64) -> Mask:
-        """Returns which H3 cells have their centres in the area, or descend from one of its cells.
-
-        Raises:
-            ParameterError: a cell of the area is finer than the tiles.
-        """
+        """Returns which H3 cells have centres in the area or descend from its cells; ParameterError if one is finer."""
         if not self.cells:
             return self.holds(*H3Geography(cells).centers(np.arange(len(cells), dtype=np.int32)))
         inside = np.zeros(len(cells), dtype=np.bool_)

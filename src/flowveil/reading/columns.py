@@ -1,9 +1,8 @@
-"""Roles of the columns of a trip table.
+"""Roles of the columns of a trip table (docs/reading.md).
 
-Users name columns, or usual names are recognised: for ends and persons, never for counts and weights. A wrong guess of
-these would change every cell, so they are only suggested (`hints`). Persons who are not counted are not protected, so a
-column that looks like persons must be confirmed or denied (`refuse_unnamed_persons`). Ambiguous names are not guessed:
-the error lists the candidates. Used columns are recorded in `ReadSummary.columns` and printed.
+Users name columns, or usual names are recognised: for ends and persons, never for counts and weights, because a wrong
+guess of these would change every cell. A column that looks like persons must be confirmed or denied
+(`refuse_unnamed_persons`): persons who are not counted are not protected. Ambiguous names are not guessed.
 """
 
 from __future__ import annotations
@@ -222,12 +221,9 @@ def complete(
 ) -> ColumnMap:
     """Checks the named columns and recognises both ends and the person among the others.
 
-    Args:
-        holds_tiles: whether a column's first values are tiles; called for ambiguous names only.
-        cells: whether tiles are H3 cells, which have usual names. Columns with tiles of a map are recognised by their
-            content, before coordinates.
-        partitions: columns from the paths of files; only slices may use them.
-        sample: some values of a column; names that recur there are not quoted.
+    ``holds_tiles`` says whether a column's first values are tiles, for ambiguous names only. If tiles are not H3
+    ``cells``, their columns are recognised by content, before coordinates. Only slices may use ``partitions``, from
+    paths of files. Names that recur in a ``sample`` of the values are not quoted.
     """
     header = Header(names, below=map(sample, names))
     named = _resolve(wanted, header)
@@ -386,11 +382,11 @@ def refuse_unnamed_persons(used: ColumnMap, names: Sequence[str], *, sample: Sam
     found = [name for name in _free(used, names) if used.person is None and _looks_like_persons(name, sample)]
     if not found:
         return
-    name = found[0] if found[0] in Header(names, below=map(sample, names)).quotable else "COLUMN"
+    name = found[0] if found[0] in _header(names, sample).quotable else "COLUMN"
     raise ParameterError(
-        f"{'Columns look' if len(found) > 1 else 'A column looks'} like persons ({_named(found, names, sample)}), and no "
-        f"person is named, so people would not be protected. Say which: {with_value('person', name)} protects people; "
-        f"{without_value('person')} says that no column identifies persons."
+        f"{'Columns look' if len(found) > 1 else 'A column looks'} like persons ({_named(found, names, sample)}), and "
+        f"no person is named, so people would not be protected. Say which: {with_value('person', name)} protects "
+        f"people; {without_value('person')} says that no column identifies persons."
     )
 
 
@@ -414,8 +410,8 @@ def hints(used: ColumnMap, names: Sequence[str], *, sample: Sample) -> Iterator[
         if found:
             yield (
                 "Every row is counted as one trip, because no column with the number of trips was named; columns that "
-                f"hold numbers: {_named(found, names, sample)}. Hint: {option('trips')} names it; {option('weight')}, if it "
-                "is an expansion factor."
+                f"hold numbers: {_named(found, names, sample)}. Hint: {option('trips')} names it; {option('weight')}, "
+                "if it is an expansion factor."
             )
     if used.person is None:
         found = [
@@ -435,8 +431,13 @@ def _free(used: ColumnMap, names: Sequence[str]) -> list[str]:
     return sorted(free, key=lambda name: not _words_of(name) & _PERSONS)[:_MOST_COLUMNS]
 
 
+def _header(names: Sequence[str], sample: Sample) -> Header:
+    """Returns the header of a table whose ends were found by name; so it is one, unless a name looks like a value."""
+    return Header(names, declared=not Header(names, below=map(sample, names)).has_values)
+
+
 def _named(found: Sequence[str], names: Sequence[str], sample: Sample) -> str:
-    shown = Header(names, below=map(sample, names)).listed(found[:_MOST_NAMED])
+    shown = _header(names, sample).listed(found[:_MOST_NAMED])
     return f"{shown} and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else shown
 
 

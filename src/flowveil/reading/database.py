@@ -1,7 +1,4 @@
-"""A private DuckDB that works out of core.
-
-Error messages of DuckDB quote the input, so they are replaced by flowveil's.
-"""
+"""A private DuckDB that works out of core. Its messages quote the input, so they are replaced by flowveil's."""
 
 from __future__ import annotations
 

@@ -127,10 +127,7 @@ def _cells(file: Omx, name: str, codes: pa.Array) -> list[pa.Table]:
 
 
 def wide_sql(relation: str, codes: Sequence[str]) -> str:
-    """Returns a FROM clause (origin, destination, trips) over a table with origins in c0 and a column for each code.
-
-    Empty cells become no rows.
-    """
+    """Returns a FROM clause (origin, destination, trips) over a table with origins in c0; empty cells are no rows."""
     columns = ", ".join(f"c{i + 1}" for i in range(len(codes)))
     names = ", ".join(quoted_text(code) for code in codes)
     return (

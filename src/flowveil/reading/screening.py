@@ -83,9 +83,7 @@ class Batch:
         tiles: the two ends as numbers of the tiling; None if there are points.
         added: the columns of `flowveil.flows.SUM_COLUMNS`, by role.
         unknown_codes: the number of ends of each code that is not on the map.
-        texts: by number column, the rows with text that is not a number.
-        commas: whether such a text is a number with a decimal comma.
-        no_time, no_attribute: rows without a time, or without an attribute that slices need.
+        texts, commas: by number column, the rows with text that is no number, and whether it has a decimal comma.
         times: rows whose time cannot be read; `time_shapes` has their shapes.
         day: days since 1970; null without a time.
     """
@@ -292,10 +290,7 @@ class Screening:
         return {name: getattr(self, name) for name in _COUNTED}
 
     def take(self, tally: dict[str, Any]) -> None:
-        """Adds the counters of another part of the same table.
-
-        Parts of a table on a cluster have no order, so their rows are counted without row numbers.
-        """
+        """Adds the counters of another part of the table; parts on a cluster have no order, so no row numbers."""
         for name, found in tally.items():
             mine = getattr(self, name)
             if name == "_errors":
@@ -434,10 +429,7 @@ class Screening:
         return gaps
 
     def _placed(self, batch: Batch, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], Cells64, Cells64]:
-        """Returns the rows inside the area and the map, with the tiles of both ends; counts the others.
-
-        If trips across the border are kept, the end outside becomes the tile ``outside``.
-        """
+        """Returns the rows inside the area and map, with the tiles of both ends (or ``outside``); counts the others."""
         keeps = self._reading.outside == "keep"
         if batch.points is not None and not keeps:
             near = self._inside.near(batch.points, rows)

@@ -32,8 +32,6 @@ class Table(ABC):
     """A trip table that can be read once, with any choice of columns.
 
     Attributes:
-        con: the database that reads it.
-        names: its columns; a name may occur twice.
         n_rows: the number of rows, known or estimated, for progress only; or None.
         partitions: the columns that come from the paths of files.
         form: the roles of the columns of a matrix; None if they are to be recognised.

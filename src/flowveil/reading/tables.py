@@ -319,10 +319,9 @@ class FileTable(Table):
 
 
 def _sample_text(files: Sequence[Path], delimiter: str, columns: int) -> list[list[str]]:
-    """Returns rows from blocks at evenly spread positions; empty for compressed files.
+    """Returns rows from evenly spread blocks, because the first ones say little; empty for compressed files.
 
-    Rows are often sorted by time or person, so the first ones say little. A block may begin within a row or a quoted
-    text, so its first and last line are not used, nor are rows with another number of columns.
+    A block may begin within a row or a quoted text: its first and last line, and rows of another width, are not used.
     """
     if any(path.name.casefold().endswith(".gz") for path in files):
         return []

@@ -84,13 +84,11 @@ class TimeForm:
     Attributes:
         moment: SQL: microseconds since 1970 in local time, of any year; NULL if the value is missing or no time.
         missing, looks: SQL: whether the value is missing; its shape.
-        problem: what is wrong with the column as a whole, or None.
-        note: how the time zone was chosen, for the user; or None.
-        timezone: the zone of the local time: a name, or a fixed offset such as ``UTC+0100``; None if times are shown as
-            written.
+        problem, note: what is wrong with the column as a whole; how the time zone was chosen; or None.
+        timezone: name or fixed offset (``UTC+0100``) of the local time; None if times are shown as written.
         of_day: whether the values are times of day without a date.
-        needs_timezone: what the times are ("Unix times", "in UTC") if no zone is named and so the hour of the day is
-            not known; or None. `moment` is in UTC then.
+        needs_timezone: what the times are ("Unix times", "in UTC") if the hour of the day is not known, because no zone
+            is named; or None. `moment` is in UTC then.
     """
 
     moment: str
@@ -177,9 +175,8 @@ def decide(
 class _Column:
     """A recognised column of times, before a zone is chosen; see `TimeForm`.
 
-    Attributes:
-        moment: SQL: microseconds since 1970, in UTC if the times are ``instants``: "Unix times" or "in UTC".
-        offset, offsets: SQL of the offset from UTC of a text in microseconds; all different offsets, in minutes.
+    ``moment`` is in UTC if the times are ``instants`` ("Unix times", "in UTC"). ``offset`` is SQL of the offset of a
+    text from UTC in microseconds, ``offsets`` are all different ones, in minutes.
     """
 
     moment: str

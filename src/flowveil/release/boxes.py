@@ -91,10 +91,7 @@ class Frame:
 
     @classmethod
     def of(cls, flows: Flows, *, grid_m: float | None = None) -> Frame:
-        """Lays the grid over the tiles of these flows, which need a map.
-
-        Squares are ``grid_m`` metres wide; by default as large as the median tile of the map.
-        """
+        """Lays a grid over the tiles of these flows, ``grid_m`` metres wide; by default as wide as the median tile."""
         if grid_m is not None and not 1 <= grid_m <= 1e7:
             raise ParameterError(f"grid_m must be at least 1 metre and at most 10,000 km; found {grid_m!r}.")
         (lat_o, lon_o), (lat_d, lon_d) = _centers(flows.origins), _centers(flows.destinations)

@@ -92,13 +92,8 @@ class PrivacyLoss:
 class Perturbation:
     """What a release of perturbed counts states: how far a count may be off. No k and no ε is claimed.
 
-    Attributes:
-        mechanism: how counts were perturbed, as text.
-        maximum: largest absolute perturbation of a count.
-        deviation: its standard deviation, at most.
-        key: fingerprint of the secret key; None for trials without one.
-        domain: which pairs are listed.
-        details: parameters of the method that a reader needs.
+    ``maximum`` and ``deviation`` bound the perturbation of a count, ``key`` is the fingerprint of the secret key (None
+    for trials without one), ``domain`` says which pairs are listed, ``details`` what else of the method a reader needs.
     """
 
     mechanism: str
@@ -164,10 +159,7 @@ class NoisyCounts:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class NoisyRelease(NoisyCounts, Matrix):
-    """Noisy counts that may be published, made by `flowveil.anonymize` with a method that adds noise.
-
-    The input is internal and never written.
-    """
+    """Noisy counts that may be published, made by `flowveil.anonymize`; the input is internal and never written."""
 
     input: Flows
     method: str

@@ -82,14 +82,10 @@ class NodeZones:
 
 @dataclass(frozen=True, eq=False)
 class FoldedZones(NodeZones):
-    """Origin zones where columns fold: each is a node, and a node of each fold.
+    """Origin zones where columns fold: each is a node, and a node of each fold (``fold_nodes``).
 
-    So a cell is still a pair of zones, and all that counts, merges and measures pairs does so for tuples. The same
-    node with two nodes of a fold is two zones here, and one in zones.parquet.
-
-    Attributes:
-        folds: the folded columns.
-        fold_nodes: for each fold, the node of each zone.
+    So a cell is still a pair of zones, and all that counts, merges and measures pairs does so for tuples. The same node
+    with two nodes of a fold is two zones here, and one in zones.parquet.
     """
 
     folds: tuple[Fold, ...]

@@ -194,10 +194,7 @@ def _dominance_rule(flows: Flows, share: float) -> CellRule:
 def _plan_stricter(
     decide: Callable[[float], Plan], flows: Flows, places: Places, guarantee: Guarantee, *, max_suppressed: float
 ) -> Plan:
-    """Returns a plan whose cells around listed places reach the thresholds there.
-
-    A method may spend the whole limit itself; if nothing is left for the places, it runs again with less.
-    """
+    """Returns a plan whose cells reach the thresholds of listed places; the method gets less to suppress if needed."""
     rule = _stricter_rule(flows, places, guarantee)
     allowed, share = max_suppressed, 1.0
     for left in range(_TRIES, -1, -1):
@@ -292,10 +289,7 @@ def total_variation(own: NDArray[Any], other: NDArray[Any], trips: NDArray[Any],
 
 
 def _plan_close(decide: Callable[[float], Plan], flows: Flows, t: float, *, max_suppressed: float, basis: str) -> Plan:
-    """Returns a plan in which no zone is farther than ``t`` from all published trips.
-
-    A method may spend the whole limit itself. So it gets all of it first, then a half, a quarter and nothing.
-    """
+    """Returns a plan with every zone within ``t``; the method may suppress the whole limit, then less, then nothing."""
     for share in _SHARES_OF_METHOD:
         try:
             plan = decide(share * max_suppressed)
@@ -313,10 +307,7 @@ def _plan_close(decide: Callable[[float], Plan], flows: Flows, t: float, *, max_
 
 
 def without_distant(flows: Flows, plan: Plan, t: float, *, max_suppressed: float, basis: str) -> Plan | None:
-    """Returns the plan without zones that are farther than ``t``; None if more would be suppressed than may be.
-
-    Ties: origins first, then the zone that comes first.
-    """
+    """Returns the plan without zones farther than ``t``, origins first on ties; None if that suppresses too much."""
     if not plan.homogeneous or plan.boxes is not None or flows.folds:
         raise refusal()
     sizes = len(plan.origin_zones), len(plan.destination_zones)

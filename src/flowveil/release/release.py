@@ -184,12 +184,7 @@ class Release(Matrix):
     def from_plan(
         cls, flows: Flows, plan: Plan, guarantee: Guarantee, *, method: str, parameters: Mapping[str, Any]
     ) -> Release:
-        """Apply a plan, recount every cell, and refuse if one falls short.
-
-        Raises:
-            InfeasibleError: nothing is left to publish.
-            GuaranteeError: a cell is short; the method is wrong and nothing may be published.
-        """
+        """Applies a plan and recounts every cell; GuaranteeError if one is short, InfeasibleError if none is left."""
         flows = guarantee.prepare(flows)
         origin = np.where(plan.kept, plan.origin_zone, np.int32(-1))
         merged = flows.merge(origin, plan.destination_zone, len(plan.origin_zones), len(plan.destination_zones))
@@ -234,13 +229,9 @@ class Release(Matrix):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Family(Publishable):
-    """The releases of several slices.
+    """The releases of several slices, by ``keys``: coarsest kinds first, sorted within a kind.
 
-    Attributes:
-        input: the flows of all slices. Internal: never written.
-        keys: the slice of each release, coarsest kinds first, sorted within a kind.
-        guarantee: what all releases satisfy.
-        parameters: everything needed to run it again.
+    ``input`` has the flows of all slices; internal, never written. ``guarantee`` is what all satisfy.
     """
 
     input: SlicedFlows

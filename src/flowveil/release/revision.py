@@ -223,10 +223,7 @@ def _is_safe_change(changes: Sequence[NDArray[Any]], guarantee: Guarantee, bound
 
 
 def _fewest_members(merged: Merged, flows: Flows, guarantee: Guarantee) -> list[Numbers]:
-    """Returns, for persons and tiles that are protected, the most trips that too few of them can have made in a cell.
-
-    Trips of unknown persons are included.
-    """
+    """Returns, by protected unit, the most trips in a cell that too few members, or unknown ones, can have made."""
     rows: list[tuple[Ints, Ints, NDArray[Any], int]] = []
     people, cells = flows.people, merged.cells
     if guarantee.people is not None:

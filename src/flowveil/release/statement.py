@@ -169,10 +169,7 @@ _LIMITS: dict[str, tuple[str, Callable[[Any, Any], bool]]] = {
 
 
 def _find_problem(value: Any, schema: Any, place: str) -> str | None:
-    """Returns the first place where a value breaks a JSON schema; None if it keeps it.
-
-    Knows the keywords that `report.schema.json` uses; a test compares it with a complete validator.
-    """
+    """Returns the first place where a value breaks a JSON schema with the keywords of `report.schema.json`, or None."""
     if isinstance(schema, bool):
         return None if schema else place
     types = _types_of(value)

@@ -186,10 +186,7 @@ def _hash_of_tiles(columns: Mapping[str, Any]) -> str:
 
 
 def _cells(folder: ReleaseFolder) -> dict[str, pa.Array]:
-    """The destination zones with which each origin zone makes a cell, and the layers of these cells, if any.
-
-    Null for a destination zone.
-    """
+    """The destination zones with which each origin zone makes a cell, and their layers; null for a destination zone."""
     columns = {"destinations": "destination_zone", LAYERS: "layer"}
     columns = {name: column for name, column in columns.items() if column in folder.flows.column_names}
     of_origin: dict[str, set[tuple[Any, ...]]] = {}

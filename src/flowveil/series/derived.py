@@ -71,11 +71,7 @@ def check_derived(place: Path, steps: Mapping[str, Path], zones: ZoneMap | None)
 
 
 def derived_releases(steps: Mapping[str, Path], zones: ZoneMap | None) -> dict[str, Derived]:
-    """Returns the derived release of each complete period; none if the zones of the steps overlap.
-
-    Raises:
-        ParameterError: the releases are on the operator's map, and it is not given.
-    """
+    """Returns the derived release of each complete period, none if zones overlap; ParameterError without the map."""
     periods = complete_periods(list(steps))
     folders = {label: ReleaseFolder(step) for label, step in steps.items()}
     if not periods or not all(folder.statement.homogeneous for folder in folders.values()):

@@ -70,10 +70,7 @@ def index_files(
 
 
 def check_index(place: Path, zones: ZoneMap | None = None) -> list[str]:
-    """Returns one line for each file of a series that its steps do not produce; the steps are not checked.
-
-    ``zones`` is the operator's map, where the releases are on one.
-    """
+    """Returns one line for each file of a series that its steps do not produce; the steps are not checked."""
     index = read_index(place)
     if index is None:
         return ["index.json: missing, not readable, or not that of a series"]

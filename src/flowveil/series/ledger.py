@@ -76,15 +76,9 @@ def publish_recorded(
 ) -> Path:
     """Checks a release against the ledger, which is made if it is new, publishes and records it.
 
-    Args:
-        accept_differencing: publish although earlier releases may hold the same trips. The statement says so.
-        epsilon_total: upper bound for the sum of ε of all noisy releases of the ledger. Stored; later only lowered.
-        **writing: see `flowveil.publication.publish`.
-
-    Raises:
-        InfeasibleError: an earlier release may hold the same trips, or ε would exceed the total. Nothing was written.
-        ParameterError: there is a total, but the release has no noise, or the total would be raised.
-        OutputError: the ledger cannot be read, written or locked, or was changed.
+    Arguments as for `Release.write`; ``writing`` goes to `flowveil.publication.publish`. Raises, before anything is
+    written, InfeasibleError if an earlier release may hold the same trips or ε would exceed the total, ParameterError
+    if the total would be raised or the release has no noise, OutputError if the ledger cannot be used or was changed.
     """
     release.check_publishable()
     check_target(directory)
@@ -403,10 +397,7 @@ def list_entries(book: LedgerFile) -> list[dict[str, Any]]:
 
 
 def withdraw(book: LedgerFile, name: str) -> int:
-    """Marks a release, given by name or number, as withdrawn; returns its number.
-
-    It still counts: readers may have kept it.
-    """
+    """Marks a release (name or number) as withdrawn; returns its number. It still counts: readers may have kept it."""
     rows = [row for row in list_entries(book) if name in (row["name"], str(row["number"]))]
     if len(rows) != 1:
         listed = ", ".join(str(row["number"]) for row in rows)

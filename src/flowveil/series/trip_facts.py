@@ -1,10 +1,9 @@
 """What a ledger stores of the trips of a release, and the proof that two releases share no trip.
 
-Two releases share no trip if one column of the same name has disjoint values in both: the days of the same time column,
-read in the same way, or the values of an attribute. They share none either if all tiles of one lie outside the study
-area of the other. Anything else proves nothing: a declared period is not a property of the trips.
-
-Stored are names of columns, keyed hashes of days and values, and the area; nothing of a single trip.
+The proof is a column with disjoint values in both (the days of the same time column, read in the same way, or values of
+an attribute), or all tiles of one outside the study area of the other. A declared period is not a property of the
+trips, and proves nothing. Stored are names of columns, keyed hashes of days and values, and the area; nothing of a
+single trip.
 """
 
 from __future__ import annotations

@@ -22,9 +22,7 @@ SOURCES = ("netmob25", "porto", "nyc-tlc", "cdr", "gps")
 def prepare(name: str, source: Any, **options: Any) -> Prepared:
     """Makes trips from the files of a known data set (see `SOURCES`), with the options of its function.
 
-    Raises:
-        ParameterError: unknown data set, or an option that it does not have.
-        DataError: the files are not those of the data set.
+    Raises ParameterError for an unknown data set or option, DataError if the files are not those of the data set.
     """
     if name not in SOURCES:
         raise ParameterError(f"Unknown source '{name}'; allowed: {', '.join(SOURCES)}.{did_you_mean(name, SOURCES)}")

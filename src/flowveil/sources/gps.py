@@ -52,23 +52,16 @@ _NO_POINT = (
 
 @dataclass(frozen=True)
 class Rules:
-    """How points are cut into trips.
+    """How points are cut into trips; or the column that marks trips, from their first to their last point.
 
-    Attributes:
-        gap: seconds without a point after which a trip has ended.
-        dwell: seconds within ``dwell_radius`` after which a trip has ended; None for gaps only.
-        dwell_radius: metres.
-        trip: column that marks the trip of each point. Trips are then those that are marked, from their first to their
-            last point; points without a mark are dropped.
-        occupied: column that is 1 while a taxi has passengers. A trip is a run of such points; others are dropped.
-            Usual names are recognised; an empty text ignores them.
+    Points without a mark are dropped. Usual names of the column ``occupied`` are recognised; an empty text ignores it.
     """
 
-    gap: float = 180.0
-    dwell: float | None = 300.0
-    dwell_radius: float = 100.0
-    trip: str | None = None
-    occupied: str | None = None
+    gap: float = 180.0  # seconds without a point after which a trip has ended
+    dwell: float | None = 300.0  # seconds within ``dwell_radius`` after which a trip has ended; None for gaps only
+    dwell_radius: float = 100.0  # metres
+    trip: str | None = None  # column that marks the trip of each point
+    occupied: str | None = None  # column that is 1 while a taxi has passengers; a trip is a run of such points
 
     def __post_init__(self) -> None:
         for name in ("gap", "dwell", "dwell_radius"):
@@ -256,10 +249,9 @@ def stays(
 
 
 def _moving_runs(stay: NDArray[np.bool_], begins: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Returns the first and last point of each run of points outside stays.
+    """Returns the first and last point of each run outside stays, with the end and start of the stays around it.
 
-    The last point of a stay is where the next trip starts, its first point is where the trip before it ends: both
-    belong to these trips, the points between them to none. ``begins`` marks points after a gap or of another person.
+    ``begins`` marks points after a gap or of another person.
     """
     moving = ~stay
     first, last = moving.copy(), moving.copy()

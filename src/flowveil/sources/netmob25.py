@@ -218,10 +218,7 @@ def _points_sql(delimiter: str, names: Sequence[str]) -> str:
 
 
 def _insert(con: Any, sql: str, files: list[Path]) -> list[Path]:
-    """Adds the points of these files to ``located`` and returns the files that cannot be read.
-
-    An insertion adds all or nothing, so if one fails its halves are tried.
-    """
+    """Adds the points of these files to ``located``, by halves if that fails; returns the files that cannot be read."""
     try:
         con.execute(f"INSERT INTO located {sql}", [[literal_path(path) for path in files]])
     except duckdb.InvalidInputException:

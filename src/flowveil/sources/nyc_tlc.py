@@ -36,18 +36,14 @@ _POINT_GAPS = {
 
 
 def prepare_nyc_tlc(source: Any, *, zones: Any = None) -> Prepared:
-    """Makes trips from TLC trip records.
+    """Makes trips from TLC trip records; DataError if the columns are neither those of zones nor those of coordinates.
 
     Args:
         source: trip records of any year, in any form `flowveil.read_trips` takes.
         zones: the zone table (``LocationID``): ids that are not in it are dropped. Without it, 264 and 265 are.
 
-    Returns:
-        Trips with ``start_zone`` and ``end_zone`` (text), or ``start_lat``, ``start_lon``, ``end_lat``, ``end_lon``;
-        ``start_time`` and, where known, ``end_time``. These files know neither drivers nor passengers.
-
-    Raises:
-        DataError: the columns are neither those of zones nor those of coordinates.
+    Returns trips with ``start_zone`` and ``end_zone`` (text), or ``start_lat``, ``start_lon``, ``end_lat``,
+    ``end_lon``; ``start_time`` and, where known, ``end_time``. These files know neither drivers nor passengers.
     """
     with opened(source) as table:
         keys = {plain_name(name) for name in table.table.names}

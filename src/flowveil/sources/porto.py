@@ -22,18 +22,14 @@ _COLUMNS = {
 
 
 def prepare_porto(source: Any) -> Prepared:
-    """Makes trips from the Porto file.
+    """Makes trips from the Porto file; DataError if columns are missing.
 
     Args:
         source: ``train.csv`` or ``test.csv`` of the data set, zipped or not as `flowveil.read_trips` takes files.
 
-    Returns:
-        Trips with ``person_id`` (the taxi: its drivers are not known), ``start_time``, ``end_time`` (15 seconds a
-        point; local time of Porto), ``start_lat``, ``start_lon``, ``end_lat``, ``end_lon``, ``points``,
-        ``call_type``, and ``missing_data`` as in the file.
-
-    Raises:
-        DataError: columns are missing.
+    Returns trips with ``person_id`` (the taxi: its drivers are not known), ``start_time``, ``end_time`` (15 seconds a
+    point; local time of Porto), ``start_lat``, ``start_lon``, ``end_lat``, ``end_lon``, ``points``, ``call_type``, and
+    ``missing_data`` as in the file.
     """
     with opened(source, timezone="Europe/Lisbon") as table:
         table.pick(

@@ -1,7 +1,7 @@
 """A synthetic mobility survey of Île-de-France, without real people: for `flowveil demo`, tests and benchmarks.
 
 docs/synthetic-survey.md describes it. Each block of `BLOCK_PEOPLE` people has its own random stream, so the first
-people of a survey are those of a smaller one. Plane coordinates are kilometres east and north of Notre-Dame.
+people of a survey are those of a smaller one. Points are two rows: kilometres east and north of Notre-Dame.
 """
 
 from __future__ import annotations
@@ -136,59 +136,58 @@ PLACES = (
 )
 
 PLACE_DEPARTMENT = np.array([DEPARTMENTS.index(p[0]) for p in PLACES])
-PLACE_X, PLACE_Y = np.array([((p[2] - LON0) * KM_PER_LON, (p[1] - LAT0) * KM_PER_LAT) for p in PLACES]).T
+PLACE_POINTS = np.array([((p[2] - LON0) * KM_PER_LON, (p[1] - LAT0) * KM_PER_LAT) for p in PLACES]).T
+PLACE_X, PLACE_Y = PLACE_POINTS
 RESIDENTS, JOBS, _STUDENTS, SPREAD = (np.array([place[i] for place in PLACES], dtype=np.float64) for i in (3, 4, 5, 6))
 
 
-def keep_inside(x: Floats, y: Floats) -> tuple[Floats, Floats]:
+def keep_inside(points: Floats) -> Floats:
     """Mirror at the border what lies outside the region, so that no row piles up on the border itself."""
+    x, y = points
     radius = np.hypot(x, y)
     bearing = np.degrees(np.arctan2(x, y)) % 360.0
     reach = 0.985 * np.interp(bearing, np.arange(0.0, 361.0, 15.0), _REACH_KM)
     inside = np.where(radius > reach, np.maximum(2 * reach - radius, 0.3 * reach), radius)
-    shrink = inside / np.maximum(radius, 1e-9)
-    return x * shrink, y * shrink
+    return np.asarray(points * (inside / np.maximum(radius, 1e-9)))
 
 
-def _snap(x: Floats, y: Floats, step: Floats | float, salt: int) -> tuple[Floats, Floats]:
+def _snap(points: Floats, step: Floats | float, salt: int) -> Floats:
     """Moves points to the one site of their square, a hash of the square: people meet at the same shops and offices."""
-    column, row = np.floor(x / step), np.floor(y / step)
+    column, row = corner = np.floor(points / step)
     seed = (column + 40_000).astype(np.uint64) * np.uint64(100_003) + (row + 40_000).astype(np.uint64)
     mixed = (seed + np.uint64(salt * 7_919)) * np.uint64(0x9E3779B97F4A7C15)
     mixed = (mixed ^ (mixed >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
     mixed ^= mixed >> np.uint64(32)
-    east = (mixed & np.uint64(0xFFFF)).astype(np.float64) / 0xFFFF
-    north = ((mixed >> np.uint64(16)) & np.uint64(0xFFFF)).astype(np.float64) / 0xFFFF
-    return (column + 0.15 + 0.7 * east) * step, (row + 0.15 + 0.7 * north) * step
+    offset = (np.stack([mixed, mixed >> np.uint64(16)]) & np.uint64(0xFFFF)).astype(np.float64) / 0xFFFF
+    return np.asarray((corner + 0.15 + 0.7 * offset) * step)
 
 
-def _snap_local(x: Floats, y: Floats, salt: int) -> tuple[Floats, Floats]:
+def _snap_local(points: Floats, salt: int) -> Floats:
     """Move points to the nearest local site: one every 200 m in Paris, every 800 m in the country."""
-    radius = np.hypot(x, y)
-    return _snap(x, y, np.select([radius < 6, radius < 14, radius < 28], [0.2, 0.3, 0.45], 0.8), salt)
+    radius = np.hypot(*points)
+    return _snap(points, np.select([radius < 6, radius < 14, radius < 28], [0.2, 0.3, 0.45], 0.8), salt)
 
 
-def _around(
-    rng: np.random.Generator, x: Floats, y: Floats, median_km: Floats | float, sigma: Floats | float
-) -> tuple[Floats, Floats]:
-    """A point at a lognormal distance in any direction."""
-    distance = median_km * np.exp(sigma * rng.standard_normal(x.shape))
-    angle = rng.uniform(0.0, 2 * np.pi, x.shape)
-    return x + distance * np.cos(angle), y + distance * np.sin(angle)
+def _around(rng: np.random.Generator, points: Floats, median_km: Floats | float, sigma: Floats | float) -> Floats:
+    """Points at a lognormal distance in any direction."""
+    n = points.shape[1]
+    distance = median_km * np.exp(sigma * rng.standard_normal(n))
+    angle = rng.uniform(0.0, 2 * np.pi, n)
+    return np.asarray(points + distance * np.stack([np.cos(angle), np.sin(angle)]))
 
 
-def _attracted(rng: np.random.Generator, x: Floats, y: Floats, attraction: Floats, decay_km: Floats | float) -> Numbers:
+def _attracted(rng: np.random.Generator, points: Floats, attraction: Floats, decay_km: Floats | float) -> Numbers:
     """For each point one place: likely if it attracts much, unlikely if it is far (a gravity model)."""
-    distance = np.hypot(x[:, None] - PLACE_X, y[:, None] - PLACE_Y)
+    distance = np.hypot(points[0][:, None] - PLACE_X, points[1][:, None] - PLACE_Y)
     pull = np.cumsum(attraction * np.exp(-distance / np.reshape(decay_km, (-1, 1))), axis=1)
-    chosen = rng.random(len(x)) * pull[:, -1]
+    chosen = rng.random(points.shape[1]) * pull[:, -1]
     place: Numbers = np.minimum((pull <= chosen[:, None]).sum(axis=1), len(PLACES) - 1)
     return place
 
 
-def degrees(x: Floats, y: Floats) -> tuple[Floats, Floats]:
+def degrees(points: Floats) -> tuple[Floats, Floats]:
     """Returns latitude and longitude of points in the plane."""
-    return np.round(LAT0 + y / KM_PER_LAT, 6), np.round(LON0 + x / KM_PER_LON, 6)
+    return np.round(LAT0 + points[1] / KM_PER_LAT, 6), np.round(LON0 + points[0] / KM_PER_LON, 6)
 
 
 # ---- people: who takes part, what they weigh, and the places each keeps going to ----
@@ -233,14 +232,13 @@ _OTHER_WEIGHTING = 0.45
 
 @dataclass(frozen=True, eq=False)
 class _People:
-    """One block of people: group numbers, weight, and plane coordinates of the places each keeps going to."""
+    """One block of people: group numbers, weight, and the places each keeps going to."""
 
     sex: Numbers
     age: Numbers
     profession: Numbers
     weight: Floats  # relative: the mean over many people is 1
-    x: Floats  # people by `_HABITS`
-    y: Floats
+    points: Floats  # east and north by people by `_HABITS`
 
     @property
     def kind(self) -> Numbers:
@@ -278,34 +276,32 @@ def _draw_people(rng: np.random.Generator) -> _People:
     shape = (len(DEPARTMENTS), len(PROFESSIONS), len(AGES), len(SEXES))
     department, profession, age, sex = np.unravel_index(group, shape)
     noise = np.exp(_OTHER_WEIGHTING * rng.standard_normal(n) - _OTHER_WEIGHTING**2 / 2)
-    x, y = np.empty((2, n, _HABITS))
-    home = x[:, HOME], y[:, HOME] = _draw_homes(rng, department)
-    main = x[:, MAIN], y[:, MAIN] = _draw_main(rng, *home, profession, age)
-    along = rng.random(n)
-    way = home[0] + along * (main[0] - home[0]), home[1] + along * (main[1] - home[1])
-    centre = _attracted(rng, *home, RESIDENTS / 2 + JOBS, 5.0)
+    points = np.empty((2, n, _HABITS))
+    home = points[..., HOME] = _draw_homes(rng, department)
+    main = points[..., MAIN] = _draw_main(rng, home, profession, age)
+    way = home + rng.random(n) * (main - home)
+    centre = _attracted(rng, home, RESIDENTS / 2 + JOBS, 5.0)
     downtown = _scatter_in_place(rng, centre, 0.7)
     sites = {
-        SHOP: _around(rng, *home, 0.55, 0.6),
-        SHOP_2: _around(rng, *home, 1.6, 0.8),
-        WAY: _around(rng, *way, 0.4, 0.6),
-        LUNCH: _around(rng, *main, 0.25, 0.5),
-        LUNCH_2: _around(rng, *main, 0.45, 0.6),
+        SHOP: _around(rng, home, 0.55, 0.6),
+        SHOP_2: _around(rng, home, 1.6, 0.8),
+        WAY: _around(rng, way, 0.4, 0.6),
+        LUNCH: _around(rng, main, 0.25, 0.5),
+        LUNCH_2: _around(rng, main, 0.45, 0.6),
         LEISURE: downtown,
-        LEISURE_2: _around(rng, *home, 2.2, 0.9),
+        LEISURE_2: _around(rng, home, 2.2, 0.9),
     }
-    for habit, point in sites.items():
-        x[:, habit], y[:, habit] = _snap_local(*keep_inside(*point), salt=1)
-    return _People(sex, age, profession, group_weight[group] * noise, x, y)
+    for habit, site in sites.items():
+        points[..., habit] = _snap_local(keep_inside(site), salt=1)
+    return _People(sex, age, profession, group_weight[group] * noise, points)
 
 
-def _scatter_in_place(rng: np.random.Generator, place: Numbers, share: float) -> tuple[Floats, Floats]:
+def _scatter_in_place(rng: np.random.Generator, place: Numbers, share: float) -> Floats:
     """Points spread over places like their residents, or closer to the middle."""
-    east, north = rng.standard_normal((2, len(place))) * share * SPREAD[place]
-    return PLACE_X[place] + east, PLACE_Y[place] + north
+    return PLACE_POINTS[:, place] + rng.standard_normal((2, len(place))) * share * SPREAD[place]
 
 
-def _draw_homes(rng: np.random.Generator, department: Numbers) -> tuple[Floats, Floats]:
+def _draw_homes(rng: np.random.Generator, department: Numbers) -> Floats:
     # Places are sorted by department, so a place is one look-up in the running sum of residents.
     mass = np.bincount(PLACE_DEPARTMENT, RESIDENTS)
     wanted = (np.cumsum(mass) - mass)[department] + rng.random(len(department)) * mass[department]
@@ -314,32 +310,25 @@ def _draw_homes(rng: np.random.Generator, department: Numbers) -> tuple[Floats, 
     # Villages lie around small towns as much as around large ones.
     number = np.bincount(PLACE_DEPARTMENT)
     nearest = (np.cumsum(number) - number)[department] + rng.integers(0, number[department])
-    village = _around(rng, PLACE_X[nearest], PLACE_Y[nearest], 7.0, 0.5)
-    village = _snap(*keep_inside(*village), step=2.8, salt=2)
-    village = _around(rng, *village, 0.3, 0.5)
+    village = _around(rng, PLACE_POINTS[:, nearest], 7.0, 0.5)
+    village = _around(rng, _snap(keep_inside(village), step=2.8, salt=2), 0.3, 0.5)
     rural = rng.random(len(department)) < _VILLAGERS[department]
-    return keep_inside(np.where(rural, village[0], town[0]), np.where(rural, village[1], town[1]))
+    return keep_inside(np.where(rural, village, town))
 
 
-def _draw_main(
-    rng: np.random.Generator, x: Floats, y: Floats, profession: Numbers, age: Numbers
-) -> tuple[Floats, Floats]:
+def _draw_main(rng: np.random.Generator, home: Floats, profession: Numbers, age: Numbers) -> Floats:
     """Returns the workplace, the school, or (for people with neither) the place of a regular outing."""
     executive, student = profession == _EXECUTIVES, profession == _STUDENT
     # Office jobs are more concentrated than jobs, and people travel farther for them.
     attraction = np.where(executive[:, None], JOBS**1.25 / 3, np.where(student[:, None], _STUDENTS, JOBS))
     decay = np.select([executive, student], [11.0, 14.0], 7.0)
-    place = _attracted(rng, x, y, attraction, decay)
-    site = _snap(*keep_inside(*_scatter_in_place(rng, place, 0.6)), step=0.22, salt=3)
-    campus = _snap(PLACE_X[place], PLACE_Y[place], step=0.22, salt=4)
-    nearby = _snap_local(*keep_inside(*_around(rng, x, y, 1.8, 0.9)), salt=5)
-    lycee = _snap(*keep_inside(*_around(rng, x, y, 1.5, 0.6)), step=1.8, salt=6)
-    local = np.where(_WORKING[profession], rng.random(len(x)) < 0.22, ~student)
-    cases = [student & (age == 0), student, local]
-    return (
-        np.select(cases, [lycee[0], campus[0], nearby[0]], site[0]),
-        np.select(cases, [lycee[1], campus[1], nearby[1]], site[1]),
-    )
+    place = _attracted(rng, home, attraction, decay)
+    site = _snap(keep_inside(_scatter_in_place(rng, place, 0.6)), step=0.22, salt=3)
+    campus = _snap(PLACE_POINTS[:, place], step=0.22, salt=4)
+    nearby = _snap_local(keep_inside(_around(rng, home, 1.8, 0.9)), salt=5)
+    lycee = _snap(keep_inside(_around(rng, home, 1.5, 0.6)), step=1.8, salt=6)
+    local = np.where(_WORKING[profession], rng.random(len(place)) < 0.22, ~student)
+    return np.select([student & (age == 0), student, local], [lycee, campus, nearby], site)
 
 
 # ---- week: chains of trips between these places, with times ----
@@ -431,14 +420,13 @@ def _find_trips(stops: Numbers) -> tuple[NDArray[np.bool_], Numbers]:
     return moved, origin
 
 
-def _draw_new_places(rng: np.random.Generator, people: _People, stops: Numbers, x: Floats, y: Floats) -> None:
+def _draw_new_places(rng: np.random.Generator, people: _People, stops: Numbers, points: Floats) -> None:
     """Adds the places visited once: near the main place at midday, else around home, sometimes far."""
     person, stop = np.nonzero(stops == NEW)
     near_main = (stop - 1) % _SLOTS == _MIDDAY
-    anchor = np.where(near_main, MAIN, HOME)
-    centre = people.x[person, anchor], people.y[person, anchor]
-    point = _around(rng, *centre, np.where(near_main, 0.4, 2.6), np.where(near_main, 0.6, 1.15))
-    x[person, stop], y[person, stop] = keep_inside(*point)
+    centre = people.points[:, person, np.where(near_main, MAIN, HOME)]
+    drawn = _around(rng, centre, np.where(near_main, 0.4, 2.6), np.where(near_main, 0.6, 1.15))
+    points[:, person, stop] = keep_inside(drawn)
 
 
 def _draw_times(
@@ -472,11 +460,11 @@ def _draw_block(block: int, people: int, seed: int) -> pa.Table:
     drawn = _draw_people(rng)
     stops = _draw_stops(rng, drawn.kind)
     habit = np.where((stops >= 0) & (stops < _HABITS), stops, HOME)
-    x, y = np.take_along_axis(drawn.x, habit, axis=1), np.take_along_axis(drawn.y, habit, axis=1)
-    _draw_new_places(rng, drawn, stops, x, y)
+    points = np.take_along_axis(drawn.points, habit[None], axis=2)
+    _draw_new_places(rng, drawn, stops, points)
     moved, origin = _find_trips(stops)
-    from_x, from_y = np.take_along_axis(x, origin, axis=1), np.take_along_axis(y, origin, axis=1)
-    left, reached = _draw_times(rng, drawn.kind, moved, np.hypot(x - from_x, y - from_y))
+    origins = np.take_along_axis(points, origin[None], axis=2)
+    left, reached = _draw_times(rng, drawn.kind, moved, np.hypot(*(points - origins)))
     first = block * BLOCK_PEOPLE
     # A block is always drawn whole: a smaller survey is the beginning of a larger one.
     moved[max(0, people - first) :] = False
@@ -491,8 +479,8 @@ def _draw_block(block: int, people: int, seed: int) -> pa.Table:
         *(pa.array(labels, pa.string()).take(pa.array(group[person])) for labels, group in groups),
         pa.array(np.round(drawn.weight * (POPULATION / people), 4)[person]),
         *(pa.array(_FIRST_DAY + np.rint(minutes[moved] * 60.0).astype("m8[s]")) for minutes in (left, reached)),
-        *map(pa.array, degrees(from_x[moved] + scatter[1], from_y[moved] + scatter[0])),
-        *map(pa.array, degrees(x[moved] + scatter[3], y[moved] + scatter[2])),
+        *map(pa.array, degrees(origins[:, moved] + scatter[1::-1])),
+        *map(pa.array, degrees(points[:, moved] + scatter[:1:-1])),
     ]
     return pa.Table.from_arrays(columns, schema=SCHEMA)
 

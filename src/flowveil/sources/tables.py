@@ -20,17 +20,11 @@ from flowveil.reading.times import MICROSECONDS, check_time_options, decide
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """Trips made from a known data set.
+    """Trips made from a known data set."""
 
-    Attributes:
-        trips: one row for each trip, ready for `flowveil.read_trips`.
-        dropped: number of rows, points or trips that cannot be used, by reason.
-        notes: properties of these trips that a user should know.
-    """
-
-    trips: pa.Table
-    dropped: Mapping[str, int] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
+    trips: pa.Table  # one row for each trip, ready for `flowveil.read_trips`
+    dropped: Mapping[str, int] = field(default_factory=dict)  # rows, points or trips that cannot be used, by reason
+    notes: tuple[str, ...] = ()  # properties of these trips that a user should know
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "dropped", {reason: n for reason, n in self.dropped.items() if n})
@@ -129,11 +123,7 @@ def drop_rows(con: Any, reasons: Mapping[str, str], *, none_left: str = "") -> d
 
 
 def choose_columns(wanted: Iterable[Column], header: Header) -> dict[str, str]:
-    """Returns the column of each role: the one named, or else one with a usual name.
-
-    Raises:
-        DataError: columns are missing; all are reported at once. A first line of data is not quoted.
-    """
+    """Returns the named or usual column of each role; DataError with all missing ones, never a first line of data."""
     names = header.names
     by_key = {plain_name(name): name for name in reversed(names)}
     chosen: dict[str, str] = {}

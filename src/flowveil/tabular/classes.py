@@ -98,11 +98,7 @@ def _distances(column: Column, run_group: Ints, run_code: Ints, run_count: Ints,
 
 
 def _earth_mover(total: Ints, run_group: Ints, run_rank: Ints, run_count: Ints, size: Ints) -> Floats:
-    """Mean absolute difference of the two distribution functions over the ranks 0..m-2.
-
-    Between two values of a group its distribution function is flat and the table's is rising, so each flat piece splits
-    at one point into a part above and a part below: two look-ups in prefix sums for each run.
-    """
+    """Mean absolute difference of the distribution functions over the ranks 0..m-2, by two prefix sums for each run."""
     m = len(total)
     if m < 2:
         return np.zeros(len(size))
@@ -182,10 +178,7 @@ def number_by_text(regions: Sequence[Region]) -> Ints:
 
 
 def covering_children(tree: Hierarchy, partition: Ints, code: Ints, n_partitions: int) -> Ints:
-    """Map each leaf to the child, that contains it, of its partition's lowest common ancestor.
-
-    A partition with one leaf has that leaf as its lowest common ancestor, and it is returned.
-    """
+    """Maps each leaf to the child that contains it of its partition's lowest common ancestor, or to itself if alone."""
     low = np.full(n_partitions, tree.n_tiles, dtype=np.int64)
     high = np.full(n_partitions, -1, dtype=np.int64)
     np.minimum.at(low, partition, code)

@@ -112,10 +112,7 @@ class Grid:
 
 @dataclass(frozen=True)
 class _Sweep:
-    """Inputs shared by all parts of the comparison.
-
-    ``table`` is the original, columns of ordered bins replaced by the bins; ``binned`` is as IPF counts it.
-    """
+    """Inputs of all parts; ``table`` is the original with ordered bins as values, ``binned`` as IPF counts it."""
 
     table: pa.Table
     binned: pa.Table
@@ -133,7 +130,7 @@ class _Sweep:
         declared = {"domains": kinds.domains, "bins": kinds.bins}
         names = [*(a.name for a in attributes), roles.sensitive]
         coded = [code_variable(kinds.table, name, **declared, from_data=True) for name in names]
-        binned = pa.table([domain.values.take(pa.array(codes)) for domain, codes in coded], names=names)
+        binned = pa.table([values.take(pa.array(codes)) for values, codes in coded], names=names)
         outcome_of(binned, roles.sensitive, roles.positive)
         return cls(kinds.table, binned, kinds, roles, {**fit, **declared}, progress or (lambda _: None))
 
@@ -166,7 +163,7 @@ def compare_records(
     diagnostics: bool = False,
     progress: Callable[[str], None] | None = None,
 ) -> Comparison:
-    """Sweep both methods over their parameters and measure privacy and utility.
+    """Sweeps both methods over their parameters and measures privacy and utility; raises what the two methods raise.
 
     Args:
         records: a pyarrow, pandas or polars table.
@@ -175,9 +172,6 @@ def compare_records(
             Undeclared categories are read from the data.
         diagnostics: also check the assumptions of the regression.
         progress: called with a line of text before each step.
-
-    Raises:
-        ParameterError, DataError, InfeasibleError: as from the two methods.
     """
     grid, fit = grid or Grid(), fit or {}
     sweep = _Sweep.from_request(records, roles, fit, progress)

@@ -20,19 +20,6 @@ Declared = Mapping[str, Sequence[Any]] | None
 MOST_CODE_VALUES = 20
 
 
-@dataclass(frozen=True, eq=False)
-class Domain:
-    """The values a variable can take.
-
-    A missing value, if allowed, is the last of ``values``, an arrow array. Those that were not declared were read from
-    the data.
-    """
-
-    name: str
-    values: Any
-    declared: bool
-
-
 def code_variable(
     table: pa.Table,
     name: str,
@@ -40,15 +27,12 @@ def code_variable(
     domains: Declared = None,
     bins: Declared = None,
     from_data: bool = False,
-) -> tuple[Domain, Ints]:
-    """Return the domain of a column, and the position of each record's value in it.
+) -> tuple[Any, Ints]:
+    """Returns the values a column can take as an array, a missing one last, and the position of each record's value.
 
     Either its categories (in ``domains``) or the edges of its bins are declared, None among them if a value may be
-    missing, or the categories may be read from the data.
-
-    Raises:
-        ParameterError: both or neither of categories and edges, or edges that do not increase.
-        DataError: values outside the declared ones (counted, never quoted).
+    missing, or the categories may be read from the data. Raises ParameterError for both, neither, or edges that do not
+    increase; DataError for values outside the declared ones (counted, never quoted).
     """
     domain, edges = (domains or {}).get(name), (bins or {}).get(name)
     if domain is not None and edges is not None:
@@ -80,8 +64,7 @@ def code_variable(
     if problems:
         raise DataError(f"Column '{name}': {'; '.join(problems)}. Hint: complete the declaration.")
     codes = place.fill_null(len(values)).to_numpy(zero_copy_only=False).astype(np.int64)
-    known = pa.concat_arrays([values, pa.nulls(1, values.type)]) if allows_missing else values
-    return Domain(name, known, domain is not None), codes
+    return pa.concat_arrays([values, pa.nulls(int(allows_missing), values.type)]), codes
 
 
 def _declared(domain: Sequence[Any], kind: Any, name: str) -> Any:
@@ -162,10 +145,10 @@ def decide_kinds(
     for attribute in attributes:
         name, array = attribute.name, named_array(table, attribute.name)
         if attribute.kind == "ordered" and attribute.order is None and name in bins:
-            domain, position = code_variable(table, name, bins=bins)
+            values, position = code_variable(table, name, bins=bins)
             del bins[name]
-            table = table.set_column(table.column_names.index(name), name, domain.values.take(pa.array(position)))
-            domains[name] = domain.values.to_pylist()
+            table = table.set_column(table.column_names.index(name), name, values.take(pa.array(position)))
+            domains[name] = values.to_pylist()
             attribute = replace(attribute, order=tuple(v for v in domains[name] if v is not None))
         elif is_number(array.type) and attribute == Attribute(name, fine_grid=attribute.fine_grid):
             if name in domains:

@@ -52,12 +52,10 @@ class Grid:
 
 
 def encode_on_grid(table: pa.Table, attribute: Attribute, *, k: int) -> tuple[Column, Grid | None]:
-    """Number a quasi-identifier as `encode` does; numbers, dates and times by the cells of a grid, else None.
+    """Numbers a quasi-identifier as `encode` does; numbers, dates and times by the cells of a grid, else None.
 
-    Raises:
-        ParameterError: the step or the range cannot be, is given for a column of categories, or the step is finer than
-            the default one and that is not confirmed.
-        DataError: numbers lie outside the range that is declared public (counted, never quoted).
+    Raises ParameterError for an impossible step or range, or an unconfirmed step finer than the default; DataError if
+    numbers lie outside the range that is declared public (counted, never quoted).
     """
     column = records.encode(table, attribute)
     if column.position is None:
@@ -72,7 +70,7 @@ def encode_on_grid(table: pa.Table, attribute: Attribute, *, k: int) -> tuple[Co
                 "are then multiples of a step), or list the categories with an order."
             )
         return column, None
-    array = records.plain_array(table.column(attribute.name))
+    array = records.named_array(table, attribute.name)
     values, kind = _numbers(array, attribute.name), array.type
     low, high = _public_range(attribute, kind)
     outside = 0 if low is None else int(np.sum(values < low))
@@ -172,29 +170,20 @@ def _default_step(values: Any, kind: Any, k: int, low: Any, high: Any) -> tuple[
     cells = max(1, min(MOST_CELLS, n // k))
     least = (end / 2 - begin / 2) / cells * 2
     if pa.types.is_temporal(kind):
-        return _time_step(least, kind)
+        per_second, longest = _per_second(kind), _TIME_STEPS[-1]
+        fitting = [s for s in _TIME_STEPS if s * per_second >= max(least, 1)]
+        seconds = fitting[0] if fitting else longest * int(np.ceil(least / float(longest * per_second)))
+        size, unit = next((s, u) for u, s in reversed(_TIME_UNITS.items()) if seconds % s == 0)
+        return seconds * per_second, f"{seconds // size}{unit}"
     whole = pa.types.is_integer(kind)
     # A column of one fraction: a hundredth of its size is as good a step as any.
-    step = _round_up(least or (0 if whole else max(abs(begin), abs(end)) / 100) or 1.0)
+    least = least or (0 if whole else max(abs(begin), abs(end)) / 100) or 1.0
+    power = Fraction(10) ** int(np.floor(np.log10(least)))
+    step = next(m * power for m in (1, 2, 5, 10, 20) if m * power >= Fraction(least))
     step = max(step, Fraction(1)) if whole else step
     while max(abs(begin), abs(end)) / float(step) >= _MOST_STEPS / 4:
         step *= 10
     return step, number_text(repr(float(step)))
-
-
-def _round_up(least: float) -> Fraction:
-    """The smallest 1, 2 or 5 times a power of ten that is not below."""
-    power = Fraction(10) ** int(np.floor(np.log10(least)))
-    exact = Fraction(least)
-    return next(m * power for m in (1, 2, 5, 10, 20) if m * power >= exact)
-
-
-def _time_step(least: float, kind: Any) -> tuple[Fraction, str]:
-    per_second = _per_second(kind)
-    fitting = [s for s in _TIME_STEPS if s * per_second >= max(least, 1)]
-    seconds = fitting[0] if fitting else _TIME_STEPS[-1] * int(np.ceil(least / float(_TIME_STEPS[-1] * per_second)))
-    size, unit = next((s, u) for u, s in reversed(_TIME_UNITS.items()) if seconds % s == 0)
-    return seconds * per_second, f"{seconds // size}{unit}"
 
 
 def _cell_numbers(values: Any, grid: Grid, name: str) -> Ints:

@@ -181,9 +181,8 @@ def synthesize_records(records: Any, *, epsilon: float | None, **options: Any) -
     from_data = asked.domains_from_data or epsilon is None
     declared = {"domains": asked.domains, "bins": asked.bins}
     coded = [code_variable(table, name, **declared, from_data=from_data) for name in chosen]
-    domains = [domain for domain, _ in coded]
     wanted: list[Margin] = [tuple(sorted(chosen.index(name) for name in m)) for m in named]
-    tree = build_junction_tree([len(domain.values) for domain in domains], wanted)
+    tree = build_junction_tree([len(values) for values, _ in coded], wanted)
     _refuse_large(tree, wanted, chosen, asked.max_cells)
     if mechanism is not None:
         _refuse_noise(tree.shape, wanted, mechanism, asked.n_records)
@@ -200,7 +199,8 @@ def synthesize_records(records: Any, *, epsilon: float | None, **options: Any) -
     settled = TOLERANCE * 1e-2 if epsilon is None else 1e-2 / n
     gap, cycles, converged = fit(model, wanted, targets, settled=settled, max_cycles=asked.max_cycles)
     drawn = model.sample(n, generator)
-    made = [domain.values.take(pa.array(drawn[:, i])) for i, domain in enumerate(domains)]
+    made = [values.take(pa.array(drawn[:, i])) for i, (values, _) in enumerate(coded)]
+    read = [name for name in chosen if name not in {**(asked.domains or {}), **(asked.bins or {})}]
     noise = mechanism and {"law": _DISTRIBUTIONS[mechanism.kind], "scale": mechanism.scale(len(named))}
     report: dict[str, Any] = {
         "method": "ipf",
@@ -213,7 +213,7 @@ def synthesize_records(records: Any, *, epsilon: float | None, **options: Any) -
         "n_cells": prod(tree.shape),
         "n_records": n,
         "n_records_from": source,
-        "categories_read_from_the_data": [d.name for d in domains if mechanism is not None and not d.declared],
+        "categories_read_from_the_data": read if mechanism is not None else [],
         "fit": {"gap": gap, "cycles": cycles, "converged": converged},
     }
     return Synthesis(pa.table(made, names=chosen), {**report, "statement": _statement(report)}, model)

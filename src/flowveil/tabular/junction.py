@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from math import prod
 
 import numpy as np
@@ -38,10 +39,7 @@ class JunctionTree:
 
 
 def build_junction_tree(shape: Sequence[int], margins: Sequence[Margin]) -> JunctionTree:
-    """Triangulate the graph of the margins (least fill of cells first) and join the cliques.
-
-    Deterministic; looks at the numbers of categories only, never at data.
-    """
+    """Triangulates the graph of the margins (least fill first) and joins the cliques; independent of the data."""
     n = len(shape)
     neighbours: list[set[int]] = [set() for _ in range(n)]
     for margin in margins:
@@ -80,10 +78,7 @@ def _joined(shape: tuple[int, ...], cliques: list[Margin]) -> JunctionTree:
 
 
 class JunctionModel:
-    """A distribution on a junction tree: one table a clique, all agreeing on what they share.
-
-    Starts uniform. Changed by `fit_margin` only, which keeps the tables in agreement.
-    """
+    """A distribution on a junction tree, at first uniform: one table a clique, kept in agreement by `fit_margin`."""
 
     def __init__(self, tree: JunctionTree) -> None:
         self.tree = tree
@@ -91,11 +86,6 @@ class JunctionModel:
             np.full([tree.shape[v] for v in clique], 1.0 / cells)
             for clique, cells in zip(tree.cliques, tree.cells(), strict=True)
         ]
-        self._around: list[list[tuple[int, Margin]]] = [[] for _ in tree.cliques]
-        for child, (parent, separator) in enumerate(zip(tree.parent, tree.separators, strict=True)):
-            if parent >= 0:
-                self._around[parent].append((child, separator))
-                self._around[child].append((parent, separator))
 
     def margin(self, margin: Margin) -> Floats:
         """The distribution of these variables (sorted; all in one clique)."""
@@ -111,22 +101,19 @@ class JunctionModel:
         self.tables[clique] *= ratio.reshape(shape)
 
     def fit_margin(self, margin: Margin, target: Floats) -> Floats:
-        """Rescale so that these variables have the target distribution, and return the one they had before.
-
-        A cell that is zero in the model stays zero whatever the target.
-        """
+        """Rescales to the target distribution of these variables, zeros stay zero; returns the one they had before."""
         home = self.tree.home(margin)
         before = self._summed(home, margin)
         self._scale(home, margin, _ratio(target, before))
-        # Pass the change on, outwards from the clique that was rescaled.
-        waiting = [(home, -1)]
-        while waiting:
-            here, came_from = waiting.pop()
-            for there, separator in self._around[here]:
-                if there != came_from:
-                    ratio = _ratio(self._summed(here, separator), self._summed(there, separator))
-                    self._scale(there, separator, ratio)
-                    waiting.append((there, here))
+        # Pass the change on: up to the root, then down to all other cliques.
+        path = [home]
+        while path[-1]:
+            path.append(self.tree.parent[path[-1]])
+        up = [(child, parent, child) for child, parent in pairwise(path)]
+        down = [(self.tree.parent[i], i, i) for i in range(len(self.tables)) if i not in path]
+        for here, there, child in [*up, *down]:
+            separator = self.tree.separators[child]
+            self._scale(there, separator, _ratio(self._summed(here, separator), self._summed(there, separator)))
         return before
 
     def sample(self, n: int, generator: np.random.Generator) -> Ints:

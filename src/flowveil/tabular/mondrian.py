@@ -273,10 +273,6 @@ class _Level:
     def size(self) -> Ints:
         return np.bincount(self.partition)
 
-    @property
-    def n_partitions(self) -> int:
-        return len(self.size)
-
 
 def partition_records(
     columns: Sequence[Column], safety: Safety, *, strict: bool, choose: str = "width", order: Ints | None = None
@@ -286,7 +282,7 @@ def partition_records(
     final = np.empty(len(records), dtype=np.int64)
     finished = 0
     level = _Level(records, np.zeros(len(records), np.int64))
-    while level.n_partitions:
+    while len(level.size):
         right, was_cut = _best_cuts(level, columns, safety, strict=strict, choose=choose)
         cut = was_cut[level.partition]
         number = np.cumsum(~was_cut) - 1 + finished
@@ -303,16 +299,16 @@ def _best_cuts(
     level: _Level, columns: Sequence[Column], safety: Safety, *, strict: bool, choose: str
 ) -> tuple[Mask, Mask]:
     """Return for each record whether it goes to the second half, and for each partition whether it is cut."""
-    best = np.zeros(level.n_partitions)
+    best = np.zeros(len(level.size))
     right = np.zeros(len(level.records), dtype=np.bool_)
-    was_cut = np.zeros(level.n_partitions, dtype=np.bool_)
+    was_cut = np.zeros(len(level.size), dtype=np.bool_)
     for column in columns:
         goes_right, possible, merit = _candidate(level, column, strict=strict, choose=choose)
         allowed = possible & (merit > best)
         if allowed.any():
             kept = allowed[level.partition]
             half = (2 * level.partition + goes_right)[kept]
-            allowed &= safety.holds(half, 2 * level.n_partitions, level.records[kept]).reshape(-1, 2).all(axis=1)
+            allowed &= safety.holds(half, 2 * len(level.size), level.records[kept]).reshape(-1, 2).all(axis=1)
             best[allowed] = merit[allowed]
             was_cut |= allowed
             right = np.where(allowed[level.partition], goes_right, right)
@@ -320,19 +316,15 @@ def _best_cuts(
 
 
 def _candidate(level: _Level, column: Column, *, strict: bool, choose: str) -> tuple[Mask, Mask, Floats]:
-    """One cut of each partition along one quasi-identifier.
-
-    Returns whether each record goes to the second half, whether a partition has two values, so that it can be cut, and
-    how wide it is, as a share of the column's range or as a number of distinct values.
-    """
+    """Returns a cut of each partition along a column: who goes to the second half, whether it can be cut, its width."""
     value, n_values = column.codes[level.records], column.n_values
-    distinct = np.bincount(runs(level.partition, value, n_values)[0], minlength=level.n_partitions)
+    distinct = np.bincount(runs(level.partition, value, n_values)[0], minlength=len(level.size))
     if column.tree is not None:
-        value = covering_children(column.tree, level.partition, value, level.n_partitions)
+        value = covering_children(column.tree, level.partition, value, len(level.size))
         n_values = column.tree.n_nodes
     order = np.argsort(level.partition * n_values + value, kind="stable")
     run_partition, run_value, count = runs(level.partition, value, n_values)
-    n_runs = np.bincount(run_partition, minlength=level.n_partitions)
+    n_runs = np.bincount(run_partition, minlength=len(level.size))
     bounds = np.cumsum(n_runs) - n_runs
     merit = distinct.astype(float) if choose == "distinct" else _widths(column, run_value, bounds, n_runs)
     rank = np.arange(len(count))

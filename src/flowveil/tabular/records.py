@@ -158,8 +158,6 @@ def _read_csv(file: Path) -> pa.Table:
     with file.open(newline="", encoding="utf-8-sig") as handle:
         header = next(csv.reader(handle, skipinitialspace=True), [])
     names = [name.strip() for name in header]
-    if len(set(names)) != len(names):
-        raise DataError(f"'{file.name}' has two columns of the same name.")
     table = arrow_csv.read_csv(
         file,
         read_options=arrow_csv.ReadOptions(column_names=names, skip_rows=1),
@@ -173,10 +171,7 @@ def _read_csv(file: Path) -> pa.Table:
 
 
 def published_as_is(table: pa.Table, name: str) -> Any:
-    """Return a column to be published unchanged, without unused dictionary entries.
-
-    A dictionary may hold categories of rows that were filtered out; decoded, only values of records remain.
-    """
+    """Returns a column to publish unchanged, without dictionary entries of rows that were filtered out."""
     column = table.column(name)
     if isinstance(column.type, pa.BaseExtensionType):
         column = pa.chunked_array([chunk.storage for chunk in column.chunks], column.type.storage_type)
@@ -206,10 +201,7 @@ def check_output(path: str | Path) -> None:
 
 
 def write_records(table: pa.Table, path: str | Path, *, beside: Mapping[Place, Content] | None = None) -> None:
-    """Write a table as CSV without spreadsheet formulas or as Parquet (by its ending), and texts next to it.
-
-    All of them are written, or none.
-    """
+    """Writes a table as CSV without formulas, or as Parquet (by its ending), and texts next to it: all or none."""
     check_output(path)
 
     from pyarrow import parquet
@@ -235,10 +227,7 @@ def check_columns(table: pa.Table, names: Iterable[str], role: str) -> None:
 
 
 def check_roles(table: pa.Table, **roles: Sequence[str]) -> None:
-    """Raise unless every column of the table has exactly one role.
-
-    No column has a role by default: forgotten columns are how names and account numbers get published.
-    """
+    """Raises unless every column has exactly one role: forgotten columns are how names get published."""
     for role, names in roles.items():
         check_columns(table, names, role.replace("_", " "))
     named = [name for names in roles.values() for name in names]
@@ -257,11 +246,10 @@ def check_roles(table: pa.Table, **roles: Sequence[str]) -> None:
 
 
 def encode(table: pa.Table, attribute: Attribute, *, missing_label: str = MISSING) -> Column:
-    """Number the values of one column; the numbers depend on the set of values only, not on the order of records.
+    """Numbers the values of one column; the numbers depend on the set of values only, not on the order of records.
 
-    Raises:
-        DataError: a value is not in the given order or hierarchy (counted, never quoted), a number is not
-            finite, or a category reads like the label of missing values.
+    Raises DataError if a value is not in the given order or hierarchy (counted, never quoted), a number is not finite,
+    or a category reads like the label of missing values.
     """
     name, order, tree = attribute.name, attribute.order, attribute.hierarchy
     array = named_array(table, name)
@@ -305,7 +293,7 @@ def named_array(table: pa.Table, name: str) -> Any:
     """A column as `plain_array` gives it; a type that cannot be used is a DataError that names the column."""
     try:
         return plain_array(table.column(name))
-    except (DataError, pa.ArrowException):
+    except pa.ArrowException:
         raise DataError(
             f"Column '{name}' holds {table.schema.field(name).type}; allowed are text, numbers, dates, times and "
             "yes/no, one value a record. Hint: name it as a direct identifier to leave it out."
@@ -315,15 +303,11 @@ def named_array(table: pa.Table, name: str) -> Any:
 def plain_array(column: Any) -> Any:
     """One contiguous array; dictionaries decoded, decimals as floating point, NaN made missing."""
     if pa.types.is_nested(column.type):
-        raise DataError(f"A column holds lists or structures ({column.type}); only single values are allowed.")
+        raise pa.ArrowTypeError(f"{column.type} holds several values")
     array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    if isinstance(array, pa.ChunkedArray):
-        array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], column.type)
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
-    if pa.types.is_decimal(array.type):
-        array = array.cast(pa.float64())
-    if pa.types.is_floating(array.type):
+    if pa.types.is_decimal(array.type) or pa.types.is_floating(array.type):
         array = array.cast(pa.float64())
         array = pc.if_else(pc.is_nan(array), pa.scalar(None, pa.float64()), array)
     return array

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from flowveil.errors import DataError, GuaranteeError
-from flowveil.tabular.records import MISSING, Ints, as_table, check_columns, plain_array, whole_numbers
+from flowveil.tabular.records import MISSING, Ints, as_table, check_columns, named_array, plain_array, whole_numbers
 
 #: Distances are sums of rounded quotients; a distance is within t up to this much.
 _TOLERANCE = 1e-6
@@ -64,10 +64,12 @@ def describe_classes(
     if table.num_rows == 0:
         raise DataError("The table has no records.")
     # Missing values are one value.
-    keys = (plain_array(table[name]).dictionary_encode("encode").indices for name in quasi_identifiers)
+    keys = (named_array(table, name).dictionary_encode("encode").indices for name in quasi_identifiers)
     group = number_rows([key.to_numpy(zero_copy_only=False).astype(np.int64) for key in keys])
     size = np.bincount(group)
-    measured = [_within_classes(group, size, table[name], ordered) for name, ordered in (sensitive or {}).items()]
+    measured = [
+        _within_classes(group, size, named_array(table, name), ordered) for name, ordered in (sensitive or {}).items()
+    ]
     mean = table.num_rows / len(size)
     return ClassReport(
         n_records=table.num_rows,
@@ -92,7 +94,7 @@ def number_rows(columns: Sequence[Ints]) -> Ints:
 
 def _within_classes(group: Ints, size: Ints, column: Any, ordered: bool | Sequence[str]) -> tuple[int, float]:
     """Fewest distinct values in a class, and the largest distance of a class from the whole."""
-    encoded = plain_array(column).dictionary_encode("encode")
+    encoded = column.dictionary_encode("encode")
     values, n_values = encoded.dictionary, len(encoded.dictionary)
     rank = np.arange(n_values)
     if ordered:

@@ -67,10 +67,7 @@ def pair_tables(
 
 
 def pair_release(release: Anonymized, table: Any, *, seed: int = 0) -> Paired:
-    """A k-anonymous release as records: each quasi-identifier drawn evenly from its published region.
-
-    The sensitive columns, which are published unchanged, are taken from the original table.
-    """
+    """A release as records: quasi-identifiers drawn evenly from their regions, sensitive columns from the original."""
     generator = np.random.default_rng(seed)
     columns = [region.column for region in release.regions]
     other = [region.draw(release.class_of_record, generator) for region in release.regions]
@@ -262,10 +259,7 @@ def cross_validate(
 
 
 def effects(trained: Trained) -> list[dict[str, Any]]:
-    """Coefficients on the logarithm of the odds: estimate, standard error, Wald's test (z, p), 95 % interval.
-
-    All are None where the records do not determine one (a category without records).
-    """
+    """Coefficients on log odds: estimate, standard error, Wald's z and p, 95 % interval; None if undetermined."""
     model, free = fit_logit(trained.rows, trained.outcome)
     found = np.full((len(free), 6), np.nan)
     found[free] = np.column_stack([model.params, model.bse, model.tvalues, model.pvalues, model.conf_int()])

@@ -77,10 +77,7 @@ def _check_spans(release: ReleaseFolder, trips: Trips) -> Iterator[str]:
 def trips_from_flows(
     flows: Flows | SlicedFlows, *, stricter: ListedPlaces | None = None, hierarchy: str | None = None
 ) -> Trips:
-    """Returns the raw trips of a recount, from flows as they were read.
-
-    ``stricter`` is the list of places by the tiles of these flows; ``hierarchy`` is that of the release.
-    """
+    """Returns the raw trips of a recount, from flows as read; ``stricter`` has the listed places by their tiles."""
     parts = flows.slices if isinstance(flows, SlicedFlows) else (flows,)
     whole, lengths = parts[0], [len(part) for part in parts]
     columns: dict[str, Any] = {}

@@ -210,8 +210,7 @@ def verify_derived(
         zones_of, within: the release or frozen map, and the area, that the derivation used; as for `derive`.
         strict: whether what could not be compared is a finding.
 
-    Raises:
-        ParameterError: a folder is not a release, or an input that the derivation used is not given.
+    Raises ParameterError if a folder is not a release, or an input that the derivation used is not given.
     """
     folder, origin = _folder(directory, "the release"), _folder(source, "the source")
     (own, sha256), (others, source_sha256) = check_files(folder), check_files(origin)

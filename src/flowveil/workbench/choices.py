@@ -76,10 +76,7 @@ def cell_choices(choices: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def choices_of(content: Any) -> dict[str, Any]:
-    """Returns the checked choices of a page, without None and empty texts; ParameterError if one is wrong.
-
-    An empty person means: no person column.
-    """
+    """Returns the checked choices of a page without empty ones (except no person); ParameterError if one is wrong."""
     if not isinstance(content, dict):
         raise ParameterError("Choices must be an object of names and values.")
     allowed = {one.name: one for one in page_settings()}

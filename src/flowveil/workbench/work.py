@@ -1,10 +1,8 @@
 """A worker process, and its tasks: one function for each kind of job.
 
-A task names files that the server chose and choices that it checked. Flows are read once for each way of reading and
-cached in the private folder; a process that stays alive has the last ones in memory.
-
-Tasks and progress are lines of JSON. Results are files, because they may be large. A thread watches the standard input:
-it closes when the server ends for any reason, and then the process exits at once.
+A task names files that the server chose and choices that it checked. Flows are cached in the private folder. Tasks and
+progress are lines of JSON, results are files. When the server ends, standard input closes and the process exits at
+once.
 """
 
 from __future__ import annotations

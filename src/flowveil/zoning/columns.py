@@ -1,7 +1,4 @@
-"""Roles of the columns of a zone table.
-
-Users name columns, or usual names are recognised. Ambiguous names are not guessed: the error lists the candidates.
-"""
+"""Roles of the columns of a zone table: named by users or recognised; errors list ambiguous candidates."""
 
 from __future__ import annotations
 

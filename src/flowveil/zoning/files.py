@@ -70,12 +70,9 @@ _READERS = frozenset({"GeoJSON", "GeoJSONSeq", "TopoJSON", "ESRIJSON", "ESRI Sha
 
 @dataclass(frozen=True, eq=False)
 class ZoneMap:
-    """A hierarchy over a user's own tiles.
+    """A hierarchy over a user's own tiles, with its names and its geography if known.
 
-    Attributes:
-        hierarchy: kind ``table`` or ``dendrogram``; with its names if the map has some, and with its geography if
-            coordinates or outlines are known.
-        columns: which column served as what.
+    Its kind is ``table`` or ``dendrogram``; ``columns`` says which column served as what.
     """
 
     hierarchy: Hierarchy
@@ -180,11 +177,7 @@ def read_zones(
 
 
 def read_outlines(source: Any) -> Outlines:
-    """Returns the polygons of a file or a table, in degrees, whatever its columns say.
-
-    Raises:
-        DataError: it cannot be read, or holds other geometries than polygons.
-    """
+    """Returns the polygons of a file or table in degrees; DataError if unreadable or other geometries."""
     _, drawn, label = load_table(source)
     present = None if drawn is None else drawn[~shapely.is_missing(drawn)]
     if present is None or len(present) == 0 or not np.all(np.isin(shapely.get_type_id(present), POLYGONAL)):

@@ -61,9 +61,7 @@ class TilePlaces:
 class ZoneGeography:
     """The geography of a hierarchy over a user's tiles.
 
-    Attributes:
-        places: the tiles of the whole map, in leaf order of its hierarchy.
-        start, stop: for each node, the slice of those tiles that it holds.
+    ``places`` are the tiles of the whole map in leaf order; ``start`` and ``stop`` the slice of them below each node.
     """
 
     places: TilePlaces
@@ -240,10 +238,7 @@ class _Plane:
 
     @classmethod
     def around(cls, lat: Floats, lon: Floats) -> _Plane:
-        """Azimuthal around the middle of these points: truest there, and nothing breaks within a hemisphere.
-
-        Points that span more than that get a cylindrical plane.
-        """
+        """Azimuthal around the middle of these points; cylindrical if they span more than a hemisphere."""
         towards = directions(lat, lon)
         middle = _lat_lon(towards.sum(axis=1, keepdims=True))
         if float((directions(*middle).T @ towards).min()) > 0:
@@ -287,10 +282,7 @@ def _without_gaps(outline: Any, largest: float) -> Any:
 
 
 def _nearest_cells(lat: Floats, lon: Floats) -> tuple[Outlines, Floats]:
-    """Voronoi cells of the tiles, within half the usual distance of neighbours around their convex hull.
-
-    This is what is drawn for base stations. Tiles at one place share a cell, each with its part of the area.
-    """
+    """Voronoi cells of the tiles, cut off near their convex hull; tiles at one place divide the area of a cell."""
     plane = _Plane.around(lat, lon)
     flat = plane.from_degrees(np.column_stack((lon, lat)))
     place, number = np.unique(flat, axis=0, return_inverse=True)
@@ -353,10 +345,7 @@ def _split_at_date_line(outline: Any) -> Any:
 
 
 def zones_at(outlines: Outlines, codes: NDArray[Any], lat: Floats, lon: Floats) -> Ints:
-    """Returns the number of the outline that contains each point, or `NOWHERE`.
-
-    A point on a border, or in overlapping outlines, is in the one with the smallest code, whatever their order.
-    """
+    """Returns the outline that contains each point, or `NOWHERE`; of several, the one with the smallest code."""
     order = np.argsort(codes, kind="stable")
     tree = shapely.STRtree(shapely.points(lon, lat))
     zone, point = tree.query(outlines[order], predicate="intersects")

@@ -83,15 +83,11 @@ def is_cell(cells: Cells64) -> NDArray[np.bool_]:
 
 
 def h3_hierarchy(tiles: Cells64, *, to_the_top: bool = False) -> Hierarchy:
-    """Returns the smallest H3 tree that holds these tiles.
+    """Returns the smallest H3 tree that holds these tiles: distinct cells of one resolution, in increasing order.
 
     The root is the smallest cell that holds all tiles, or a virtual root above several base cells. Every resolution in
-    between is there, also where a cell has a single child.
-
-    Args:
-        tiles: distinct valid cells of one resolution, in increasing order; they become tiles 0, 1, ... The last may be
-            `OUTSIDE_CELL`: the tree then reaches to the top.
-        to_the_top: put everything above them into the tree, up to a virtual root.
+    between is there, also where a cell has a single child. If the last tile is `OUTSIDE_CELL`, or with ``to_the_top``,
+    the tree reaches up to a virtual root.
     """
     tiles = np.asarray(tiles, dtype=np.uint64)
     if len(tiles) == 0:

@@ -159,10 +159,7 @@ def halved_map(tree: Hierarchy) -> Hierarchy:
 
 
 def _points(tree: Hierarchy, where: ZoneGeography) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Returns mean latitude and longitude of the tiles of each node, in units.
-
-    Longitudes are relative to the tile with the first code, so that a map across 180 degrees is contiguous.
-    """
+    """Returns mean latitude and longitude of each node's tiles, longitudes relative to the tile with the first code."""
     at = where.start[tree.leaf_node]
     lat = np.rint(where.places.lat[at] * _UNITS).astype(np.int64)
     lon = np.rint(where.places.lon[at] * _UNITS).astype(np.int64)

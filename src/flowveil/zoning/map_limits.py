@@ -46,10 +46,7 @@ _OTHER_MAPS = (".gpkg", ".sqlite", ".db", ".geojson", ".json", ".fgb", ".zip", "
 
 
 def check_geopackage(path: Path, label: str) -> None:
-    """Raises DataError for a GeoPackage with views, generated columns or too much content, or that is none.
-
-    Views and generated columns run SQL of the file's author when they are read, which may never end.
-    """
+    """Raises DataError for a GeoPackage that is too large, or whose views or generated columns run its author's SQL."""
     try:
         with sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True) as database:
             database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MOST_BYTES)

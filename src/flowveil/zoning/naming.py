@@ -1,7 +1,4 @@
-"""Names of zones: those of the map, otherwise derived from a place in the zone.
-
-Names follow from the map alone, so they reveal nothing about the trips.
-"""
+"""Names of zones: of the map or of a place in the zone. They depend on the map alone, so reveal nothing of trips."""
 
 from __future__ import annotations
 

@@ -35,17 +35,11 @@ _FINEST = 15
 def dissolved(
     zones: Sequence[Sequence[int]], finest: int, *, decimals: int = DECIMALS
 ) -> tuple[NDArray[np.object_], Floats]:
-    """Returns the outline of each zone at a resolution, and its area in square kilometres.
+    """Returns the outline of each zone, the union of its cells at resolution ``finest``, and its area in km².
 
-    Args:
-        zones: the H3 cells that each zone consists of, none finer than `finest`.
-        finest: the resolution of the cells whose union is drawn.
-        decimals: to which coordinates are rounded.
-
-    Returns:
-        Shapely polygons (longitude, latitude), split where they cross the 180th meridian and closed along a pole, with
-        rounded coordinates; and the area of each as rounded, on the sphere, between great circles.
-        Outlines depend on all zones given together: what is to fit together is drawn in one call.
+    Outlines are polygons (longitude, latitude), rounded, split at the 180th meridian and closed along a pole; areas are
+    of the rounded outlines, on the sphere. No cell is finer than ``finest``. Outlines depend on all zones given
+    together: what is to fit together is drawn in one call.
     """
     pieces = [[[c] for c in cells] if len(cells) >= _CELLS_AROUND_A_HOLE else [cells] for cells in zones]
     shapes, areas = _without_holes([piece for of_zone in pieces for piece in of_zone], finest, decimals)

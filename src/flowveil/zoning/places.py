@@ -41,13 +41,9 @@ _ALLOWED = "a column 'tile', or 'lat' and 'lon'"
 
 @dataclass(frozen=True, eq=False)
 class Places:
-    """A list of places.
+    """A list of places, by the published codes of their tiles or by coordinates.
 
-    Attributes:
-        tile: published code of the tile of each; None if the list has coordinates.
-        lat, lon: coordinates of each; None if the list has tiles.
-        k: threshold of cells around each, 0 if not given.
-        l: the same for locations.
+    ``k`` and ``l`` are the thresholds of cells around each place, 0 if not given.
     """
 
     tile: Texts | None
@@ -60,10 +56,7 @@ class Places:
         return len(self.k)
 
     def tiles_on(self, resolution: int | None, whole_map: Hierarchy | None) -> Texts:
-        """Returns the code of the tile of each place, in H3 of a resolution, or on a map.
-
-        Raises DataError if places are not on the map, and ParameterError without a map.
-        """
+        """Returns the tile of each place, in H3 or on a map; DataError if off the map, ParameterError without one."""
         return _map_codes(self, whole_map) if resolution is None else _h3_codes(self, resolution)
 
     def on(self, flows: Flows) -> Places:
@@ -103,11 +96,9 @@ class Places:
         else:
             assert whole_map is not None
             holding = tree_of_tiles(whole_map, self.tile, to_the_top=True)
-        highest = np.zeros(holding.n_nodes, np.int64)
-        highest[holding.leaf_node] = thresholds[positions(tiles, holding.code[holding.leaf_node])]
-        for depth in range(holding.max_depth, 0, -1):
-            nodes = holding.nodes_at_depth(depth)
-            np.maximum.at(highest, holding.parent[nodes], highest[nodes])
+        of_tile = np.append(thresholds[positions(tiles, holding.code[holding.leaf_node])], 0)
+        edges = np.column_stack((holding.leaf_start, holding.leaf_stop)).ravel()
+        highest = np.maximum.reduceat(of_tile, edges)[::2]
         at = positions(holding.code, tree.code)
         of_tree = np.where(at >= 0, highest[at], 0)
         if tree.code.dtype == np.uint64:

@@ -50,11 +50,7 @@ def index_one_by_one(lat: Column, lon: Column, resolution: int) -> Cells64:
 
 
 def index_points(lat: Column, lon: Column, resolution: int) -> Cells64:
-    """Returns the H3 cell of each point, equal to `index_one_by_one`.
-
-    Raises:
-        h3.H3LatLngDomainError: a coordinate is missing or infinite.
-    """
+    """Returns the H3 cell of each point as `index_one_by_one`; h3.H3LatLngDomainError if one is missing or infinite."""
     if len(lat) < _FEW or not np.isfinite(lat.sum() + lon.sum()):
         return index_one_by_one(lat, lon, resolution)
     cells = np.empty(len(lat), dtype=np.uint64)

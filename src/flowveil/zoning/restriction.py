@@ -82,10 +82,7 @@ def both_trees(flows: Any, make: Callable[[Hierarchy], Hierarchy]) -> tuple[Hier
 
 
 def to_the_top(flows: Any) -> Any:
-    """Returns the flows or slices over trees that reach to the top of their map; tiles keep their numbers.
-
-    A tree without a map stays unchanged.
-    """
+    """Returns flows or slices over trees up to the top of their map, if they have one; tiles keep their numbers."""
     parts = _parts(flows)
     whole = parts[0].whole_map
 
@@ -114,11 +111,7 @@ def tree_over(tiles: Any, hierarchy: str) -> Hierarchy:
 
 
 def flows_during(sliced: SlicedFlows, label: str) -> Flows:
-    """Returns the flows of the time step with a label, from flows sliced by time alone; independent of other steps.
-
-    Raises:
-        DataError: there are no trips in this step.
-    """
+    """Returns the flows of one time step, from flows sliced by time alone; DataError if it has no trips."""
     if (label,) not in sliced.keys:
         first, last = sliced.keys[0][0], sliced.keys[-1][0]
         raise DataError(f"There are no trips in {label}; the input has trips from {first} to {last}.")

@@ -20,16 +20,12 @@ Texts = NDArray[np.str_]
 
 
 def nested_hierarchy(columns: Sequence[Texts], *, levels: Sequence[str], root: str | None = None) -> Hierarchy:
-    """Returns the tree of nested zone codes, one column per level.
-
-    Args:
-        columns: the codes of each row at each level, coarsest first; the last are the tiles. Rows may repeat.
-        levels: the columns' names.
-        root: code of the root above several coarsest zones; ``all`` by default.
+    """Returns the tree of nested zone codes: ``columns`` has the codes of each row, coarsest level first, tiles last.
 
     Its `Hierarchy.level` is the position in ``levels`` (-1 for the root above them), its root the smallest zone that
-    contains all tiles. Tiles keep their codes; a coarser level that shares a code with a finer one has all its codes
-    written ``level:code``. Raises HierarchyError with all codes that are missing or have two parents.
+    contains all tiles, or ``root`` above several. Tiles keep their codes; a coarser level that shares a code with a
+    finer one has all its codes written ``level:code``. Raises HierarchyError with all codes that are missing or have
+    two parents.
     """
     texts = [np.asarray(c, dtype=np.str_) for c in columns]
     if not texts or len(texts[-1]) == 0:
@@ -62,15 +58,11 @@ def nested_hierarchy(columns: Sequence[Texts], *, levels: Sequence[str], root: s
 
 
 def parent_hierarchy(tile: Texts, parent: Texts, *, root: str | None = None) -> Hierarchy:
-    """Returns the tree of a table with the parent of each zone.
+    """Returns the tree of a table with the parent of each zone; zones without children are the tiles.
 
-    Args:
-        tile: the zone of each row. Zones without children are the tiles.
-        parent: its parent, or an empty text. A parent may have a separate row with its own parent.
-        root: code of a root above all zones without a parent, if there are several.
-
-    Raises HierarchyError if a zone has two parents or is its own ancestor, or if several zones have no parent and
-    ``root`` is not given.
+    A parent is a zone or an empty text; ``root`` is the code of a root above several zones without a parent. Raises
+    HierarchyError if a zone has two parents or is its own ancestor, or if several have no parent and ``root`` is
+    missing.
     """
     tile, parent = np.asarray(tile, dtype=np.str_), np.asarray(parent, dtype=np.str_)
     if len(tile) == 0:

@@ -145,7 +145,7 @@ def test_what_slices_by_two_columns_share_is_solved_exactly(counts, below):
         node = np.zeros(len(trips), dtype=np.int64)
         return Side(node, node, np.array(trips, dtype=np.int64), 0)
 
-    ground = Ground(np.array([-1]), np.array([1]), ())
+    ground = Ground(np.array([-1]), np.array([1]), {}, {})
     values = [np.array([[-1, -1]]), np.array([[0, -1], [1, -1]]), np.array([[-1, 0], [-1, 1]])]
     found = confined_components(ground, [side([total]), side(rows), side(columns)], below, values)
     assert (found.bounded, found.left_out) == (0, 0)

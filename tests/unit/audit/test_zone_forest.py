@@ -25,9 +25,9 @@ def test_the_zone_of_everything_holds_what_lies_outside_the_area_where_that_is_k
     base = h3.cell_to_parent(CELL, 0)
     kept = {"within": "1,2,3,4", "outside": "keep"}
     coarse, fine = release({"all": [base]}, kept), release({CELL: [CELL], "outside": []}, kept)
-    ground = ground_of([coarse, fine])
-    everything, (cell, outside) = ground.nodes(0, ["all"])[0], ground.nodes(1, [CELL, "outside"])
+    ground = ground_of({0: coarse, 1: fine})
+    everything, (cell, outside) = ground.nodes[0, 0][0], ground.nodes[1, 0]
     assert ground.parent[outside] == ground.parent[cell] == everything
     # Without trips from outside, everything is what was seen.
-    dropped = ground_of([release({"all": [base]}, {}), release({CELL: [CELL], "outside": []}, {})])
-    assert dropped.parent[dropped.nodes(1, ["outside"])[0]] == -1
+    dropped = ground_of({0: release({"all": [base]}, {}), 1: release({CELL: [CELL], "outside": []}, {})})
+    assert dropped.parent[dropped.nodes[1, 0][1]] == -1

@@ -13,27 +13,28 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from flowveil.hierarchy import Hierarchy
 from flowveil.methods.discrete_noise import DiscreteLaplace, system_bits
 from flowveil.methods.noise_guarantee import NoiseGuarantee
 from flowveil.methods.privtree import _Budget, divide_pairs
 from flowveil.methods.public_domain import PublicTree
+from flowveil.release.plan import NodeZones
 from reference.privacy_audit import certified_epsilon
 
 WORLDS = 200_000
+#: Nodes of a world.
+NODES = 7
 BOUND, TRIPS = 1, 2
 EPSILON = 3.0
 
 
 def worlds() -> PublicTree:
-    """All worlds as one tree with many tops: first the worlds, then their halves, then the zones."""
-    parent = [np.full(WORLDS, -1), np.arange(2 * WORLDS) // 2, WORLDS + np.arange(4 * WORLDS) // 2]
-    first = [4 * np.arange(WORLDS), 2 * np.arange(2 * WORLDS), np.arange(4 * WORLDS)]
-    size = np.repeat([4, 2, 1], [WORLDS, 2 * WORLDS, 4 * WORLDS])
-    first_zone = np.concatenate(first)
-    zones = np.arange(4 * WORLDS, dtype=np.int32)
-    return PublicTree(
-        None, np.concatenate(parent).astype(np.int32), first_zone, first_zone + size, zones, 3 * WORLDS + zones, size
-    )
+    """All worlds below one root: each a node with two halves, and two zones below each half."""
+    world = 1 + NODES * np.arange(WORLDS)
+    # A world, its first half with two zones, and its second half with two zones.
+    parent = np.column_stack((np.zeros(WORLDS, int), *(world + at for at in (0, 1, 1, 0, 4, 4)))).ravel()
+    tree = Hierarchy(np.append(-1, parent), np.arange(1 + len(parent), dtype=np.uint64))
+    return PublicTree(tree, NodeZones(tree, np.arange(tree.n_nodes, dtype=np.int32)), tree.leaf_node, world)
 
 
 @pytest.fixture(autouse=True)
@@ -41,7 +42,7 @@ def each_world_alone(monkeypatch):
     """Each world begins with the pair of itself: pairs of different worlds would be many, and empty."""
 
     def top(_tree: PublicTree, from_: np.ndarray, _to: np.ndarray) -> tuple:
-        world = np.arange(WORLDS, dtype=np.int32)
+        world = 1 + NODES * np.arange(WORLDS, dtype=np.int32)
         return (world, world), from_ // 4
 
     monkeypatch.setattr(sys.modules["flowveil.methods.privtree"], "_top", top)
@@ -52,7 +53,7 @@ def events(person: bool, noise: _Budget) -> dict[str, np.ndarray]:
     tree = worlds()
     used = 4 * np.arange(WORLDS, dtype=np.int32)
     leaves, leaf = divide_pairs(tree, noise, used, used + 1, np.full(WORLDS, TRIPS + BOUND * person), system_bits)
-    size = tree.stop - tree.first
+    size = tree.tree.size
     halvings = 4 - np.log2(size[leaves.origin[leaf]] * size[leaves.destination[leaf]]).astype(int)
     signs = {"=": np.equal, "<=": np.less_equal, ">=": np.greater_equal}
     return {f"{sign} {depth}": event(halvings, depth) for sign, event in signs.items() for depth in range(5)}

@@ -236,8 +236,8 @@ def test_shape_of_the_noise_does_not_depend_on_the_data():
 
 def test_bins():
     table = pa.table({"age": [0, 17, 18, 65, None], "sex": list("mfmfm")})
-    domain, codes = code_variable(table, "age", bins={"age": [0, 18, 65, None]})
-    assert domain.values.to_pylist() == ["[0, 18)", "[18, 65]", None]
+    values, codes = code_variable(table, "age", bins={"age": [0, 18, 65, None]})
+    assert values.to_pylist() == ["[0, 18)", "[18, 65]", None]
     assert codes.tolist() == [0, 0, 1, 1, 2]
     with pytest.raises(DataError, match="1 records have a value outside"):
         code_variable(table, "age", bins={"age": [0, 18, 60, None]})

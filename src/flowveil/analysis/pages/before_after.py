@@ -1,7 +1,4 @@
-"""The page "before and after" of `flowveil analyze`, and profiles of flows over time (Matet et al., figure 14).
-
-Both disclose raw counts: private, marked on every printed page.
-"""
+"""The page "before and after" of `flowveil analyze`, and profiles over time. Private: both disclose raw counts."""
 
 from __future__ import annotations
 

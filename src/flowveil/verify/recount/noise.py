@@ -211,10 +211,7 @@ def _likeliest_two(scale: float, gaussian: bool) -> float:
 
 
 def _families(release: Release, trips: Trips, counts: Counts, assigned: Any, exact: Any) -> tuple[Any, Any]:
-    """Returns for each family of pairs of H3 cells how many pairs with trips it has, and whether all are exact.
-
-    Zones of a map are not grouped: a pair is then a family of one, about which nothing can be said.
-    """
+    """Returns of each family of pairs its pairs with trips, and whether all are exact; of maps, a pair is a family."""
     level, (inside, region) = release.guarantee["domain"]["level"], _rows_in_region(release, trips)
     if not len(region) or not isinstance(level, int) or level < 1:
         return np.zeros(0), np.zeros(0, dtype=np.bool_)

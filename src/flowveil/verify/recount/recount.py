@@ -44,12 +44,9 @@ def recount(
 ) -> Result:
     """Compares a release folder with the raw trips, read as the report says.
 
-    Args:
-        folder: the release.
-        trips: the raw trips.
-        earlier: folders of the releases that this one revises, the oldest first; empty if they are not available.
-        expect: guarantee that the reader requires: ``k``, ``protect``, ``k_population``, ``l``.
-        test_noise: whether counts of a noisy release are tested; not before it is published.
+    ``earlier`` are the folders of the releases that this one revises, the oldest first; empty if not available.
+    ``expect`` is the guarantee that the reader requires: ``k``, ``protect``, ``k_population``, ``l``. ``test_noise``
+    tests the counts of a noisy release; not before it is published.
     """
     notes: list[str] = []
     counted: dict[str, Any] = {"read_by": trips.read_by}
@@ -85,10 +82,7 @@ def _distinct(group: Ints, member: Ints, n: int, worth: Counts) -> Counts:
 
 
 def _numbered(*columns: NDArray[Any]) -> tuple[Ints, int, NDArray[np.int64]]:
-    """Returns the number of each row's combination of values, how many there are, and a row of each.
-
-    Values are small whole numbers; -1 in any column gives -1.
-    """
+    """Returns the number of each row's combination of values (-1 if one is), how many there are, and a row of each."""
     key = np.zeros(len(columns[0]), dtype=np.int64)
     for column in columns:
         key = key * (int(column.max(initial=0)) + 1) + column
@@ -531,11 +525,7 @@ def _shown_suppressed(
 
 
 def _far_from_all(origin: Any, destination: Any, trips: Counts, t: float) -> NDArray[np.bool_]:
-    """Returns which cells have an origin or destination zone whose trips are farther than t from all trips.
-
-    The distance of a zone is half the sum, over all zones of the other end, of the absolute difference between the
-    share of its trips and the share of all trips there.
-    """
+    """Returns which cells have a zone whose trips are farther than t, in total variation, from all trips."""
     far = np.zeros(len(trips), dtype=np.bool_)
     for own, other in ((origin, destination), (destination, origin)):
         _, zone = np.unique(own, return_inverse=True)

@@ -132,10 +132,7 @@ def _values(release: Release, table: pa.Table) -> tuple[Any, Counts, Counts]:
 
 
 def _most_trips_of_few(release: Release, trips: Trips, cell: Any) -> list[Counts]:
-    """Returns, for people and for locations, the most trips of each cell that one member too few can have made.
-
-    Trips of unknown persons may be anybody's, so they count as made by these few.
-    """
+    """Returns by unit the most trips of each cell that one member too few can have made; unknown persons included."""
     found, n = [], len(release)
     rows = np.flatnonzero(cell >= 0)
     if "people" in release.least and isinstance(trips.persons, PersonRows):
