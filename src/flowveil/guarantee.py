@@ -304,10 +304,12 @@ class Guarantee:
         return {"k": self.claimed_k, "protect": list(self.units), **self.thresholds}
 
 
-def check_whole(name: str, value: Any, *, least: int = 1) -> None:
-    """Raises ParameterError unless a value is a whole number of at least ``least``."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise ParameterError(f"{name} must be a whole number of at least {least}; found {value!r}.")
+def check_whole(name: str, value: Any, *, least: int = 1, most: int | None = None) -> None:
+    """Raises ParameterError unless a value is a whole number from ``least`` to ``most``."""
+    is_whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not is_whole or value < least or (most is not None and value > most):
+        allowed = f"of at least {least}" if most is None else f"from {least} to {most}"
+        raise ParameterError(f"{name} must be a whole number {allowed}; found {value!r}.")
 
 
 def check_max_suppressed(share: float) -> None:

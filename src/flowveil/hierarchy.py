@@ -236,6 +236,12 @@ class Hierarchy:
         named = [special.get(c) or f"{c:x}{H3_PARTS[p]}" for c, p in zip(cell.tolist(), part.tolist(), strict=True)]
         return np.array(named, dtype=np.str_)
 
+    @cached_property
+    def node_of_code(self) -> dict[str, int]:
+        """The node of each published code."""
+        codes = self.code_text(np.arange(self.n_nodes, dtype=np.int32)).tolist()
+        return {code: node for node, code in enumerate(codes)}
+
     # ---- builders --------------------------------------------------------------------------------------------
 
     @classmethod

@@ -256,8 +256,7 @@ def _overlap(release: Any, flows: Flows, zoning: Zoning, end: str) -> Overlap | 
     if tree is None or release.kind == "boxed":
         return None
     codes = zones_of(zones, end)["zone"].to_pylist()
-    node = {code: i for i, code in enumerate(tree.code_text(np.arange(tree.n_nodes, dtype=np.int32)).tolist())}
-    at = np.array([node[code] for code in codes])
+    at = np.array([tree.node_of_code[code] for code in codes])
     zone, leaf = _ranges(tree.leaf_start[at], tree.size[at], _MOST_TILE_ROWS)
     areas = nodes_at(tree, level)
     names = tree.code_text(areas)

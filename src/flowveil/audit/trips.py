@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -126,17 +125,10 @@ def recounted(
 
 def nodes_of(tree: Hierarchy, codes: tuple[str, ...]) -> Counts:
     """Returns the nodes with these codes; raises ParameterError if the trips have no such node."""
-    place = _places(tree)
-    nodes = np.array([place.get(code, -1) for code in codes], dtype=np.int64)
+    nodes = np.array([tree.node_of_code.get(code, -1) for code in codes], dtype=np.int64)
     if (nodes < 0).any():
         raise ParameterError(
             f"{int((nodes < 0).sum())} zones of the release are not in the trips that it is compared with. "
             "Hint: name the trips that it was made from, and the map with --zones."
         )
     return nodes
-
-
-@lru_cache(maxsize=8)
-def _places(tree: Hierarchy) -> dict[str, int]:
-    codes = tree.code_text(np.arange(len(tree.parent), dtype=np.int32))
-    return {code: node for node, code in enumerate(codes.tolist())}

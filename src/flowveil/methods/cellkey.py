@@ -17,6 +17,7 @@ import numpy as np
 
 from flowveil.errors import DataError, ParameterError, option
 from flowveil.flows import Cells, Flows, group_pairs
+from flowveil.guarantee import check_whole
 from flowveil.hierarchy import Ints
 from flowveil.methods.public_domain import PairDomain, pair_domain
 from flowveil.record_keys import MODULUS, Keys, sum_keys
@@ -66,9 +67,8 @@ def noise_table(maximum: int, variance: float, small: int) -> Keys:
     The last row is that of all larger counts. Every row has mean exactly 0 and no noise that leads below 0 or to a
     count from 1 to ``small``; its variance is the given one within 1e-6. ParameterError if no such distribution exists.
     """
-    for name, value, low, high in (("maximum", maximum, 1, LARGEST_MAXIMUM), ("small", small, 0, LARGEST_MAXIMUM - 2)):
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or not low <= value <= high:
-            raise ParameterError(f"{name} must be a whole number from {low} to {high}; found {value!r}.")
+    check_whole("maximum", maximum, most=LARGEST_MAXIMUM)
+    check_whole("small", small, least=0, most=LARGEST_MAXIMUM - 2)
     # The tightest rows: 1, which can lose one trip only, and the counts that are never published themselves.
     least, most = max((i * (small + 1 - i) for i in range(1, small + 1)), default=0), maximum
     is_number = isinstance(variance, int | float | np.number) and not isinstance(variance, bool)

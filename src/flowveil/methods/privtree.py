@@ -16,6 +16,7 @@ import numpy as np
 
 from flowveil.errors import ParameterError
 from flowveil.flows import Cells, Flows, concat_cells
+from flowveil.guarantee import check_whole
 from flowveil.hierarchy import Ints
 from flowveil.methods.discrete_noise import Bits, Counts, DiscreteLaplace, random_bits
 from flowveil.methods.epsilon import rounded_up
@@ -105,8 +106,7 @@ class _Budget:
         shares = parse_shares(budget, PARTS)
         if isinstance(decay, bool) or not isinstance(decay, int | float) or not 1.01 <= decay <= 1e6:
             raise ParameterError(f"decay must be a number from 1.01 to 1,000,000; found {decay!r}. Hint: 8.")
-        if isinstance(divide_above, bool) or not isinstance(divide_above, int) or not 0 <= divide_above <= 1 << 40:
-            raise ParameterError(f"divide_above must be a whole number of at least 0; found {divide_above!r}.")
+        check_whole("divide_above", divide_above, least=0, most=1 << 40)
         parts = [share * Fraction(privacy.epsilon) for share in shares]
         b = Fraction(decay)
         scales = privacy.bound * (2 * b - 1) / ((b - 1) * parts[0]), privacy.bound / parts[1]

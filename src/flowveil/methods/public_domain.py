@@ -200,13 +200,12 @@ def _cut_at(tree: Hierarchy, level: int | None) -> Ints:
 
 
 def _zones_below(tree: Hierarchy, cut: Ints, names: list[str]) -> NDArray[np.bool_]:
-    codes = tree.code_text(np.arange(tree.n_nodes, dtype=np.int32))
     inside = np.zeros(len(cut), dtype=np.bool_)
     for name in names:
-        node = np.flatnonzero(codes == name)
-        if len(node) == 0:
+        node = tree.node_of_code.get(name)
+        if node is None:
             raise ParameterError(f"region: the map has no zone '{name}'. Hint: codes of the map, with commas between.")
-        below = (cut >= node[0]) & (cut < tree.stop[node[0]])
+        below = (cut >= node) & (cut < tree.stop[node])
         if not below.any():
             raise ParameterError(f"region: zone '{name}' is finer than the level of the published zones.")
         inside |= below
@@ -263,8 +262,7 @@ class PublicTree:
             nodes = NodeZones(tree, np.arange(tree.n_nodes, dtype=np.int32))
         tops = np.zeros(1, dtype=np.int32)
         if region is not None:
-            named = np.isin(tree.code_text(np.arange(tree.n_nodes, dtype=np.int32)), region)
-            tops = np.flatnonzero(named).astype(np.int32)
+            tops = np.unique([tree.node_of_code[name] for name in region]).astype(np.int32)
             # Without those below others.
             tops = tops[tops >= np.maximum.accumulate(np.append(0, tree.stop[tops][:-1]))]
         return cls(tree, nodes, node_of_zone, tops)

@@ -13,6 +13,7 @@ import numpy as np
 
 from flowveil.errors import ParameterError
 from flowveil.flows import Flows
+from flowveil.guarantee import check_whole
 from flowveil.methods.cellkey import KeyedPairs, spread
 from flowveil.record_keys import MODULUS, Keys
 from flowveil.release.noisy import NoisyCounts
@@ -43,8 +44,7 @@ def rounding(
         ParameterError: an option is out of range, the table is too large to be controlled, or there are no record keys.
         DataError: the flows have fractions of trips.
     """
-    if isinstance(base, bool) or not isinstance(base, int | np.integer) or not 2 <= base <= LARGEST_BASE:
-        raise ParameterError(f"base must be a whole number from 2 to {LARGEST_BASE}; found {base!r}.")
+    check_whole("base", base, least=2, most=LARGEST_BASE)
     if mode not in ("random", "controlled"):
         raise ParameterError(f"mode must be random or controlled; found {mode!r}.")
     pairs = KeyedPairs.from_flows(flows, level)

@@ -132,7 +132,7 @@ class _Covering:
             if flows.whole_map is None:
                 raise ParameterError("The earlier release uses a zone map. Hint: give the map with --zones.")
             larger = flows.whole_map
-        number = _node_of_code(larger)
+        number = larger.node_of_code
         nodes = np.array([number.get(code, -1) for code in codes], dtype=np.int32)
         same = bool(np.all(nodes >= 0))
         if same and TILES in frozen.table.column_names:
@@ -178,11 +178,6 @@ def _first_tile(cells: list[str], resolution: int) -> int:
         raise ParameterError("The earlier release lists cells that are not H3 cells of its resolution.") from None
 
 
-def _node_of_code(tree: Hierarchy) -> dict[str, int]:
-    """Returns the node of each published code."""
-    return {code: node for node, code in enumerate(tree.code_text(np.arange(tree.n_nodes, dtype=np.int32)).tolist())}
-
-
 def _published(flows: Flows, guarantee: Guarantee, cell: Ints, left_by: Ints, n_cells: int) -> Mask:
     """Returns the flows in cells that can be published.
 
@@ -217,7 +212,7 @@ class MapCells:
     @classmethod
     def from_map(cls, flows: Flows, frozen: FrozenMap) -> MapCells:
         """Finds the cells; raises InfeasibleError if none has trips at both ends."""
-        number = [_node_of_code(tree) for tree in (flows.origins, flows.destinations)]
+        number = [tree.node_of_code for tree in (flows.origins, flows.destinations)]
         cells = [(number[0][o], number[1][d], n) for o, d, n in frozen.cells if o in number[0] and d in number[1]]
         if not cells:
             raise InfeasibleError("No trip is in a cell of the earlier release. Hint: choose a new map.")

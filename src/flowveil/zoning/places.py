@@ -96,11 +96,9 @@ class Places:
         else:
             assert whole_map is not None
             holding = tree_of_tiles(whole_map, self.tile, to_the_top=True)
-        highest = np.zeros(holding.n_nodes, np.int64)
-        highest[holding.leaf_node] = thresholds[positions(tiles, holding.code[holding.leaf_node])]
-        for depth in range(holding.max_depth, 0, -1):
-            nodes = holding.nodes_at_depth(depth)
-            np.maximum.at(highest, holding.parent[nodes], highest[nodes])
+        of_tile = np.append(thresholds[positions(tiles, holding.code[holding.leaf_node])], 0)
+        edges = np.column_stack((holding.leaf_start, holding.leaf_stop)).ravel()
+        highest = np.maximum.reduceat(of_tile, edges)[::2]
         at = positions(holding.code, tree.code)
         of_tree = np.where(at >= 0, highest[at], 0)
         if tree.code.dtype == np.uint64:

@@ -16,7 +16,6 @@ from flowveil.errors import DataError
 from flowveil.hierarchy import H3_PART_SHIFT, H3_PARTS, OUTSIDE, OUTSIDE_CELL, VIRTUAL_ROOT, Floats, Hierarchy, Ints
 from flowveil.zoning.h3 import PART_BITS, H3Geography, n_descendants, parent_of, resolution_of
 from flowveil.zoning.halves import enclosing_parts
-from flowveil.zoning.table import positions
 
 #: Edges of boxes are multiples of this part of a degree (a centimetre), so that their codes are short and exact.
 UNITS_PER_DEGREE = 10_000_000
@@ -77,13 +76,9 @@ class H3Map:
 
 @dataclass(frozen=True, eq=False)
 class TreeMap:
-    """A map of the operator, with parts of zones and ``outside`` where the release has them.
-
-    ``counted``: the tree has all tiles of a map, so that possible tiles can be counted.
-    """
+    """A map of the operator: a tree over all tiles, with parts of zones and ``outside`` where the release has them."""
 
     tree: Hierarchy
-    counted: bool = True
 
     def places(self, codes: Sequence[str]) -> ZonePlaces:
         """Returns the places of nodes of the tree."""
@@ -92,7 +87,7 @@ class TreeMap:
         lat, lon = (None, None) if where is None else where.centers(nodes)
         return ZonePlaces(
             level=self.tree.level[nodes],
-            tiles=self.tree.size[nodes].astype(np.int64) if self.counted else None,
+            tiles=self.tree.size[nodes].astype(np.int64),
             lat=lat,
             lon=lon,
             area_km2=None if where is None else where.areas_km2(nodes),
@@ -102,12 +97,11 @@ class TreeMap:
 
     def nodes(self, codes: Sequence[str]) -> Ints:
         """Returns the node of each code; raises DataError if one is not on the map."""
-        known = self.tree.code_text(np.arange(self.tree.n_nodes, dtype=np.int32))
-        at = positions(known, np.array(list(codes), dtype=np.str_))
-        missing = int(np.sum(at < 0))
+        nodes = np.array([self.tree.node_of_code.get(code, -1) for code in codes], dtype=np.int32)
+        missing = int(np.sum(nodes < 0))
         if missing:
             raise DataError(f"{missing} zones of the release are not on the map. Hint: give the map it was made on.")
-        return at.astype(np.int32)
+        return nodes
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,12 +113,11 @@ class TwoTreesMap:
 
     def places(self, codes: Sequence[str]) -> ZonePlaces:
         """Returns the places of nodes; the tree of the origins decides where both have a code."""
-        wanted = np.array(list(codes), dtype=np.str_)
-        known = self.origins.code_text(np.arange(self.origins.n_nodes, dtype=np.int32))
-        at_origin = np.isin(wanted, known)
-        ends = ((self.origins, at_origin), (self.destinations, ~at_origin))
-        parts = [TreeMap(tree, counted=False).places(wanted[at].tolist()) for tree, at in ends]
-        order = np.argsort(np.concatenate([np.flatnonzero(at) for _, at in ends]))
+        at_origin = np.array([code in self.origins.node_of_code for code in codes], dtype=np.bool_)
+        rows = [np.flatnonzero(at) for at in (at_origin, ~at_origin)]
+        trees = zip((self.origins, self.destinations), rows, strict=True)
+        parts = [TreeMap(tree).places([codes[row] for row in own.tolist()]) for tree, own in trees]
+        order = np.argsort(np.concatenate(rows))
         columns: dict[str, Any] = {}
         for name in ("level", "lat", "lon", "area_km2", "polygons", "names"):
             values = [getattr(part, name) for part in parts]
@@ -143,7 +136,7 @@ def zone_chains(places: PublicMap, codes: Sequence[str]) -> list[Chain]:
     if not isinstance(places, TreeMap):
         return [[(code, 0.0)] for code in codes]
     tree = places.tree
-    text = tree.code_text(np.arange(tree.n_nodes, dtype=np.int32)).tolist()
+    text = list(tree.node_of_code)
     level, parent = tree.level.tolist(), tree.parent.tolist()
     chains: list[Chain] = []
     for node in places.nodes(codes).tolist():
