@@ -1,14 +1,15 @@
 """Decides whether messages may quote the names of columns.
 
 In a file without a header line, the names are a record, with a person's name, home and destination. So only names made
-of words for columns are quoted, and none if most are not, or if one of the others looks like a value or a person.
+of words for columns are quoted, and none if most are not, if one of the others looks like a value or a person, or if
+one recurs as a value.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from flowveil.errors import DataError, did_you_mean
@@ -51,11 +52,15 @@ class Header:
 
     names: Sequence[str]
     declared: bool = False
+    below: Iterable[Iterable[object]] = field(default=(), repr=False)  # some values of each column; read when needed
 
     @cached_property
     def has_values(self) -> bool:
-        """Whether a name looks like a value or a person."""
-        return any(_LIKE_DATA.search(name) or _LIKE_A_NAME.fullmatch(name) for name in self._unknown)
+        """Whether a name looks like a value or a person, or recurs as a value."""
+        if any(_LIKE_DATA.search(name) or _LIKE_A_NAME.fullmatch(name) for name in self._unknown):
+            return True
+        held = {str(value).strip().casefold() for column in self.below for value in column}
+        return any(name.strip().casefold() in held for name in self.names if name.strip())
 
     @cached_property
     def may_be_data(self) -> bool:

@@ -79,7 +79,7 @@ class Setting:
                 raise self._wrong(value, f"at least {self.low:g}")
             if self.high is not None and checked > self.high:
                 raise self._wrong(value, f"at most {self.high:g}")
-        if self.allowed and checked:
+        if self.allowed:
             for one in checked if isinstance(checked, tuple) else [checked]:
                 if one not in self.choices:
                     wanted = f"one of {', '.join(self.choices)}"

@@ -21,6 +21,7 @@ RECORDS = {
     "an identifier": "zoulou-0007,start,end\nyankee-0008,a,b\n",
     "a date": "zoulou,12 Mar 2024,home\nyankee,13 Mar 2024,work\n",
     "a place": "zoulou,POINT (2.3 48.8),zone\nyankee,POINT (2.4 48.9),zone\n",
+    "codes recur": "user_zoulou,Z1,Z2,h3\nuser_yankee,Z1,Z3,h3\n",
     "semicolons": "zoulou;nurse;paris\nyankee;baker;lyon\n",
 }
 

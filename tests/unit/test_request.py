@@ -9,11 +9,13 @@ import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import settings as trials
 from hypothesis import strategies as st
 
+from flowveil.engines import read_trips
 from flowveil.errors import DataError, ParameterError
 from flowveil.recipe import changed, read_recipe, recipe_text, write_recipe
 from flowveil.request import SECTIONS, Protection, Request, find_setting, refuse_unknown, settings
@@ -206,3 +208,14 @@ def test_the_reference_page_names_options_that_exist():
     for one in settings():
         shown = f"--set {one.path}=" if one.tier == "recipe" else one.flag
         assert f"| `{one.name}`<br>`{shown}` |" in page
+
+
+@pytest.mark.parametrize("name", ["engine", "hierarchy", "outside"])
+def test_an_empty_text_is_no_choice(name):
+    with pytest.raises(ParameterError, match="must be one of"):
+        find_setting(name).check("")
+
+
+def test_no_engine_is_the_usual_one():
+    trips = pa.table({"start_lat": [48.8], "start_lon": [2.3], "end_lat": [48.9], "end_lon": [2.4]})
+    assert len(read_trips(trips, engine=None)) == 1

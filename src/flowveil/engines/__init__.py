@@ -39,7 +39,7 @@ def read_flows(
     source = with_coordinates(source)
     # Only Spark can read its DataFrames.
     engine = "spark" if type(source).__module__.startswith("pyspark.") else engine
-    load: Engine = import_module(ENGINES[find_setting("engine").check(engine)]).read
+    load: Engine = import_module(ENGINES[find_setting("engine").check(engine) or "duckdb"]).read
     read = load(source, reading, progress=progress or lines_every("Reading"))
     if reading.during is None:
         return read

@@ -112,6 +112,7 @@ def recognised(table: Table, reading: Reading, tiling: Tiling) -> ColumnMap:
         holds_tiles=lambda name: _holds_tiles(table, name, tiling),
         cells=isinstance(tiling, H3Tiling),
         partitions=table.partitions,
+        sample=sampler(table),
     )
 
 

@@ -217,18 +217,20 @@ def complete(
     holds_tiles: Callable[[str], bool],
     cells: bool = True,
     partitions: Sequence[str] = (),
+    sample: Sample = lambda _: [],
 ) -> ColumnMap:
     """Checks the named columns and recognises both ends and the person among the others.
 
     ``holds_tiles`` says whether a column's first values are tiles, for ambiguous names only. If tiles are not H3
     ``cells``, their columns are recognised by content, before coordinates. Only slices may use ``partitions``, from
-    paths of files.
+    paths of files. Names that recur in a ``sample`` of the values are not quoted.
     """
-    named = _resolve(wanted, names)
+    header = Header(names, below=map(sample, names))
+    named = _resolve(wanted, header)
     _refuse_partitions(named, partitions)
     in_files = [name for name in names if name not in partitions]
     if not named.ends:
-        named = _recognise_ends(named, in_files, holds_tiles, cells=cells)
+        named = _recognise_ends(named, in_files, holds_tiles, header, cells=cells)
     if named.person is None:
         found = [name for name in in_files if plain_name(name) in PERSONS and name not in named.names()]
         if len(found) > 1:
@@ -237,7 +239,7 @@ def complete(
                 "Hint: say which with person (--person); an empty text means none."
             )
         named = replace(named, person=found[0] if found else None)
-    Header(names).refuse_doubled(named.names())
+    header.refuse_doubled(named.names())
     other_roles = {*named.ends, *named.added.values(), named.person, named.trips, named.record_id, named.time}
     twice = [name for name in named.value_names() if name in other_roles]
     if twice:
@@ -254,14 +256,15 @@ def complete(
     return named
 
 
-def _resolve(wanted: ColumnMap, names: Sequence[str]) -> ColumnMap:
+def _resolve(wanted: ColumnMap, header: Header) -> ColumnMap:
     """Replaces every given name by the spelling in the table, which may have outer blanks."""
+    names = header.names
     by_stripped = {name.strip(): name for name in reversed(names)}
 
     def spelled(name: str) -> str:
         return name if name in names or not name else by_stripped.get(name.strip(), name)
 
-    Header(names).refuse_missing(map(spelled, wanted.names()))
+    header.refuse_missing(map(spelled, wanted.names()))
     given = {role: getattr(wanted, role) for role in ROLES if getattr(wanted, role) is not None}
     changes: dict[str, Any] = {
         role: spelled(value) if isinstance(value, str) else tuple(map(spelled, value)) for role, value in given.items()
@@ -273,6 +276,7 @@ def _recognise_ends(
     named: ColumnMap,
     names: Sequence[str],
     holds_tiles: Callable[[str], bool],
+    header: Header,
     *,
     cells: bool,
 ) -> ColumnMap:
@@ -314,7 +318,7 @@ def _recognise_ends(
             )
         raise DataError(
             "The columns of the two ends are not recognised. "
-            f"{Header(names).described()} Recognised are names such as start_lat, start_lon, end_lat, "
+            f"{header.described()} Recognised are names such as start_lat, start_lon, end_lat, "
             "end_lon, pickup_latitude, dropoff_latitude, o_lat, d_lat, start_h3, end_h3. Hint: name them "
             "with origin='lat,lon' and destination='lat,lon' (--origin, --destination), or origin_tile and "
             "destination_tile (--origin-tile, --destination-tile)."
@@ -378,11 +382,11 @@ def refuse_unnamed_persons(used: ColumnMap, names: Sequence[str], *, sample: Sam
     found = [name for name in _free(used, names) if used.person is None and _looks_like_persons(name, sample)]
     if not found:
         return
-    name = found[0] if found[0] in _header(names).quotable else "COLUMN"
+    name = found[0] if found[0] in _header(names, sample).quotable else "COLUMN"
     raise ParameterError(
-        f"{'Columns look' if len(found) > 1 else 'A column looks'} like persons ({_named(found, names)}), and no "
-        f"person is named, so people would not be protected. Say which: {with_value('person', name)} protects people; "
-        f"{without_value('person')} says that no column identifies persons."
+        f"{'Columns look' if len(found) > 1 else 'A column looks'} like persons ({_named(found, names, sample)}), and "
+        f"no person is named, so people would not be protected. Say which: {with_value('person', name)} protects "
+        f"people; {without_value('person')} says that no column identifies persons."
     )
 
 
@@ -394,7 +398,7 @@ def hints(used: ColumnMap, names: Sequence[str], *, sample: Sample) -> Iterator[
         if found and getattr(used, role) is None:
             yield (
                 f"No {column.one} is used, because none was named; columns that may hold one: "
-                f"{_named(found, names)}. Hint: {option(role)} names it."
+                f"{_named(found, names, sample)}. Hint: {option(role)} names it."
             )
     # Rows with a weight are sampled trips. Among coordinates, only a usual name may be a count.
     if used.trips is None and used.weight is None:
@@ -406,8 +410,8 @@ def hints(used: ColumnMap, names: Sequence[str], *, sample: Sample) -> Iterator[
         if found:
             yield (
                 "Every row is counted as one trip, because no column with the number of trips was named; columns that "
-                f"hold numbers: {_named(found, names)}. Hint: {option('trips')} names it; {option('weight')}, if it "
-                "is an expansion factor."
+                f"hold numbers: {_named(found, names, sample)}. Hint: {option('trips')} names it; {option('weight')}, "
+                "if it is an expansion factor."
             )
     if used.person is None:
         found = [
@@ -415,7 +419,7 @@ def hints(used: ColumnMap, names: Sequence[str], *, sample: Sample) -> Iterator[
             for name in free
             if plain_name(name) in PERSONS or _looks_like_persons(name, sample) or _identifies(name, sample, _VEHICLES)
         ]
-        listed = f" Columns that look like one: {_named(found, names)}." if found else ""
+        listed = f" Columns that look like one: {_named(found, names, sample)}." if found else ""
         yield f"No person column was recognised, so people are not counted.{listed} Hint: {option('person')} names one."
 
 
@@ -427,13 +431,13 @@ def _free(used: ColumnMap, names: Sequence[str]) -> list[str]:
     return sorted(free, key=lambda name: not _words_of(name) & _PERSONS)[:_MOST_COLUMNS]
 
 
-def _header(names: Sequence[str]) -> Header:
+def _header(names: Sequence[str], sample: Sample) -> Header:
     """Returns the header of a table whose ends were found by name; so it is one, unless a name looks like a value."""
-    return Header(names, declared=not Header(names).has_values)
+    return Header(names, declared=not Header(names, below=map(sample, names)).has_values)
 
 
-def _named(found: Sequence[str], names: Sequence[str]) -> str:
-    shown = _header(names).listed(found[:_MOST_NAMED])
+def _named(found: Sequence[str], names: Sequence[str], sample: Sample) -> str:
+    shown = _header(names, sample).listed(found[:_MOST_NAMED])
     return f"{shown} and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else shown
 
 

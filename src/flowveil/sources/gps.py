@@ -160,15 +160,14 @@ def trips_of_points(con: Any, rules: Rules, *, marked: bool = False, keep_one_po
     usable = f"{_USABLE} AND trip IS NOT NULL" if marked else _USABLE
     dropped = drop_rows(con, {"points that cannot be used": f"({usable}) IS NOT TRUE"}, none_left=_NO_POINT)
     if marked:
-        trips = _ends_of_trips(con, "picked")
+        trips = _ends_of_trips(con)
     else:
         # Of two points at the same instant the smaller coordinates count, whatever the order of the rows.
         con.execute(
             "CREATE TABLE points AS SELECT person, us, min(lat) AS lat, arg_min(lon, (lat, lon)) AS lon "
             "FROM picked GROUP BY person, us"
         )
-        step = round(rules.gap * 1e6)
-        trips = _cut_at_gaps(con, step) if rules.dwell is None else _cut_at_stays(con, step, rules)
+        trips = _cut_at_gaps_and_stays(con, rules)
     trips = trips.cast(TRIPS)
     several = trips.column("points").to_numpy() > 1
     n_single = int((~several).sum())
@@ -178,8 +177,8 @@ def trips_of_points(con: Any, rules: Rules, *, marked: bool = False, keep_one_po
     return Prepared(trips.filter(pa.array(several)), {**dropped, "trips of one point": n_single})
 
 
-def _ends_of_trips(con: Any, points: str) -> pa.Table:
-    """Returns the trips of points that have a column ``trip``, which distinguishes the trips of a person.
+def _ends_of_trips(con: Any) -> pa.Table:
+    """Returns the trips of the points in ``picked``, one for each person and mark.
 
     Of points at one instant, the coordinates decide which is the first or the last, not the order of the rows.
     """
@@ -188,28 +187,21 @@ def _ends_of_trips(con: Any, points: str) -> pa.Table:
         "SELECT person AS person_id, make_timestamp(min(us)) AS start_time, make_timestamp(max(us)) AS end_time, "
         "arg_min(lat, (us, lat, lon)) AS start_lat, arg_min(lon, (us, lat, lon)) AS start_lon, "
         "arg_max(lat, (us, lat, lon)) AS end_lat, arg_max(lon, (us, lat, lon)) AS end_lon, count(DISTINCT us) AS "
-        f"points FROM {points} GROUP BY person, trip ORDER BY person, start_time, end_time, trip",
+        "points FROM picked GROUP BY person, trip ORDER BY person, start_time, end_time, trip",
     )
 
 
-def _cut_at_gaps(con: Any, step: int) -> pa.Table:
-    cut = (
-        f"SELECT *, coalesce(us - lag(us) OVER w > {step}, true) AS begins FROM points "
-        "WINDOW w AS (PARTITION BY person ORDER BY us)"
-    )
-    numbered = f"SELECT *, sum(begins::INT) OVER (PARTITION BY person ORDER BY us) AS trip FROM ({cut})"
-    return _ends_of_trips(con, f"({numbered})")
-
-
-def _cut_at_stays(con: Any, step: int, rules: Rules) -> pa.Table:
+def _cut_at_gaps_and_stays(con: Any, rules: Rules) -> pa.Table:
     points = fetch_table(
         con,
         "SELECT person, us, lat, lon, dense_rank() OVER (ORDER BY person) AS number FROM points ORDER BY person, us",
     )
     number, us, lat, lon = (points.column(name).to_numpy() for name in ("number", "us", "lat", "lon"))
-    stay = stays(number, us, lat, lon, dwell=rules.dwell or 0.0, radius=rules.dwell_radius)
+    stay = np.zeros(len(us), dtype=np.bool_)
+    if rules.dwell is not None:
+        stay = stays(number, us, lat, lon, dwell=rules.dwell, radius=rules.dwell_radius)
     begins = np.ones(len(us), dtype=np.bool_)
-    begins[1:] = (number[1:] != number[:-1]) | (us[1:] - us[:-1] > step)
+    begins[1:] = (number[1:] != number[:-1]) | (us[1:] - us[:-1] > round(rules.gap * 1e6))
     a, b = _moving_runs(stay, begins)
     if np.any(number[a] != number[b]):
         raise DataError("A trip would join two persons. This is a defect; nothing was prepared.")

@@ -194,13 +194,14 @@ def _load_points(con: Any, files: list[Path]) -> list[Path]:
 
 def _points_sql(delimiter: str, names: Sequence[str]) -> str:
     """Returns a query for the points of files with this header; their paths are its parameter."""
-    place = choose_columns((Column("number", "lat", LATITUDES), Column("number", "lon", LONGITUDES)), names)
+    header = Header(names)
+    place = choose_columns((Column("number", "lat", LATITUDES), Column("number", "lon", LONGITUDES)), header)
     by_key = {plain_name(name): name for name in reversed(names)}
     time = next((parts for parts in (*_UTC_TIMES, *_LOCAL_TIMES) if all(part in by_key for part in parts)), None)
     if time is None:
         raise DataError(
             "No column for the time of a point is recognised; usual names: UTC DATETIME, UTC DATE with UTC TIME, "
-            f"LOCAL DATETIME. {Header(names).described()}"
+            f"LOCAL DATETIME. {header.described()}"
         )
 
     def column(name: str) -> str:

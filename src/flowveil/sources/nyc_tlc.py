@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from flowveil.errors import DataError
-from flowveil.headers import Header, plain_name
+from flowveil.headers import plain_name
 from flowveil.reading.database import fetch_table
 from flowveil.sources.tables import Column, Prepared, drop_rows, opened
 
@@ -52,7 +52,7 @@ def prepare_nyc_tlc(source: Any, *, zones: Any = None) -> Prepared:
         if ends is None:
             raise DataError(
                 "These are not TLC trip records: needed are PULocationID and DOLocationID, or pickup and dropoff "
-                f"latitude and longitude. {Header(table.table.names).described()}"
+                f"latitude and longitude. {table.header.described()}"
             )
         kind = "text" if ends is _ZONES else "number"
         columns = {name: Column(kind, name, usual) for name, usual in ends.items()}

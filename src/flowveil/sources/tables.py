@@ -53,9 +53,14 @@ class OpenTable:
     timezone: str | None
     _in_utc: list[str] = field(default_factory=list)
 
+    @property
+    def header(self) -> Header:
+        """The names of the columns, for messages."""
+        return Header(self.table.names, below=map(self.table.peek, range(len(self.table.names))))
+
     def pick(self, **wanted: Column) -> None:
         """Reads the wanted columns once, into the table ``picked`` of the database."""
-        chosen = choose_columns(wanted.values(), self.table.names)
+        chosen = choose_columns(wanted.values(), self.header)
         used = list(dict.fromkeys(chosen.values()))
         relation = self.table.attach([self.table.names.index(name) for name in used])
         types = [str(row[1]) for row in self.con.execute(f"DESCRIBE SELECT * FROM {relation}").fetchall()]
@@ -117,9 +122,9 @@ def drop_rows(con: Any, reasons: Mapping[str, str], *, none_left: str = "") -> d
     return {name: counts.get(name, 0) for name in reasons}
 
 
-def choose_columns(wanted: Iterable[Column], names: Sequence[str]) -> dict[str, str]:
+def choose_columns(wanted: Iterable[Column], header: Header) -> dict[str, str]:
     """Returns the named or usual column of each role; DataError with all missing ones, never a first line of data."""
-    header = Header(names)
+    names = header.names
     by_key = {plain_name(name): name for name in reversed(names)}
     chosen: dict[str, str] = {}
     problems = []

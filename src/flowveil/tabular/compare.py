@@ -29,16 +29,7 @@ from flowveil.tabular.ipf import Synthesis, synthesize_records
 from flowveil.tabular.mondrian import Anonymized, anonymize_records
 from flowveil.tabular.records import Attribute, Floats, as_attributes, as_table, check_roles, encode
 from flowveil.tabular.risk import describe_classes, discernibility
-from flowveil.tabular.utility import (
-    Design,
-    Paired,
-    Trained,
-    effects,
-    library,
-    outcome_of,
-    pair_tables,
-    replicated_uniques,
-)
+from flowveil.tabular.utility import Paired, Trained, effects, library, outcome_of, pair_tables, replicated_uniques
 
 T = TypeVar("T")
 
@@ -295,18 +286,15 @@ def _train(sweep: _Sweep, release: Anonymized, synthesis: Synthesis) -> dict[str
     """Return the rows of the original, of Mondrian and of IPF in one design, so that coefficients can be compared."""
     outcome, positive = outcome_of(sweep.binned, sweep.roles.sensitive, sweep.roles.positive)
     synthetic_outcome, _ = outcome_of(synthesis.table, sweep.roles.sensitive, positive)
-    pair = pair_tables(
-        sweep.kinds.numbers(sweep.table),
-        sweep.kinds.numbers(synthesis.table),
-        variables=sweep.names,
-        numeric=sweep.kinds.numeric,
-        orders={a.name: a.order for a in sweep.kinds.attributes if a.order is not None},
-    )
-    design = Design(pair.columns)
+    kinds = sweep.kinds
+    kind_of = dict.fromkeys(sweep.names, "ordered") | dict.fromkeys(kinds.numeric, "numeric")
+    variables = [Attribute(a.name, kind_of[a.name], a.order) for a in kinds.attributes]
+    pair = pair_tables(kinds.numbers(sweep.table), kinds.numbers(synthesis.table), variables=variables)
+    columns = pair.columns
     return {
-        "original": Trained(design, design.rows_of_codes([c.codes for c in pair.columns]), outcome),
-        "mondrian": Trained(design, design.rows_of_release(release), outcome),
-        "ipf": Trained(design, design.rows_of_codes(pair.other), synthetic_outcome),
+        "original": Trained(columns, utility.rows_of_codes(columns, [c.codes for c in columns]), outcome),
+        "mondrian": Trained(columns, utility.rows_of_release(columns, release), outcome),
+        "ipf": Trained(columns, utility.rows_of_codes(columns, pair.other), synthetic_outcome),
     }
 
 
@@ -318,8 +306,7 @@ def _train_on_published_values(release: Anonymized, outcome: Floats) -> Trained:
         values = region.text.take(pa.array(release.class_of_record))
         attribute = Attribute(region.column.name, order=tuple(texts))
         columns.append(encode(pa.table({region.column.name: values}), attribute, missing_label="\0"))
-    design = Design(tuple(columns))
-    return Trained(design, design.rows_of_codes([c.codes for c in columns]), outcome)
+    return Trained(columns, utility.rows_of_codes(columns, [c.codes for c in columns]), outcome)
 
 
 def _predictions(trained: Mapping[str, Trained], levels: Trained) -> list[dict[str, Any]]:

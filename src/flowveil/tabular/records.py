@@ -211,11 +211,15 @@ def write_records(table: pa.Table, path: str | Path, *, beside: Mapping[Place, C
     write_files({path: partial(write, plain), **(beside or {})})
 
 
+def _header_of(table: pa.Table, *, declared: bool = False) -> Header:
+    return Header(table.column_names, declared, (column.slice(0, 1000).to_pylist() for column in table.columns))
+
+
 def check_columns(table: pa.Table, names: Iterable[str], role: str) -> None:
     """Raise DataError if a column is not in the table; the message says which names are."""
     absent = [name for name in names if name not in table.column_names]
     if absent:
-        header = Header(table.column_names)
+        header = _header_of(table)
         raise DataError(
             f"No column {', '.join(repr(a) for a in absent)} ({role}).{header.did_you_mean(absent[0])} "
             f"{header.described()}"
@@ -233,7 +237,7 @@ def check_roles(table: pa.Table, **roles: Sequence[str]) -> None:
     without = [name for name in table.column_names if name not in named]
     if without:
         # Columns that the user named are in the table, so its first line is a header.
-        header = Header(table.column_names, declared=bool(named))
+        header = _header_of(table, declared=bool(named))
         raise ParameterError(
             f"Columns without a role: {header.listed(without)}. Each must be a quasi-identifier, sensitive, "
             "kept unchanged, or a direct identifier (dropped). Hint: name what should not be published as direct "

@@ -37,30 +37,18 @@ class Paired:
     other: tuple[Ints, ...]
 
 
-def pair_tables(
-    original: Any,
-    synthetic: Any,
-    *,
-    variables: Sequence[str],
-    numeric: Sequence[str] = (),
-    orders: Mapping[str, tuple[str, ...]] | None = None,
-) -> Paired:
-    """Number the values of these variables of two tables alike.
-
-    Those in ``numeric`` are quantities; the others are categories, whatever their type, in one of the declared
-    ``orders``; by default those that occur in either table.
-    """
+def pair_tables(original: Any, synthetic: Any, *, variables: Sequence[str | Attribute]) -> Paired:
+    """Number the values of these variables of two tables alike; plain names are categories, whatever their type."""
+    attributes = [a if isinstance(a, Attribute) else Attribute(a, "ordered") for a in variables]
     first, second = as_table(original), as_table(synthetic)
-    check_columns(first, variables, "original")
-    check_columns(second, variables, "synthetic")
+    check_columns(first, [attribute.name for attribute in attributes], "original")
+    check_columns(second, [attribute.name for attribute in attributes], "synthetic")
     columns, other = [], []
-    for name in variables:
-        a, b = first.column(name), second.column(name)
+    for attribute in attributes:
+        a, b = first.column(attribute.name), second.column(attribute.name)
         if a.type != b.type:
             a, b = a.cast(pa.string()), b.cast(pa.string())
-        both = pa.table({name: pa.chunked_array([*a.chunks, *b.chunks], a.type)})
-        kind = "numeric" if name in numeric else "ordered"
-        column = encode(both, Attribute(name, kind, order=(orders or {}).get(name)))
+        column = encode(pa.table({attribute.name: pa.chunked_array([*a.chunks, *b.chunks], a.type)}), attribute)
         columns.append(replace(column, codes=column.codes[: len(a)]))
         other.append(column.codes[len(a) :])
     return Paired(tuple(columns), tuple(other))
@@ -134,13 +122,16 @@ def margin_distance(pair: Paired, *, ways: int) -> float:
 
 
 @dataclass(frozen=True, eq=False)
-class Design:
-    """Design matrix of a linear model: dummies against the first category, numbers standardised.
+class Trained:
+    """What a linear model was trained on: a row of the design for each record, and outcomes of 0 or 1.
 
-    A published region enters as the mean of what it covers, so coefficients can be compared with the original's.
+    The design has the intercept, dummies against the first category, and numbers standardised. A published region
+    enters as the mean of what it covers, so coefficients can be compared with the original's.
     """
 
-    columns: tuple[Column, ...]
+    columns: Sequence[Column]
+    rows: Floats
+    outcome: Floats
 
     @property
     def terms(self) -> tuple[str, ...]:
@@ -154,18 +145,20 @@ class Design:
             terms += [f"{column.name}={label}" for label in column.labels[first:]]
         return tuple(terms)
 
-    def rows_of_codes(self, codes: Sequence[Ints]) -> Floats:
-        """Return one row for each record."""
-        parts = [_values(column, column)[of] for column, of in zip(self.columns, codes, strict=True)]
-        return np.hstack([np.ones((len(codes[0]), 1)), *parts])
 
-    def rows_of_release(self, release: Anonymized) -> Floats:
-        """Return one row for each record of a k-anonymous release, in the order of the original."""
-        parts = [
-            (region.shares() @ _values(column, region.column))[release.class_of_record]
-            for region, column in zip(release.regions, self.columns, strict=True)
-        ]
-        return np.hstack([np.ones((len(release.class_of_record), 1)), *parts])
+def rows_of_codes(columns: Sequence[Column], codes: Sequence[Ints]) -> Floats:
+    """Return one row of the design for each record."""
+    parts = [_values(column, column)[of] for column, of in zip(columns, codes, strict=True)]
+    return np.hstack([np.ones((len(codes[0]), 1)), *parts])
+
+
+def rows_of_release(columns: Sequence[Column], release: Anonymized) -> Floats:
+    """Return one row of the design for each record of a k-anonymous release, in the order of the original."""
+    parts = [
+        (region.shares() @ _values(column, region.column))[release.class_of_record]
+        for region, column in zip(release.regions, columns, strict=True)
+    ]
+    return np.hstack([np.ones((len(release.class_of_record), 1)), *parts])
 
 
 def _values(column: Column, coded: Column) -> Floats:
@@ -179,15 +172,6 @@ def _values(column: Column, coded: Column) -> Floats:
     missing = np.arange(coded.n_values) == coded.missing
     scaled = np.where(missing, 0.0, (coded.position - mean) / (spread or 1.0))
     return np.column_stack([scaled, missing]).astype(np.float64)[:, : 1 + (column.missing >= 0)]
-
-
-@dataclass(frozen=True, eq=False)
-class Trained:
-    """What a model was trained on: its design, one row a record with the intercept first, and outcomes of 0 or 1."""
-
-    design: Design
-    rows: Floats
-    outcome: Floats
 
 
 def outcome_of(table: Any, name: str, positive: str | None = None) -> tuple[Floats, str]:
@@ -266,7 +250,7 @@ def effects(trained: Trained) -> list[dict[str, Any]]:
     names = ("estimate", "error", "z", "p", "low", "high")
     return [
         {"term": term, **{name: None if np.isnan(v) else float(v) for name, v in zip(names, row, strict=True)}}
-        for term, row in zip(trained.design.terms, found, strict=True)
+        for term, row in zip(trained.terms, found, strict=True)
     ]
 
 
@@ -325,9 +309,9 @@ def inflation_factors(name: str, model: Trained) -> list[dict[str, Any]]:
     fitted, free = fit_logit(model.rows, model.outcome)
     covariance = np.asarray(fitted.cov_params())[1:, 1:]
     scale = np.sqrt(np.diag(covariance))
-    n_terms = [_values(column, column).shape[1] for column in model.design.columns]
+    n_terms = [_values(column, column).shape[1] for column in model.columns]
     owner, rows = np.repeat(np.arange(len(n_terms)), n_terms)[free[1:]], []
-    for i, column in enumerate(model.design.columns):
+    for i, column in enumerate(model.columns):
         own = owner == i
         if own.any():
             parts = [np.ix_(part, part) for part in (own, ~own, own | ~own)]

@@ -154,7 +154,7 @@ def read_zones(
     if lat == "":
         drawn = None
     declared = isinstance(source, str | os.PathLike) and os.fspath(source).casefold().endswith(_DRAWN)
-    header = Header(table.column_names, declared)
+    header = Header(table.column_names, declared, (column.slice(0, 1000).to_pylist() for column in table.columns))
     named = {"tile": tile, "parent": parent, "lat": lat, "lon": lon, "name": name}
     columns = ZoneColumns.choose(header, drawn is not None, levels=levels, **named)
     if root is not None and not (columns.parent or columns.levels):

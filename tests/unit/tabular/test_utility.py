@@ -9,7 +9,6 @@ from flowveil.tabular.mondrian import anonymize_records
 from flowveil.tabular.records import Attribute, encode
 from flowveil.tabular.risk import discernibility
 from flowveil.tabular.utility import (
-    Design,
     Trained,
     cross_validate,
     diagnose,
@@ -23,6 +22,8 @@ from flowveil.tabular.utility import (
     propensity,
     propensity_by_pairs,
     replicated_uniques,
+    rows_of_codes,
+    rows_of_release,
 )
 from reference.tabular_survey import QUASI_IDENTIFIERS, SENSITIVE, survey
 
@@ -115,8 +116,7 @@ def test_a_release_with_k_one_loses_nothing():
     assert propensity_by_pairs(pair) == 0
     assert margin_distance(pair, ways=3) == 0
     columns = [r.column for r in release.regions]
-    design = Design(tuple(columns))
-    assert np.array_equal(design.rows_of_release(release), design.rows_of_codes([c.codes for c in columns]))
+    assert np.array_equal(rows_of_release(columns, release), rows_of_codes(columns, [c.codes for c in columns]))
 
 
 def test_draws_stay_inside_the_published_regions():
@@ -147,12 +147,11 @@ def test_effects_find_what_is_there_and_numbers_enter_as_numbers():
     sex = generator.choice(["f", "m"], n)
     p = 1 / (1 + np.exp(-(0.8 * (sex == "m") - 0.4)))
     table = pa.table({"age": age, "sex": sex, "ill": np.where(generator.random(n) < p, "a-yes", "no")})
-    pair = pair_tables(table, table, variables=["age", "sex"], numeric=["age"])
-    design = Design(pair.columns)
-    assert design.terms == ("(intercept)", "age", "sex=m")
+    pair = pair_tables(table, table, variables=[Attribute("age", "numeric"), "sex"])
     outcome, positive = outcome_of(table, "ill")
     assert positive == "a-yes"
-    trained = Trained(design, design.rows_of_codes([c.codes for c in pair.columns]), outcome)
+    trained = Trained(pair.columns, rows_of_codes(pair.columns, [c.codes for c in pair.columns]), outcome)
+    assert trained.terms == ("(intercept)", "age", "sex=m")
     found = {effect["term"]: effect for effect in effects(trained)}
     assert found["sex=m"]["low"] < 0.8 < found["sex=m"]["high"]
     assert found["age"]["low"] < 0 < found["age"]["high"]
@@ -177,9 +176,8 @@ def patients(n=300, seed=5):
 def model():
     table = patients()
     columns = [encode(table, Attribute(name, "unordered")) for name in ("sex", "job", "pay")]
-    design = Design(tuple(columns))
     outcome = (np.array(table["ill"].to_pylist()) == "yes").astype(float)
-    return Trained(design, design.rows_of_codes([c.codes for c in columns]), outcome)
+    return Trained(columns, rows_of_codes(columns, [c.codes for c in columns]), outcome)
 
 
 def test_errors_z_and_p_are_those_of_statsmodels():
