@@ -150,17 +150,13 @@ class _Covering:
     def cut(self) -> Ints:
         """Returns the zones, and the nodes that fill the rest, as a cut of the tree of the new data."""
         larger, zones = self.larger, self.zones
-        starts = np.bincount(zones, minlength=larger.n_nodes)
-        before = np.concatenate(([0], np.cumsum(starts)))
-        holds = before[larger.stop] > before[:-1]
-        covered = np.zeros(larger.n_tiles + 1, dtype=np.int64)
-        np.add.at(covered, larger.leaf_start[zones], 1)
-        np.add.at(covered, larger.leaf_stop[zones], -1)
-        depth = np.cumsum(covered)[:-1]
-        if np.any(depth > 1):
+        if np.any(zones[1:] < larger.stop[zones[:-1]]):
             raise ParameterError("Zones of the earlier release overlap, although its report says otherwise.")
-        # A node without zones is inside one or free; the topmost free nodes fill the rest.
-        free = ~holds & (depth[larger.leaf_start] == 0)
+        before = np.searchsorted(zones, np.arange(larger.n_nodes + 1))
+        holds = before[larger.stop] > before[:-1]
+        # A node without zones is inside the last one before it, or free; the topmost free nodes fill the rest.
+        inside = np.arange(larger.n_nodes) < np.append(0, larger.stop[zones])[before[:-1]]
+        free = ~holds & ~inside
         fills = np.flatnonzero(free & holds[np.maximum(larger.parent, 0)]).astype(np.int32)
         whole = np.sort(np.concatenate((zones, fills)))
         larger.check_cut(whole)
