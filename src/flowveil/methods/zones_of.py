@@ -133,8 +133,7 @@ class _Covering:
             if flows.whole_map is None:
                 raise ParameterError("The earlier release uses a zone map. Hint: give the map with --zones.")
             larger = flows.whole_map
-        number = larger.node_of_code
-        nodes = np.array([number.get(code, -1) for code in codes], dtype=np.int32)
+        nodes = np.array([larger.node_of_code.get(code, -1) for code in codes], dtype=np.int32)
         same = bool(np.all(nodes >= 0))
         if same and TILES in frozen.table.column_names:
             tiles = dict(zip(frozen.table["zone"].to_pylist(), frozen.table[TILES].to_pylist(), strict=True))
