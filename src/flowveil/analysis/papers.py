@@ -198,9 +198,7 @@ def _published_tiles(tree: Hierarchy, tiles: Any, zones: NodeZones) -> tuple[Any
     """Returns which tiles have published trips, and the number of these tiles in each zone."""
     seen = np.zeros(tree.n_tiles, dtype=np.bool_)
     seen[tiles] = True
-    before = np.concatenate(([0], np.cumsum(seen)))
-    nodes = zones.nodes
-    return seen, (before[tree.leaf_stop[nodes]] - before[tree.leaf_start[nodes]]).astype(np.float64)
+    return seen, tree.sum_over(seen)[zones.nodes].astype(np.float64)
 
 
 def authors_threshold(source: Any, k: int, reading: Mapping[str, Any]) -> float | None:

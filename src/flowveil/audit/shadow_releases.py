@@ -313,8 +313,7 @@ class _End:
             return False
         cell = int(np.flatnonzero(self.unit_of_cell == unit)[0])
         equal = [
-            (tree.leaf_start[found] == tree.leaf_start[own[cell]])
-            & (tree.leaf_stop[found] == tree.leaf_stop[own[cell]])
+            tree.narrowest[found] == tree.narrowest[own[cell]]
             for tree, found, own in zip((world.origins, world.destinations), shown, self.nodes, strict=True)
         ]
         return bool(equal[self.end].any() if release.homogeneous else (equal[0] & equal[1]).any())
@@ -323,13 +322,6 @@ class _End:
 def _parts(tree: Hierarchy, zone: Counts, tile: Counts) -> Counts:
     """The child of each zone that holds a tile; the zone itself where it is a tile."""
     # A node with a single child holds what the child holds, so children are those of the last of such nodes.
-    last = zone.copy()
-    while True:
-        child = np.minimum(last + 1, len(tree.parent) - 1)
-        same = (tree.stop[child] == tree.stop[last]) & (child > last)
-        if not same.any():
-            break
-        last = np.where(same, child, last)
     node = tree.leaf_node[tile].astype(np.int64)
-    child = Ancestors(tree.parent).at_depth(node, tree.depth[last] + 1)
+    child = Ancestors(tree.parent).at_depth(node, tree.depth[tree.narrowest[zone]] + 1)
     return np.where(child >= 0, child, node)

@@ -81,11 +81,8 @@ class AxisLevels:
         """
         if np.all(tree.depth[tree.leaf_node] == tree.max_depth):
             return cls(tree, (tree.max_depth - tree.depth.astype(np.int32)).astype(np.int32))
-        # In pre-order an only child follows its parent: nodes with the same tiles are a run.
-        last = np.append(tree.parent[1:] != np.arange(tree.n_nodes - 1), True)
-        last[:-1] |= tree.size[1:] != tree.size[:-1]
-        ends = np.flatnonzero(last)
-        height = ends[np.searchsorted(ends, np.arange(tree.n_nodes))] - np.arange(tree.n_nodes)
+        # In pre-order an only child follows its parent.
+        height = tree.narrowest - np.arange(tree.n_nodes)
         inner = np.flatnonzero(~tree.is_leaf)
         rank = np.zeros(tree.n_nodes, dtype=np.int32)
         sizes = np.stack((tree.size[inner], height[inner]))

@@ -24,6 +24,7 @@ from flowveil.methods.noise_guarantee import CountedTrips, NoiseGuarantee, check
 from flowveil.methods.public_domain import PublicTree, public_domain
 from flowveil.methods.topdown import parse_shares
 from flowveil.release.noisy import NoiseStep, NoisyCounts
+from flowveil.zoning.covering import containing_cells
 
 #: Largest number of pairs; more would not fit into memory.
 MOST_PAIRS = 20_000_000
@@ -134,27 +135,25 @@ def divide_pairs(
 
     Flows are given by their zones and counted trips; the pair of a flow without counted trips is arbitrary.
     """
-    tiles = [tree.tree.leaf_start[tree.node_of_zone[end]] for end in (origin, destination)]
+    nodes = [tree.node_of_zone[end] for end in (origin, destination)]
+    tiles = [tree.tree.leaf_start[node] for node in nodes]
     pairs, pair = _top(tree, *tiles)
-    done = []
-    leaf = np.zeros(len(trips), dtype=np.int64)
-    rows, n_done, depth = np.arange(len(trips)), 0, 0
+    done: list[Cells] = []
+    rows, depth = np.arange(len(trips)), 0
     while len(pairs[0]):
         count = np.bincount(pair, weights=trips[rows], minlength=len(pairs[0])).astype(np.int64)
         divides = _divides(tree, pairs, count, depth, noise, bits)
-        number = np.cumsum(~divides) - 1 + n_done
-        stays = ~divides[pair]
-        leaf[rows[stays]] = number[pair[stays]]
         done.append(Cells(*pairs, count).select(~divides))
-        n_done += int(np.sum(~divides))
-        rows, pair = rows[~stays], pair[~stays]
+        rows, pair = rows[divides[pair]], pair[divides[pair]]
         pairs, pair = _below(tree, pairs, divides, pair, tiles[0][rows], tiles[1][rows])
-        if n_done + len(pairs[0]) > MOST_PAIRS:
+        if sum(map(len, done)) + len(pairs[0]) > MOST_PAIRS:
             raise ParameterError(
                 f"More than {MOST_PAIRS:,} pairs would be counted. Hint: a larger decay, a coarser level, or topdown."
             )
         depth += 1
-    return concat_cells(done), leaf.astype(np.int32)
+    leaves = concat_cells(done)
+    leaf = containing_cells([tree.tree.parent] * 2, (leaves.origin, leaves.destination), nodes)
+    return leaves, leaf.astype(np.int32)
 
 
 def _top(tree: PublicTree, from_: Ints, to: Ints) -> tuple[tuple[Ints, Ints], Counts]:

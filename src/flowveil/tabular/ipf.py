@@ -200,7 +200,8 @@ def synthesize_records(records: Any, *, epsilon: float | None, **options: Any) -
     gap, cycles, converged = fit(model, wanted, targets, settled=settled, max_cycles=asked.max_cycles)
     drawn = model.sample(n, generator)
     made = [values.take(pa.array(drawn[:, i])) for i, (values, _) in enumerate(coded)]
-    read = [name for name in chosen if name not in {**(asked.domains or {}), **(asked.bins or {})}]
+    known = {**(asked.domains or {}), **(asked.bins or {})}
+    read = [name for name in chosen if mechanism is not None and known.get(name) is None]
     noise = mechanism and {"law": _DISTRIBUTIONS[mechanism.kind], "scale": mechanism.scale(len(named))}
     report: dict[str, Any] = {
         "method": "ipf",
@@ -213,7 +214,7 @@ def synthesize_records(records: Any, *, epsilon: float | None, **options: Any) -
         "n_cells": prod(tree.shape),
         "n_records": n,
         "n_records_from": source,
-        "categories_read_from_the_data": read if mechanism is not None else [],
+        "categories_read_from_the_data": read,
         "fit": {"gap": gap, "cycles": cycles, "converged": converged},
     }
     return Synthesis(pa.table(made, names=chosen), {**report, "statement": _statement(report)}, model)

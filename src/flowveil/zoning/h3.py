@@ -102,27 +102,21 @@ def h3_hierarchy(tiles: Cells64, *, to_the_top: bool = False) -> Hierarchy:
     first, last = tiles[:1], tiles[-1:]
     shared = [r for r in range(finest + 1) if parent_of(first, r) == parent_of(last, r)]
     root = shared[-1] if shared and not to_the_top else -1
-    # The coarsest level at which a new node opens at each tile; tile 0 opens one at every level.
-    opens = np.full(len(tiles), finest, dtype=np.int64)
-    ancestor = {r: parent_of(tiles, r) for r in range(max(root, 0), finest + 1)}
-    for r in range(finest - 1, max(root, -1), -1):
-        opens[1:][ancestor[r][1:] != ancestor[r][:-1]] = r
-    opens[0] = root
-    count = finest - opens + 1
-    first_node = np.cumsum(count) - count
-    n_nodes = int(count.sum())
-    parent = np.arange(-1, n_nodes - 1, dtype=np.int64)
-    code = np.zeros(n_nodes, dtype=np.uint64)
-    open_node = np.zeros(len(tiles), dtype=np.int64)
-    for r in range(root, finest + 1):
-        at = np.flatnonzero(opens <= r)
-        node = first_node[at] + (r - opens[at])
-        code[node] = ancestor[r][at] if r >= 0 else VIRTUAL_ROOT_CODE
-        heads = opens[at] == r
-        parent[node[heads]] = open_node[at[heads]]
-        # From here on, `open_node` is the node of this level that holds each tile.
-        open_node = np.repeat(node, np.diff(np.append(at, len(tiles))))
-    parent[0] = -1
+    # By level, coarsest first: the ancestor of each tile, and the first tile of each node.
+    ancestors = [np.full(len(tiles), VIRTUAL_ROOT_CODE, np.uint64)] * (root < 0)
+    ancestors += [parent_of(tiles, r) for r in range(max(root, 0), finest + 1)]
+    heads = [np.flatnonzero(np.append(True, cells[1:] != cells[:-1])) for cells in ancestors]
+    # Nodes by first tile, then by level: in depth-first order.
+    order = np.argsort(np.concatenate(heads), kind="stable")
+    node = np.empty(len(order), dtype=np.int32)
+    node[order] = np.arange(len(order), dtype=np.int32)
+    by_level = np.split(node, np.cumsum([len(head) for head in heads])[:-1])
+    above = [
+        nodes[np.searchsorted(head, below, side="right") - 1]
+        for nodes, head, below in zip(by_level, heads, heads[1:], strict=False)
+    ]
+    parent = np.concatenate(([-1], *above))[order]
+    code = np.concatenate([cells[head] for cells, head in zip(ancestors, heads, strict=True)])[order]
     tree = Hierarchy(parent=parent.astype(np.int32), code=code, base_level=root, kind="h3")
     return replace(tree, geography=H3Geography.from_tree(tree))
 

@@ -174,21 +174,15 @@ def check_outlines(outlines: NDArray[np.object_], label: str) -> None:
 
 def _pairs_of_edges(outline: Any, predicate: str | None, most: int, label: str) -> int:
     """Returns the number of ordered pairs of edges that meet a predicate, by default of boxes; refuses too many."""
-    edges, found = _edges(outline), 0
-    tree = shapely.STRtree(edges)
+    points, ring = shapely.get_coordinates(shapely.get_rings(shapely.get_parts(outline)), return_index=True)
+    same = ring[1:] == ring[:-1]
+    edges = shapely.linestrings(np.stack((points[:-1][same], points[1:][same]), axis=1))
+    tree, found = shapely.STRtree(edges), 0
     for start in range(0, len(edges), _BATCH):
         found += tree.query(edges[start : start + _BATCH], predicate=predicate).shape[1]
         if found > most:
             raise _tangled(label)
     return found
-
-
-def _edges(outline: Any) -> NDArray[np.object_]:
-    """Returns the edges of all rings of a polygon."""
-    points, ring = shapely.get_coordinates(shapely.get_rings(shapely.get_parts(outline)), return_index=True)
-    same = ring[1:] == ring[:-1]
-    edges: NDArray[np.object_] = shapely.linestrings(np.stack((points[:-1][same], points[1:][same]), axis=1))
-    return edges
 
 
 def _tangled(label: str) -> DataError:

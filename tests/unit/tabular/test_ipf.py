@@ -207,6 +207,8 @@ def test_categories_must_be_declared_with_epsilon():
         table, epsilon=1.0, domains={"a": ["x", "rare-illness", "z", None], "b": [1, 2, 3]}, n_records=50
     )
     assert made.report["categories_read_from_the_data"] == []
+    undeclared = synthesize_records(small(), epsilon=1.0, domains={"a": None}, domains_from_data=True)
+    assert undeclared.report["categories_read_from_the_data"] == small().column_names
     assert made.report["n_cells"] == 12
     assert made.report["n_records"] == made.table.num_rows == 50
     assert "declared beforehand" in made.report["statement"]
