@@ -215,6 +215,20 @@ def anonymize(
     chosen = _chosen(method, _default_method(flows, rules), zones, revise=revision is not None)
     given = (None if k is _DEFAULT_K else k, protect, max_suppressed, k_population, l, allow_small_k, population_only)
     asked = Thresholds(*given, usual_share=chosen.max_suppressed)
+    return _release(flows, chosen, asked, rules, options, hierarchy=hierarchy, l_places=l_places)
+
+
+def _release(
+    flows: Flows,
+    chosen: Method,
+    asked: Thresholds,
+    rules: PostRules,
+    options: Mapping[str, Any],
+    *,
+    hierarchy: str | None,
+    l_places: Any,
+) -> Release | NoisyRelease:
+    """Checks the request against the method and the flows, plans, and returns the recounted release."""
     chosen.check_options(options)
     check_max_suppressed(asked.share)
     chosen.check_folds(flows)
@@ -322,6 +336,8 @@ def anonymize_slices(
 ) -> SlicedRelease | NoisySlices:
     """Makes the matrix of every slice publishable; a slice without safe cells, or of under k persons, is suppressed.
 
+    Raises InfeasibleError if no slice can be published, or if subtraction would reveal protected values.
+
     Args:
         flows: what `read_slices` returns.
         method: as for `anonymize`; by default ``twincut``, and ``odkanon`` for common zones.
@@ -333,9 +349,6 @@ def anonymize_slices(
         workers, resume, progress: processes; private folder for checkpoints; called with the share that is done.
         values: for noisy methods, which return `NoisySlices`: known values of each slice column; for times a period.
         **options: options of the method.
-
-    Raises:
-        InfeasibleError: no slice can be published, or subtraction would reveal protected values.
     """
     _check_type(flows, SlicedFlows, "sliced flows", "read_slices")
     asked = Thresholds(k, protect, max_suppressed, k_population, l, allow_small_k, population_only)
@@ -352,18 +365,32 @@ def anonymize_slices(
         chosen.refuse_thresholds([*asked.given, *(name for name, given in exact_only.items() if given)])
         chosen.on_hierarchy(flows, hierarchy)
         return _inexact_slices(chosen, flows, values or {}, options, steps, total)
-    sliced = {**_how_sliced(flows, steps, total), "common_zones": common_zones}
     refuse_many_combinations(flows)
+    how_sliced = {**_how_sliced(flows, steps, total), "common_zones": common_zones}
+    task = _slice_task(flows, chosen, asked, options, how_sliced, hierarchy=hierarchy, resume=resume)
+    coarser = task.flows.coarser_keys(steps, total=total)
+    return _released_slices(task, coarser, common_zones, accept_differencing, workers, progress)
+
+
+def _slice_task(
+    flows: SlicedFlows,
+    chosen: Method,
+    asked: Thresholds,
+    options: Mapping[str, Any],
+    how_sliced: Mapping[str, Any],
+    *,
+    hierarchy: str | None,
+    resume: Checkpoint | PathLike[str] | str | None,
+) -> SliceTask:
+    """Returns the work that is the same for all slices: their flows on the tree, the run and the checkpoint."""
     flows, on_tree = chosen.on_hierarchy(flows, hierarchy)
     run = Run.from_request(chosen, flows.whole, asked, options)
-    run.parameters.update({**on_tree, "slices": sliced})
+    run.parameters.update({**on_tree, "slices": how_sliced})
     if run.guarantee.locations is not None:
         flows = replace(flows, slices=tuple(run.guarantee.prepare(part) for part in flows.slices))
     if resume is not None and not isinstance(resume, Checkpoint):
         resume = Checkpoint(named_path(resume, what="the checkpoint"))
-    coarser = flows.coarser_keys(steps, total=total)
-    task = SliceTask(flows, run, resume)
-    return _released_slices(task, coarser, common_zones, accept_differencing, workers, progress)
+    return SliceTask(flows, run, resume)
 
 
 def _revised_slices(

@@ -22,6 +22,7 @@ from flowveil.flows import Flows
 from flowveil.hierarchy import Hierarchy, Ints
 from flowveil.release.plan import NodeZones, Plan, Suppression, Zones
 from flowveil.zoning.h3 import Cells64, H3Zones, h3_hierarchy, parent_of, resolution_of
+from flowveil.zoning.table import by_first
 
 Counts = NDArray[np.int64]
 
@@ -325,7 +326,7 @@ def public_levels(domain: PairDomain) -> list[Level]:
     chains, level = public.chains(), public.tree.level
     names = [level[chains[0]].min() + i if is_h3 else level[nodes].max() for i, nodes in enumerate(chains)]
     levels = [Level("all", np.zeros(len(domain.origins.zones), np.int32), np.zeros(0, np.int32), 1)]
-    numbered = [(str(int(name)), _numbered(nodes)) for name, nodes in zip(names, chains, strict=True)]
+    numbered = [(str(int(name)), by_first(nodes)[1]) for name, nodes in zip(names, chains, strict=True)]
     if not is_h3 and len(numbered) > MOST_STEPS:
         growing = numbered[-1:]
         for name, node in numbered[-2::-1]:
@@ -339,11 +340,3 @@ def public_levels(domain: PairDomain) -> list[Level]:
             parent[node] = levels[-1].node_of_zone
             levels.append(Level(name, node, parent, n))
     return levels
-
-
-def _numbered(ancestor: Ints) -> Ints:
-    """Numbers the distinct nodes in order of first occurrence, so that zones keep their numbers."""
-    _, first, inverse = np.unique(ancestor, return_index=True, return_inverse=True)
-    rank = np.empty(len(first), dtype=np.int32)
-    rank[np.argsort(first)] = np.arange(len(first), dtype=np.int32)
-    return rank[inverse]

@@ -27,6 +27,7 @@ from flowveil.methods.method import Method
 from flowveil.methods.odkanon import Cuts
 from flowveil.release.plan import Plan
 from flowveil.release.zone_map import CELLS, TILES, FrozenMap
+from flowveil.zoning.covering import containing_cells
 from flowveil.zoning.restriction import Read, refined, to_the_top, tree_over
 
 NAME = "zones-of"
@@ -132,8 +133,7 @@ class _Covering:
             if flows.whole_map is None:
                 raise ParameterError("The earlier release uses a zone map. Hint: give the map with --zones.")
             larger = flows.whole_map
-        number = larger.node_of_code
-        nodes = np.array([number.get(code, -1) for code in codes], dtype=np.int32)
+        nodes = np.array([larger.node_of_code.get(code, -1) for code in codes], dtype=np.int32)
         same = bool(np.all(nodes >= 0))
         if same and TILES in frozen.table.column_names:
             tiles = dict(zip(frozen.table["zone"].to_pylist(), frozen.table[TILES].to_pylist(), strict=True))
@@ -242,22 +242,11 @@ class MapCells:
     def around(self, flows: Flows, layer: int) -> Ints:
         """Returns the cell of a layer that contains each flow; -1 for none."""
         own = np.flatnonzero(self.layer == layer)
-        n_d = flows.destinations.n_nodes
-        key = self.origin[own].astype(np.int64) * n_d + self.destination[own]
-        depths = flows.origins.depth[self.origin[own]], flows.destinations.depth[self.destination[own]]
-        cell = np.full(len(flows), -1, dtype=np.int32)
-        for a, b in np.unique(np.stack(depths, axis=1).astype(np.int64), axis=0).tolist():
-            here = np.flatnonzero((depths[0] == a) & (depths[1] == b))
-            here = here[np.argsort(key[here])]
-            o = _ancestors(flows.origins, a)[flows.origin]
-            d = _ancestors(flows.destinations, b)[flows.destination]
-            sought = o.astype(np.int64) * n_d + d
-            at = here[np.minimum(np.searchsorted(key[here], sought), len(here) - 1)]
-            hit = (o >= 0) & (d >= 0) & (key[at] == sought)
-            if np.any(cell[hit] >= 0):
-                raise ParameterError("Cells of the earlier release overlap, so trips cannot be assigned to them.")
-            cell[hit] = own[at[hit]]
-        return cell
+        trees, cells = (flows.origins, flows.destinations), (self.origin[own], self.destination[own])
+        points = trees[0].leaf_node[flows.origin], trees[1].leaf_node[flows.destination]
+        overlap = ParameterError("Cells of the earlier release overlap, so trips cannot be assigned to them.")
+        at = containing_cells([tree.parent for tree in trees], cells, points, overlap=overlap)
+        return np.where(at >= 0, own[at], -1).astype(np.int32)
 
     def _plan(self, flows: Flows, cell: Ints, kept: Mask) -> Plan:
         """Returns the plan that assigns flows to these cells; the zones of a flow in no cell are its tiles."""
@@ -268,12 +257,3 @@ class MapCells:
         # All cells of the map are listed, so that a revision can keep cells without trips.
         nodes = [np.concatenate(both) for both in ((origin, self.origin), (destination, self.destination))]
         return Plan.from_nodes(flows, nodes, kept, {}, layer=None if layers is None else np.concatenate(layers))
-
-
-def _ancestors(tree: Hierarchy, depth: int) -> Ints:
-    """Returns the ancestor of each tile at a depth; -1 if the tile is not that deep."""
-    nodes = tree.nodes_at_depth(depth)
-    change = np.zeros(tree.n_tiles + 1, dtype=np.int64)
-    np.add.at(change, tree.leaf_start[nodes], nodes + 1)
-    np.add.at(change, tree.leaf_stop[nodes], -(nodes + 1))
-    return (np.cumsum(change)[:-1] - 1).astype(np.int32)

@@ -23,7 +23,7 @@ from flowveil.guarantee import Guarantee
 from flowveil.hierarchy import Floats, Ints
 from flowveil.release.plan import CellRule, Plan
 from flowveil.release.revision import Earlier
-from flowveil.zoning.places import Places, read_places
+from flowveil.zoning.places import Places, read_places, tiling
 
 Positions = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -76,7 +76,7 @@ class PostRules:
         """Returns the same with the list of places read, by the tiles of these flows."""
         if self.stricter is None:
             return self
-        return replace(self, stricter=read_places(self.stricter, asking=True).on(flows))
+        return replace(self, stricter=read_places(self.stricter, asking=True).located(*tiling(flows)))
 
     def plan(
         self, decide: Planner, flows: Flows, guarantee: Guarantee, *, max_suppressed: float, in_layers: bool

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from flowveil.errors import OutputError
-from flowveil.output import real_place, sync_folder
+from flowveil.output import real_place, refuse_inside_release, sync_folder
 
 try:
     import fcntl
@@ -98,6 +98,8 @@ def open_ledger(
         raise OutputError("A ledger cannot be locked on this system. Hint: leave --ledger out and audit by hand.")
     if not create and not (place / LEDGER).is_file():
         raise OutputError(f"'{directory}' holds no ledger. Hint: name the folder that --ledger was given.")
+    if create:
+        refuse_inside_release(directory)
     try:
         place.mkdir(mode=0o700, exist_ok=True)
         descriptor = os.open(place / LEDGER, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -25,9 +25,6 @@ from flowveil.reading.times import MICROSECONDS, decide
 from flowveil.sources.gps import LATITUDES, LONGITUDES, Rules, trips_of_points
 from flowveil.sources.tables import Column, Prepared, choose_columns, opened
 
-#: Seconds without a point after which a trip has ended.
-GAP = 180.0
-
 _INDIVIDUALS = {
     role: Column("number" if role == "weight" else "text", role, usual)
     for role, usual in (
@@ -50,7 +47,7 @@ _YES = "('1', '1.0', 'true', 'yes', 'y', 'oui', 't')"
 
 
 def prepare_netmob25(
-    source: Any, *, individuals: Any = None, gap: float = GAP, keep_one_point: bool = False
+    source: Any, *, individuals: Any = None, gap: float = Rules.gap, keep_one_point: bool = False
 ) -> Prepared:
     """Makes trips from the data set.
 
@@ -196,24 +193,20 @@ def _points_sql(delimiter: str, names: Sequence[str]) -> str:
     """Returns a query for the points of files with this header; their paths are its parameter."""
     header = Header(names)
     place = choose_columns((Column("number", "lat", LATITUDES), Column("number", "lon", LONGITUDES)), header)
-    by_key = {plain_name(name): name for name in reversed(names)}
-    time = next((parts for parts in (*_UTC_TIMES, *_LOCAL_TIMES) if all(part in by_key for part in parts)), None)
+    at = {plain_name(name): f"c{i}" for i, name in reversed(list(enumerate(names)))}
+    time = next((parts for parts in (*_UTC_TIMES, *_LOCAL_TIMES) if all(part in at for part in parts)), None)
     if time is None:
         raise DataError(
             "No column for the time of a point is recognised; usual names: UTC DATETIME, UTC DATE with UTC TIME, "
             f"LOCAL DATETIME. {header.described()}"
         )
-
-    def column(name: str) -> str:
-        return f"c{list(names).index(name)}"
-
-    moment = " || ' ' || ".join(column(by_key[part]) for part in time)
-    valid = column(by_key["valid"]) if "valid" in by_key else "''"
+    moment = " || ' ' || ".join(at[part] for part in time)
+    lat, lon = (number_sql(at[plain_name(place[role])]) for role in ("lat", "lon"))
     files = csv_sql("?", delimiter=delimiter, columns=len(names), more=", filename = true")
     return (
         f"SELECT parse_filename(filename, true) AS person, {moment} AS moment, {time in _UTC_TIMES} AS utc, "
-        f"{number_sql(column(place['lat']))} AS lat, {number_sql(column(place['lon']))} AS lon "
-        f"FROM {files} WHERE lower(coalesce({valid}, '')) NOT IN ('no fix', '0', 'false')"
+        f"{lat} AS lat, {lon} AS lon FROM {files} "
+        f"WHERE lower(coalesce({at.get('valid', 'NULL')}, '')) NOT IN ('no fix', '0', 'false')"
     )
 
 

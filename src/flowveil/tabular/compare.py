@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -100,6 +100,13 @@ class Grid:
         if self.repeats < 1:
             raise ParameterError(f"At least one synthesis is needed for each setting; found {self.repeats}.")
 
+    def to_dict(self) -> dict[str, Any]:
+        """Returns plain data, for comparison.json."""
+        k, epsilon, prior = self.classifier_k, self.classifier_epsilon, self.classifier_prior
+        classifier = {"k": k, "epsilon": epsilon, "prior_count": prior}
+        tried = {"k": list(self.ks), "epsilon": list(self.epsilons), "prior_count": list(self.priors)}
+        return {**tried, "repeats": self.repeats, "classifier": classifier}
+
 
 @dataclass(frozen=True)
 class _Sweep:
@@ -182,7 +189,7 @@ def compare_records(
     return Comparison(
         tables={name: pa.Table.from_pylist(of) for name, of in rows.items()},
         parameters={
-            **asdict(grid),
+            **grid.to_dict(),
             "quasi_identifiers": sweep.names,
             "kinds": {name: "numeric" if name in sweep.kinds.numeric else "categories" for name in sweep.names},
             "choose": roles.choose,

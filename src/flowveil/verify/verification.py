@@ -124,7 +124,8 @@ def verify_release(
     notes: list[str] = []
     reading = {name: value for name, value in reading.items() if value is not None}
     if "zones" in reading:
-        reading["zones"] = _read_map(statement, reading["zones"])
+        with taken_at_its_word(directory):
+            reading["zones"] = _read_map(statement, reading["zones"])
     findings = check_parameters(release)
     findings += check_rebuild(release, map_of_statement(statement, reading.get("zones")), notes)
     if findings:

@@ -162,11 +162,11 @@ class Guard:
 
     def _answer(self, request: Request) -> Response | None:
         """Answers a request with a token; None if the application may see the request; else raises RefusedError."""
-        door, hosts, origin = self._door, request.headers.getlist("host"), request.headers.get("origin")
+        door, (hosts, origins) = self._door, (request.headers.getlist(name) for name in ("host", "origin"))
         if len(hosts) != 1 or not door.is_at(hosts[0]):
             raise RefusedError(421, "This host is not served here.")
         own = f"http://{hosts[0]}"
-        if origin not in (None, own):
+        if origins not in ([], [own]):
             raise RefusedError(403, _OTHER_PAGE)
         is_entry = request.scope["path"] == "/" and request.method == "GET"
         tokens = request.query_params.getlist("token") if is_entry else []
@@ -176,7 +176,7 @@ class Guard:
             page = notice("Opening the workbench", "This takes a moment.", forward="/")
             cookie = f"{door.cookie_name}={door.cookie}; HttpOnly; SameSite=Strict; Path=/"
             return HTMLResponse(page, headers={**_HEADERS_OF_NOTICES, "set-cookie": cookie})
-        if request.method not in ("GET", "HEAD") and origin != own:
+        if request.method not in ("GET", "HEAD") and origins != [own]:
             raise RefusedError(403, _OTHER_PAGE)
         if not _same(request.cookies.get(door.cookie_name, ""), door.cookie):
             used = any(door.is_used(token) for token in tokens)

@@ -89,9 +89,13 @@ class Ancestors:
 
 
 def containing_cells(
-    parents: Sequence[NDArray[Any]], cells: Sequence[NDArray[Any]], points: Sequence[NDArray[Any]]
+    parents: Sequence[NDArray[Any]],
+    cells: Sequence[NDArray[Any]],
+    points: Sequence[NDArray[Any]],
+    *,
+    overlap: Exception | None = None,
 ) -> Places:
-    """Returns the cell that contains each point, -1 without one; of cells that overlap, the deepest.
+    """Returns the cell that contains each point, -1 without one; of several the deepest, or ``overlap`` is raised.
 
     Arguments have an array for each tree: the parent of each node, and the node of each cell and of each point (-1
     outside the tree). Makes one look-up for each combination of depths among the cells.
@@ -111,14 +115,18 @@ def containing_cells(
     key = key[order]
     left = np.flatnonzero(np.logical_and.reduce([node >= 0 for node in points]))
     depths = np.stack([tree.depth[node] for tree, node in zip(trees, cells, strict=True)])
+    nodes = [np.arange(len(parent)) for parent in parents]
     for combination in np.unique(depths, axis=1).T[::-1]:
-        ends = zip(trees, numbers, points, combination, strict=True)
-        above = [number[tree.at_depth(node[left], depth)] for tree, number, node, depth in ends]
+        ends = zip(trees, numbers, nodes, points, combination, strict=True)
+        # Looked up for nodes first: there are fewer of them than points.
+        above = [number[tree.at_depth(every, depth)][node[left]] for tree, number, every, node, depth in ends]
         wanted = np.ravel_multi_index(tuple(np.maximum(node, 0) for node in above), shape)
         at = np.minimum(np.searchsorted(key, wanted), len(key) - 1)
         hit = np.logical_and.reduce([key[at] == wanted, *(node >= 0 for node in above)])
+        if overlap is not None and np.any(found[left[hit]] >= 0):
+            raise overlap
         found[left[hit]] = order[at[hit]]
-        left = left[~hit]
+        left = left[~hit] if overlap is None else left
     return found
 
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from flowveil.hierarchy import Floats, Hierarchy
 from flowveil.zoning.geometry import on_earth
+from flowveil.zoning.table import by_first
 
 
 def ward_hierarchy(codes: NDArray[np.str_], lat: Floats, lon: Floats) -> Hierarchy:
@@ -27,7 +28,10 @@ def ward_hierarchy(codes: NDArray[np.str_], lat: Floats, lon: Floats) -> Hierarc
     """
     order = np.argsort(codes, kind="stable")
     names = codes[order]
-    place_of_tile, points = _places(on_earth(lat[order], lon[order]))
+    points = on_earth(lat[order], lon[order])
+    # Minus zero is zero.
+    first, place_of_tile = by_first(points + 0.0)
+    points = points[first]
     tiles_at = np.bincount(place_of_tile, minlength=len(points))
     merges = ward_merges(points, tiles_at.astype(np.float64))
 
@@ -91,15 +95,6 @@ def ward_merges(points: Floats, weight: Floats) -> NDArray[np.int64]:
     number = np.arange(2 * n)
     number[n + order] = n + np.arange(len(order))
     return np.sort(number[pairs[order]], axis=1)
-
-
-def _places(points: Floats) -> tuple[NDArray[np.int64], Floats]:
-    """Numbers the distinct points by their first tile; returns the number of each tile, and the points."""
-    # Minus zero is zero.
-    _, first, place = np.unique(points + 0.0, axis=0, return_index=True, return_inverse=True)
-    rank = np.empty(len(first), dtype=np.int64)
-    rank[np.argsort(first)] = np.arange(len(first))
-    return rank[place.ravel()], points[np.sort(first)]
 
 
 def _cluster_codes(count: int, taken: NDArray[np.str_]) -> NDArray[np.str_]:

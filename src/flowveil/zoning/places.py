@@ -59,10 +59,6 @@ class Places:
         """Returns the tile of each place, in H3 or on a map; DataError if off the map, ParameterError without one."""
         return _map_codes(self, whole_map) if resolution is None else _h3_codes(self, resolution)
 
-    def on(self, flows: Flows) -> Places:
-        """Returns the places by the tiles of these flows' map; see `located`."""
-        return self.located(*_tiling(flows))
-
     def located(self, resolution: int | None, whole_map: Hierarchy | None) -> Places:
         """Returns the distinct tiles of the places, each with its highest thresholds; raises like `tiles_on`."""
         distinct, place = np.unique(self.tiles_on(resolution, whole_map), return_inverse=True)
@@ -74,7 +70,7 @@ class Places:
 
     def counted_on(self, flows: Flows) -> PlaceCounts:
         """Returns the number of places in each tile of these flows' map; raises like `tiles_on`."""
-        return PlaceCounts(*np.unique(self.tiles_on(*_tiling(flows)), return_counts=True))
+        return PlaceCounts(*np.unique(self.tiles_on(*tiling(flows)), return_counts=True))
 
     @cached_property
     def highest(self) -> dict[str, int | None]:
@@ -172,7 +168,7 @@ def _coordinates(column: dict[str, Any], label: str) -> tuple[Floats, Floats]:
 # ---- which tile ------------------------------------------------------------------------------------------------------
 
 
-def _tiling(flows: Flows) -> tuple[int | None, Hierarchy | None]:
+def tiling(flows: Flows) -> tuple[int | None, Hierarchy | None]:
     """Returns the resolution of H3 tiles, and the map of others."""
     tree = flows.origins
     if is_h3(tree):

@@ -115,6 +115,14 @@ def positions(known: NDArray[Any], wanted: NDArray[Any]) -> NDArray[np.int64]:
     return np.where(known[at] == wanted, at, -1)
 
 
+def by_first(values: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """Returns where each distinct value, or row, first occurs, ascending; and the number of each one in that order."""
+    _, first, distinct = np.unique(values, axis=0, return_index=True, return_inverse=True)
+    rank = np.empty(len(first), dtype=np.int32)
+    rank[np.argsort(first)] = np.arange(len(first), dtype=np.int32)
+    return np.sort(first), rank[distinct.ravel()]
+
+
 def first_of_runs(ordered: NDArray[Any]) -> NDArray[np.int64]:
     """Returns the positions at which a new value begins in an ordered array."""
     opens = np.ones(len(ordered), dtype=np.bool_)

@@ -39,6 +39,14 @@ def test_all_files_are_for_their_owner_alone(ledger):
         assert stat.S_IMODE((ledger / name).stat().st_mode) == 0o600
 
 
+def test_no_ledger_is_made_inside_a_release(tmp_path):
+    with unchecked():
+        folder = write(trips(), tmp_path / "ledger", "release")
+    with pytest.raises(OutputError, match="inside a release"), open_ledger(folder / "ledger"):
+        pass
+    assert not (folder / "ledger").exists()
+
+
 @pytest.mark.parametrize("left", ["bcd", "acd", "abc", "", "acbd", "abcdd"])
 def test_lines_that_were_removed_moved_or_repeated_are_noticed(ledger, left):
     by_name = dict(zip("abcd", lines(ledger), strict=True))

@@ -15,6 +15,7 @@ import pytest
 
 import flowveil
 from flowveil import anonymize, anonymize_slices, read_slices, read_trips, verify_release
+from flowveil.errors import ParameterError
 from flowveil.publication import publish
 from flowveil.published import folder as published_folder
 from flowveil.release import folder as release_folder
@@ -169,6 +170,14 @@ def test_a_damaged_table_is_a_finding_and_no_traceback(release):
     (release / "zones.parquet").write_bytes(bytes(content))
     rehash(release)
     assert "zones.parquet: cannot be read" in findings_of(release, city_flows())
+
+
+@pytest.mark.parametrize("zones", [5, {"no_such_role": "x"}])
+def test_columns_of_a_map_that_are_none_are_no_traceback(release, trips_csv, zones):
+    report = json.loads((release / "report.json").read_text("utf-8"))
+    change(release, "report.json", {"parameters": report["parameters"] | {"zones": zones}})
+    with pytest.raises(ParameterError, match="holds no release that can be read"):
+        verify_release(release, against=trips_csv, zones=pa.table({"zone": ["a"], "parent": ["b"]}))
 
 
 def test_a_folder_of_version_0_2_names_the_version_that_reads_it(release, trips_csv):

@@ -84,6 +84,20 @@ def test_another_page_cannot_read_either(served):
     assert served.ask("GET", "/api/state", headers={"Origin": None, "Sec-Fetch-Site": "same-origin"})[0] == 200
 
 
+def test_two_origins_are_another_page():
+    own = (b"origin", b"http://127.0.0.1:8000")
+    scope = {"type": "http", "method": "GET", "path": "/", "query_string": b"", "headers": [(b"host", own[1][7:]), own]}
+    scope["headers"].append((b"origin", b"http://evil.example"))
+    sent = []
+
+    async def send(message):
+        sent.append(message)
+
+    asyncio.run(guard.Guard(None, Door("127.0.0.1", 8000, 1))(scope, None, send))
+    assert sent[0]["status"] == 403
+    assert b"another page" in sent[1]["body"]
+
+
 PERSON = {"Accept": "text/html,application/xhtml+xml", "Origin": None}
 
 
