@@ -379,6 +379,7 @@ def test_releases_with_the_same_zones_keep_the_promises(run, kind, asked):
     ],
     ids=str,
 )
+@pytest.mark.slow
 def test_releases_that_fold_time_keep_the_promises(run, kind, asked):
     one, two = (folded_flows_of("uneven", kind, shuffled=seed) for seed in (None, 11))
     release, again = (attempt(f, run, **GUARANTEES[asked]) for f in (one, two))

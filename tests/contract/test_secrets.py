@@ -255,6 +255,7 @@ def test_every_command_that_writes_is_searched():
 
 
 @pytest.mark.parametrize(("command", "words"), [(command, words) for command, runs in RUNS.items() for words in runs])
+@pytest.mark.slow
 def test_nothing_but_what_is_published_is_in_any_file(command, words, inputs, release, tmp_path, capsys):
     names = {name: str(path) for name, path in inputs.items()} | {"out": str(tmp_path / "written" / "out")}
     names["release"] = release

@@ -167,6 +167,7 @@ def test_values_that_cancel_out_are_zero():
         ((3, 1, 1, 1, 1, 1, 1), 4, 10, 0.5),
     ],
 )
+@pytest.mark.slow
 def test_in_small_worlds_no_contributor_determines_the_value_of_another(role, made, top, p, share):
     """All worlds of some contributors with whole values: what the second, who knows its own, learns of the first.
 

@@ -63,6 +63,7 @@ KINDS = (
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.slow
 def test_measures_of_a_folder_are_those_of_the_release_in_memory(kind, trips, tmp_path):
     release = _released(trips, kind)
     folder = release.write(tmp_path / "release")
@@ -208,6 +209,7 @@ def test_the_summary_says_what_a_planner_asks(trips):
 
 
 @pytest.mark.parametrize("kind", ["layercut", "sliced", "topdown"])
+@pytest.mark.slow
 def test_an_impact_assessment_states_what_the_release_and_its_audit_say_and_no_more(kind, trips, tmp_path):
     pq.write_table(trips, tmp_path / "trips.parquet")
     about = {"title": "Trips of a town", "contact": "office@example.org"}

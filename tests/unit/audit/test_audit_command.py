@@ -115,6 +115,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
+@pytest.mark.slow
 def test_what_published_folders_reveal_together_is_found_and_the_ledger_refuses_it(name, tmp_path, capsys):
     parts, requests = CASES[name]
     csv.write_csv(pa.concat_tables(parts), tmp_path / "trips.csv")

@@ -179,6 +179,7 @@ def later_step(zones: frozenset[str], world: np.ndarray) -> dict[str, int] | Non
     return shown if shown and sum(held.values()) - sum(shown.values()) <= LIMIT * world.sum() else None
 
 
+@pytest.mark.slow
 def test_totals_of_a_series_reveal_nothing_that_its_steps_do_not_and_true_ones_would():
     steps = np.array(list(itertools.product(range(5), repeat=3)))
     first = [first_step(world) for world in steps]

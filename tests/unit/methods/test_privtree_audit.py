@@ -68,14 +68,17 @@ def measured(noise: _Budget) -> float:
     return certified_epsilon(events(True, noise), events(False, noise))[0]
 
 
+@pytest.mark.slow
 def test_divisions_keep_the_promise():
     assert measured(budget(EPSILON)) <= EPSILON
 
 
+@pytest.mark.slow
 def test_noise_of_a_scale_divided_by_one_and_a_half_is_noticed():
     assert measured(budget(1.5 * EPSILON)) > EPSILON
 
 
+@pytest.mark.slow
 def test_noise_for_one_decision_on_many_is_noticed():
     distribution = DiscreteLaplace(Fraction(BOUND) / Fraction(EPSILON))
     assert measured(_Budget(distribution, distribution, 1, TRIPS, ())) > EPSILON

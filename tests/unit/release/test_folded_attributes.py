@@ -66,6 +66,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
+@pytest.mark.slow
 def test_every_case_is_published_recounted_and_measured(trips, case, tmp_path):
     reading, method, asked = CASES[case]
     flows = folded(trips, **reading)

@@ -153,6 +153,7 @@ def test_bins_of_ordered_columns_are_categories_in_every_variant():
         Grid(repeats=0)
 
 
+@pytest.mark.slow
 def test_a_comparison_checks_the_regression_where_asked(tmp_path):
     fit = {"noise": "gaussian", "delta": 1e-6}
     found = compare_records(survey(), ROLES, grid=ONE, fit=fit, diagnostics=True)

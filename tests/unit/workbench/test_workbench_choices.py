@@ -118,6 +118,7 @@ def published(folder: Path, room: Path, name: str) -> tuple[Path, Request]:
 
 
 @pytest.mark.parametrize("name", CASES)
+@pytest.mark.slow
 def test_call_command_and_lines_make_one_release(name, folder, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     # A worker recounts from the file what it has published; the others have its bytes.
