@@ -55,7 +55,8 @@ class PairTable:
         up: for each end, the position of the pair with the parent at that end among the pairs one level up; the number
             of pairs there if it is missing.
         level: the pairs of the i-th sum of depths are the slice ``level[i]:level[i + 1]``.
-        found, start, stop, orders: the flows of a pair are the slice ``start:stop`` of ``orders[found]``.
+        first: the pairs that were found together, at one depth of every end, are the slice ``first[i]:first[i + 1]``.
+        start, stop, orders: the flows of such a pair are the slice ``start:stop`` of ``orders[i]``.
         thinned: a tree was too deep and lost nodes.
         evaluated: cache of `evaluate`, by price.
     """
@@ -65,7 +66,7 @@ class PairTable:
     cost: Floats
     up: tuple[Ints, ...]
     level: tuple[int, ...]
-    found: Ints
+    first: Positions
     start: Ints
     stop: Ints
     orders: tuple[Ints, ...]
@@ -124,7 +125,7 @@ class PairTable:
             cost=cost,
             up=up,
             level=(0, *np.cumsum(sizes)[np.append(sums[1:] != sums[:-1], True)].tolist()),
-            found=np.repeat(np.arange(len(sizes), dtype=np.int32), sizes),
+            first=np.concatenate(([0], np.cumsum(sizes))),
             start=start,
             stop=stop,
             orders=orders,
@@ -203,8 +204,9 @@ class PairTable:
     def flows_of(self, pairs: Positions, n_flows: int) -> Positions:
         """Returns the position in ``pairs`` of the pair that contains each flow; -1 for none."""
         cell = np.full(n_flows, -1, dtype=np.int64)
-        for level in np.flatnonzero(np.bincount(self.found[pairs])).tolist():
-            own = np.flatnonzero(self.found[pairs] == level)
+        found = np.searchsorted(self.first, pairs, side="right") - 1
+        for level in np.flatnonzero(np.bincount(found)).tolist():
+            own = np.flatnonzero(found == level)
             start, stop = self.start[pairs[own]], self.stop[pairs[own]]
             length = stop - start
             end = np.cumsum(length)
