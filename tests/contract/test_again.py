@@ -77,6 +77,7 @@ def same(one: Path, two: Path) -> None:
 
 
 @pytest.mark.parametrize("number", range(len(RUNS)), ids=[str(run) for run in RUNS])
+@pytest.mark.slow
 def test_every_method(number, files, flows, tmp_path):
     chosen = RUNS[number]
     guarantees = (
@@ -137,6 +138,7 @@ TREE = ["--zones", "SECTORS", "--zones-parent", "sector", "--set", "zones.zones_
     ],
     ids=lambda words: " ".join(words)[-40:],
 )
+@pytest.mark.slow
 def test_every_option(words, files, tmp_path):
     filled = [files.get(word, word) for word in words]
     tiles = [] if "--zones" in words else ["--resolution", "7"]

@@ -89,6 +89,7 @@ def test_what_a_killed_run_left_is_removed_by_the_next_and_a_living_one_is_not_t
     assert set(tmp_path.iterdir()) == strangers | {tmp_path / "c"}
 
 
+@pytest.mark.slow
 def test_a_folder_survives_a_kill_at_every_change_of_a_file(tmp_path):
     target = tmp_path / "out"
     program = (
@@ -131,6 +132,7 @@ def test_a_release_that_a_killed_run_had_moved_aside_comes_back(tmp_path):
 
 
 @pytest.mark.parametrize("there", [False, True])
+@pytest.mark.slow
 def test_an_interrupt_at_any_line_leaves_the_old_result_or_the_new_one_and_no_draft(tmp_path, there):
     """Ctrl-C is raised at the first line of the module that runs, at the second, and so on until none is left."""
     target, left = tmp_path / "release", {"old": "1"} if there else None

@@ -253,6 +253,7 @@ def release_of(source: Path, reading: dict, asked: dict):
 
 
 @pytest.mark.parametrize("name", RELEASES)
+@pytest.mark.slow
 def test_releases_publish_numbers_that_an_independent_reader_recounts(name, trips, tmp_path):
     release = release_of(trips, *RELEASES[name])
     formats = "csv,arrow" if name == "folded" else FORMATS

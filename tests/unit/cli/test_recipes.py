@@ -70,6 +70,7 @@ def files(folder: str) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.slow
 def test_a_recipe_repeats_the_run(name, folder, tmp_path, monkeypatch):
     monkeypatch.chdir(folder)
     first, again = tmp_path / "first", tmp_path / "deep" / "again"

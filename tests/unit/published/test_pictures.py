@@ -35,6 +35,7 @@ def is_a_picture(path) -> bool:
     return path.read_bytes().startswith(HEADS[path.suffix]) and path.stat().st_size > 2000
 
 
+@pytest.mark.slow
 def test_names_of_zones_reach_pictures(release, tmp_path):
     zones = release.zones
     names = pa.array([f"District {code[3:9]}, a name that is too long for a map" for code in zones["zone"].to_pylist()])
@@ -160,6 +161,7 @@ def test_a_far_box_does_not_shrink_the_city_and_is_told(show, near_flows, tmp_pa
 
 
 @pytest.mark.parametrize("show", SHOWS)
+@pytest.mark.slow
 def test_an_svg_tells_what_it_shows(show, release, tmp_path):
     path = release.picture(tmp_path / "map.svg", show=show, basis="weight", title="Paris & <around>")
     assert is_a_picture(path)

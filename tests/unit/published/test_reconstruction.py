@@ -116,6 +116,7 @@ def releases(tmp_path_factory):
 
 @pytest.mark.parametrize("method", ["layercut", "curvecut"])
 @pytest.mark.parametrize("zones", ["7", "taz.geojson"])
+@pytest.mark.slow
 def test_every_option_works_from_the_folder_alone(releases, tmp_path, method, zones):
     def estimate(*options, suffix=".parquet"):
         out, where = tmp_path / f"table{suffix}", zones if zones.isdecimal() else str(releases / zones)

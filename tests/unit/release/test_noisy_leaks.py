@@ -130,6 +130,7 @@ def content(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("name", RUNS)
+@pytest.mark.slow
 def test_the_same_noisy_counts_give_the_same_folder_whatever_the_input(name, tmp_path):
     read, options = RUNS[name]
     one, two = two_inputs(read)

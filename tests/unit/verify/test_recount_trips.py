@@ -119,6 +119,7 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
+@pytest.mark.slow
 def test_it_reads_what_the_engine_reads(case, ending, tmp_path):
     path = tmp_path / f"trips.{ending}"
     table = dirty_table()
