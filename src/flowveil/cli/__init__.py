@@ -126,8 +126,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.stderr.close()
         sys.exit(0)
     except Exception as error:
-        if isinstance(error.__cause__, KeyboardInterrupt):
-            # Python 3.11 wraps an interrupt during the creation of a class, as in an import.
+        if _follows_interrupt(error):
             _fail("Interrupted. Nothing was written.", kind="Interrupted", code=INTERRUPTED, words=words)
         # The message of a foreign error may quote a row of the input: name its kind and nothing else.
         if os.environ.get("FLOWVEIL_TRACEBACK"):
@@ -135,6 +134,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         name = type(error).__name__
         hint = "Hint: set FLOWVEIL_TRACEBACK=1 to see where (the trace may quote your data)."
         _fail(f"Unexpected {name}; nothing was written. {hint}", kind=name, code=1, words=words)
+
+
+def _follows_interrupt(error: BaseException | None) -> bool:
+    """Returns whether an interrupt led to an error: in the creation of a class, or while a database was closed."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error is not None
 
 
 def _fail(message: str, *, kind: str, code: int, words: Sequence[str]) -> None:
